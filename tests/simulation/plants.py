@@ -10,6 +10,7 @@ from tests.simulation import (
     planted_learning,
     planted_outages,
     planted_service,
+    planted_transactions,
 )
 from tests.simulation.planting import Plant
 from tests.simulation.scenarios.pairs import PAIRS
@@ -20,6 +21,7 @@ _BY_SCRIPTS = {
     **planted_service.PLANTED,
     **planted_outages.PLANTED,
     **planted_histories.PLANTED,
+    **planted_transactions.PLANTED,
 }
 
 PLANTS: dict[str, Plant] = {

@@ -182,4 +182,18 @@ PAIRS = (
     Pair("preferred-election", "nobody is preferred", "not led by second"),
     Pair("cut-one-way", "deaths are noted alone", "not led by third"),
     Pair("reassignment-interrupted", "a reassignment ends with its controller", "not led by third with"),
+    # -- transactions
+    Pair("zombie-producer", "producers are not fenced", "a record of old came to ok"),
+    Pair("producer-killed", "transactions do not time out", "payments is Ongoing, not CompleteAbort"),
+    Pair(
+        "coordinator-fails-over",
+        "decisions end with their coordinator",
+        "consumers of committed records wait at offset 0 of orders-0",
+    ),
+    Pair(
+        "expired-transactional-id",
+        "ids with a transaction expire",
+        "the end of reports's transaction came to invalid_producer_id_mapping",
+    ),
+    Pair("kafka-9144", "markers reset a producer's time", "is of coordinator epoch 0, after one of 1"),
 )

@@ -15,6 +15,7 @@ from zabka.simulation.scenarios.kafka_replication_outages import REPLICATION_OUT
 from zabka.simulation.scenarios.read_only import READ_ONLY_SERVICE
 from zabka.simulation.scenarios.scenario import AnyScenario, CoreScenario, Verdict
 from zabka.simulation.scenarios.sessions import SESSIONS
+from zabka.simulation.scenarios.transaction_outages import TRANSACTION_OUTAGES
 from zabka.simulation.scenarios.zab_broadcast import BROADCAST
 from zabka.simulation.scenarios.zab_synchronisation import SYNCHRONISATION
 from zabka.simulation.settings import BadSetting, split_settings
@@ -27,6 +28,7 @@ _ALL: tuple[AnyScenario, ...] = (
     *READ_ONLY_SERVICE,
     *CONTROLLER_OUTAGES,
     *REPLICATION_OUTAGES,
+    *TRANSACTION_OUTAGES,
     *EVERYDAY_OUTAGES,
 )
 LIBRARY = {scenario.name: scenario for scenario in _ALL}

@@ -14,6 +14,7 @@ from zabka.simulation.scenarios.core_steps import Expect
 from zabka.simulation.scenarios.file_steps import FileSteps
 from zabka.simulation.scenarios.kafka_steps import KafkaSteps
 from zabka.simulation.scenarios.stage import Stage
+from zabka.simulation.scenarios.transaction_steps import TransactionSteps
 from zabka.simulation.scenarios.world_steps import WorldStep, WorldSteps
 from zabka.simulation.steps.cores import SNAP_COUNT
 
@@ -76,7 +77,7 @@ class FileScenario(CoreScenario, frozen=True, tag="files"):
 class WithBug(WorldStep, frozen=True):
     """Steps that only the play with the bug takes: the mistake that the hypothesis rules out."""
 
-    steps: tuple[WorldSteps | KafkaSteps, ...]
+    steps: tuple[WorldSteps | KafkaSteps | TransactionSteps, ...]
 
     def play(self, stage: Stage) -> None:
         """Play them if the outage is played."""
@@ -85,7 +86,7 @@ class WithBug(WorldStep, frozen=True):
                 step.play(stage)
 
 
-AnyWorldStep = WorldSteps | KafkaSteps | WithBug
+AnyWorldStep = WorldSteps | KafkaSteps | TransactionSteps | WithBug
 
 
 class WorldScenario(Scenario, frozen=True, tag="world"):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.service import WatchEvent
 from zabka.ensemble.errors import ZooKeeperError
 from zabka.ensemble.records import EventType
+from zabka.journal.events import Event, TopicPartition
 from zabka.journal.judges.kafka_analysis import ACKS_ALL
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.ports import Endpoint
@@ -23,11 +24,17 @@ from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.scenarios.kafka_clients import KafkaClients, Surroundings, partition_of
 from zabka.simulation.scenarios.operations import OPERATIONS
 from zabka.simulation.scenarios.step import StepFailed
+from zabka.simulation.scenarios.transaction_clients import ScriptedProducer
 
+E = TypeVar("E", bound=Event)
 ANSWER_MS_MAX = 60_000
 CLIENT = "client-"
 """Prefix of the names of client machines."""
 KAFKA_MACHINE = f"{CLIENT}kafka"
+
+
+def _is_about(event: Event, partition: TopicPartition) -> bool:
+    return (getattr(event, "topic", None), getattr(event, "partition", None)) == partition
 
 
 def _surroundings(world: ClusterWorld, machine: ScriptedMachine) -> Surroundings:
@@ -57,6 +64,7 @@ class Stage:
         self.heals: list[tuple[tuple[str, str], Callable[[], None]]] = []
         """Links with a fault, and the function that ends each fault."""
         self.clients: dict[str, Client] = {}
+        self._producers: dict[str, ScriptedProducer] = {}
         self.fired: dict[str, int] = {}
 
     def heal(self, nodes: list[str] | None = None) -> None:
@@ -159,6 +167,26 @@ class Stage:
         return True
 
     # -- clients -----------------------------------------------------------------------------------------------------
+
+    def add_producer(self, name: str, transactional_id: str) -> tuple[ScriptedProducer, ScriptedMachine]:
+        """Return a new producer, and the machine of that name on which it runs."""
+        machine = self._machine_of(name)
+        around = _surroundings(self.world, machine)
+        self.names[name] = machine.name
+        history = self.kafka.history
+        self._producers[name] = ScriptedProducer(name, around.admin, around.runtime, transactional_id, history)
+        return self._producers[name], machine
+
+    def producer(self, name: str) -> tuple[ScriptedProducer, ScriptedMachine]:
+        """Return a producer and its machine. Raises StepFailed if it has not started."""
+        if name not in self._producers:
+            raise StepFailed(f"there is no producer {name!r}")
+        return self._producers[name], self._machine_of(name)
+
+    def reported(self, kind: type[E], partition: TopicPartition) -> list[E]:
+        """Return the events of that type about the partition, in the order of the world's journal."""
+        events = (entry.event for entry in self.world.record.entries)
+        return [each for each in events if isinstance(each, kind) and _is_about(each, partition)]
 
     def _machine_of(self, client: str) -> ScriptedMachine:
         return self.world.scripted_client(f"{CLIENT}{client}")

@@ -22,11 +22,15 @@ HEALING = "everything heals; what must hold then is looked at"
 LINES_MAX = 400
 _WORDS = {
     "Cast": "wait until every broker is registered and one is controller: that is first",
+    "HeldBack": "wait until an open transaction holds back consumers of committed records of",
+    "MarkersInOrder": "check the coordinator epochs of the markers in",
+    "ReadCommitted": "consumers of committed records read",
     "Reigns": "wait for a controller other than",
     "Run": "let everything under way happen",
     "Serving": "wait until the ensemble serves",
     "Settled": "wait until everything is in sync",
     "State": "wait for",
+    "TransactionIs": "wait for the state of transactional id",
     "Undisturbed": "nobody else has begun to reign",
 }
 """Texts for steps with unclear names."""

@@ -1,0 +1,94 @@
+"""Causes in the plays of transaction outages: why consumers of committed records wait, or no longer do."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from zabka.journal import events as e
+from zabka.journal.causes import Causes, Chain, End
+from zabka.journal.events import Entry, Event, type_name
+from zabka.simulation.scenarios.library import LIBRARY, play
+from zabka.simulation.scenarios.scenario import Verdict, WorldScenario
+from zabka.simulation.scenarios.transaction_steps import EndTransaction
+
+
+@cache
+def played(name: str) -> Verdict:
+    verdict = play(LIBRARY[name])
+    assert verdict.problems == []
+    return verdict
+
+
+def chain_of(entries: list[Entry], kind: type[Event]) -> Chain:
+    """Return the chain of the newest event of that type."""
+    causes = Causes()
+    for entry in entries:
+        causes.see(entry)
+    return causes.chain([entry for entry in entries if isinstance(entry.event, kind)][-1])
+
+
+def told(chain: Chain) -> list[str]:
+    """Return the types of a chain's events, and what led to each change of a transactional id."""
+    return [
+        f"{step.event.state}, {step.event.after}"
+        if isinstance(step.event, e.TransactionChanged)
+        else type_name(step.event)
+        for step in chain.steps
+    ]
+
+
+def test_stuck_consumer_leads_to_the_killed_producer() -> None:
+    chain = chain_of(played("producer-killed").journal, e.LastStableOffsetHeld)
+    assert told(chain) == ["last_stable_offset_held", "Ongoing, partitions added", "fault_injected"]
+    fault = chain.steps[-1].event
+    assert isinstance(fault, e.FaultInjected) and (fault.kind, fault.target) == ("crash", "client-shop")
+
+
+def test_abort_after_the_timeout_leads_to_the_killed_producer() -> None:
+    chain = chain_of(played("producer-killed").journal, e.MarkerWritten)
+    assert told(chain) == ["marker_written", "PrepareAbort, timed out", "fault_injected"]
+
+
+def test_stuck_consumer_leads_to_the_late_record() -> None:
+    shown = played("late-produce").shown
+    assert shown is not None
+    chain = chain_of(shown.journal, e.LastStableOffsetHeld)
+    assert told(chain) == [
+        "last_stable_offset_held", "transaction_begun", "CompleteAbort, markers written",
+        "PrepareAbort, ended by its producer",
+    ]  # fmt: skip
+    assert (chain.end, chain.says) == (End.REQUEST, "request EndTxn")
+    begun = chain.steps[1].event
+    assert isinstance(begun, e.TransactionBegun) and not begun.is_verified
+
+
+def test_verified_transaction_has_no_late_record() -> None:
+    begun = [entry.event for entry in played("late-produce").journal if isinstance(entry.event, e.TransactionBegun)]
+    assert [event.is_verified for event in begun] == [True]
+    assert not any(isinstance(entry.event, e.LastStableOffsetHeld) for entry in played("late-produce").journal)
+
+
+def test_marker_of_the_next_coordinator_leads_to_the_dead_one() -> None:
+    chain = chain_of(played("coordinator-fails-over").journal, e.MarkerWritten)
+    found = told(chain)
+    assert found[:3] == ["marker_written", "PrepareCommit, loaded", "leader_elected"]
+    assert found[-1] == "fault_injected" and chain.end is End.FAULT
+
+
+def test_stable_offset_is_moved_by_the_marker() -> None:
+    leader = [
+        entry
+        for entry in played("producer-killed").journal
+        if isinstance(entry.event, e.LastStableOffsetMoved) and entry.event.is_leader
+    ]
+    causes = Causes()
+    for entry in played("producer-killed").journal:
+        causes.see(entry)
+    assert told(causes.chain(leader[-1]))[:3] == [
+        "last_stable_offset_moved", "marker_written", "PrepareAbort, timed out",
+    ]  # fmt: skip
+
+
+def test_producer_that_did_not_start_fails_its_step() -> None:
+    script = WorldScenario("wrong", "", "A producer has started.", steps=(EndTransaction("shop", commit=True),))
+    assert play(script).problems == ["step 1 (EndTransaction): there is no producer 'shop'"]

@@ -1,0 +1,191 @@
+"""Steps of a script about transactions: transactional producers, and what consumers of committed records read.
+
+Each producer has its own machine, `client-` and its name, so that a script can cut its links or stop it.
+"""
+
+from __future__ import annotations
+
+from zabka.journal.events import LastStableOffsetHeld, MarkerWritten
+from zabka.kafka.client.transaction_admin import TransactionAdmin
+from zabka.simulation.engine.scheduler import Deadlock
+from zabka.simulation.scenarios.kafka_clients import OK, partition_of
+from zabka.simulation.scenarios.kafka_steps import asked
+from zabka.simulation.scenarios.stage import Stage
+from zabka.simulation.scenarios.step import StepFailed
+from zabka.simulation.scenarios.transaction_clients import read_committed
+from zabka.simulation.scenarios.world_steps import WorldStep
+
+READ_MS = 10_000
+STATE_MS = 60_000
+_POLL_MS = 200
+
+
+class StartProducer(WorldStep, frozen=True):
+    """A producer starts with a transactional id: it gets an epoch, and earlier producers with the id are fenced."""
+
+    producer: str
+    transactional_id: str
+
+    def play(self, stage: Stage) -> None:
+        """Wait for the answer."""
+        producer, machine = stage.add_producer(self.producer, self.transactional_id)
+        answer = stage.finish(machine, producer.start(), f"{self.producer} to start")
+        if answer != OK:
+            raise StepFailed(f"{self.producer} starts as {self.transactional_id}: {answer}")
+
+
+class SendInTransaction(WorldStep, frozen=True):
+    """A producer sends records in its transaction, one after the other; each result must be in `expect`.
+
+    A result is `ok`, the name of an error, or `unavailable`.
+    """
+
+    producer: str
+    partition: str
+    count: int = 1
+    expect: tuple[str, ...] = (OK,)
+
+    def play(self, stage: Stage) -> None:
+        """Wait for each answer."""
+        producer, machine = stage.producer(self.producer)
+        for _ in range(self.count):
+            sending = producer.send(partition_of(self.partition))
+            answer = stage.finish(machine, sending, f"a record of {self.producer}")
+            if answer not in self.expect:
+                raise StepFailed(f"a record of {self.producer} came to {answer}, not {self.expect}")
+
+
+class SendLate(WorldStep, frozen=True):
+    """A producer sends a record in its transaction, and the script does not wait for the answer."""
+
+    producer: str
+    partition: str
+
+    def play(self, stage: Stage) -> None:
+        """Send it, whatever the answer will be."""
+        producer, machine = stage.producer(self.producer)
+        machine.begin(producer.send(partition_of(self.partition)), f"a late record of {self.producer}")
+
+
+class EndTransaction(WorldStep, frozen=True):
+    """A producer commits or aborts its transaction; the result must be in `expect`."""
+
+    producer: str
+    commit: bool
+    expect: tuple[str, ...] = (OK,)
+
+    def play(self, stage: Stage) -> None:
+        """Wait for the answer, which comes before the markers are written."""
+        producer, machine = stage.producer(self.producer)
+        answer = stage.finish(machine, producer.end(commit=self.commit), f"the end of {self.producer}'s transaction")
+        if answer not in self.expect:
+            raise StepFailed(f"the end of {self.producer}'s transaction came to {answer}, not {self.expect}")
+
+
+class KillProducer(WorldStep, frozen=True):
+    """A producer's process is killed; its transaction stays as it is."""
+
+    producer: str
+
+    def play(self, stage: Stage) -> None:
+        """Kill the process and journal it."""
+        _, machine = stage.producer(self.producer)
+        stage.world.announce("crash", machine.name)
+        machine.kill()
+
+
+class TransactionIs(WorldStep, frozen=True):
+    """Wait until the coordinator states that a transactional id has this state, named as in Kafka's tools."""
+
+    transactional_id: str
+    state: str
+    within_ms: int = STATE_MS
+
+    def play(self, stage: Stage) -> None:
+        """Ask the coordinator until the state is that one."""
+        admin = TransactionAdmin(stage.kafka.admin, stage.kafka_machine.runtime())
+        deadline_ms = stage.world.now_ms + self.within_ms
+        while True:
+            what = f"the state of {self.transactional_id}"
+            found = asked(stage, admin.described(self.transactional_id), what).state
+            if found == self.state:
+                return
+            if stage.world.now_ms >= deadline_ms:
+                raise StepFailed(f"{self.transactional_id} is {found}, not {self.state}, after {self.within_ms} ms")
+            stage.world.run(_POLL_MS)
+
+
+class ReadCommitted(WorldStep, frozen=True):
+    """A consumer of committed records reads a partition up to its high watermark, and gets these values.
+
+    A transactional record has its producer's name and number: `shop:1`. With `stuck` the consumer must stop before the
+    high watermark.
+    """
+
+    partition: str
+    expect: tuple[str, ...]
+    stuck: bool = False
+    within_ms: int = READ_MS
+
+    def play(self, stage: Stage) -> None:
+        """Read from the start until the consumer gets so far."""
+        deadline_ms = stage.world.now_ms + self.within_ms
+        while True:
+            reading = read_committed(stage.kafka.admin, partition_of(self.partition))
+            values, end, mark = asked(stage, reading, f"{self.partition} with isolation.level=read_committed")
+            if self.stuck == (end < mark) and values == self.expect:
+                return
+            if stage.world.now_ms >= deadline_ms:
+                where = f"at offset {end} of {self.partition}"
+                found = (
+                    f"consumers of committed records wait {where}, high watermark {mark}"
+                    if end < mark
+                    else (f"consumers of committed records are {where}")
+                )
+                raise StepFailed(f"{found}, with {_list(values)}, not {_list(self.expect)}")
+            stage.world.run(_POLL_MS)
+
+
+class HeldBack(WorldStep, frozen=True):
+    """Wait until a leader reports that an open transaction holds consumers of committed records back."""
+
+    partition: str
+    within_ms: int = STATE_MS
+
+    def play(self, stage: Stage) -> None:
+        """Advance time until the journal has that event."""
+        partition = partition_of(self.partition)
+        try:
+            stage.world.until(
+                lambda: bool(stage.reported(LastStableOffsetHeld, partition)), self.within_ms, "a held offset"
+            )
+        except Deadlock:
+            raise StepFailed(f"no leader of {self.partition} reported a held offset") from None
+
+
+class MarkersInOrder(WorldStep, frozen=True):
+    """The coordinator epochs of each producer's markers never fall in a partition's log."""
+
+    partition: str
+
+    def play(self, stage: Stage) -> None:
+        """Compare each marker with the one before."""
+        newest: dict[int, int] = {}
+        for marker in stage.reported(MarkerWritten, partition_of(self.partition)):
+            before = newest.get(marker.producer_id, marker.coordinator_epoch)
+            if marker.coordinator_epoch < before:
+                raise StepFailed(
+                    f"{self.partition}: the marker at offset {marker.offset} is of coordinator epoch "
+                    f"{marker.coordinator_epoch}, after one of {before}"
+                )
+            newest[marker.producer_id] = marker.coordinator_epoch
+
+
+def _list(values: tuple[str, ...]) -> str:
+    return ", ".join(values) or "no record"
+
+
+TransactionSteps = (
+    StartProducer | SendInTransaction | SendLate | EndTransaction | KillProducer | TransactionIs | ReadCommitted
+    | HeldBack | MarkersInOrder
+)  # fmt: skip
