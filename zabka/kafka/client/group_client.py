@@ -20,6 +20,7 @@ from zabka.kafka.client.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from zabka.kafka.client.transactional_producer import GroupMetadata
 from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
@@ -149,6 +150,13 @@ class GroupMember:
         self._shared_out = {topic: counts.get(topic, 0) for topic in topics}
         given = assign_ranges(subscriptions, counts)
         return {member: encode_assignment(partitions) for member, partitions in given.items()}
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """The member's place in the group, for the offsets that a transactional producer commits."""
+        return GroupMetadata(
+            self.settings.group_id, self.generation_id, self.member_id, self.settings.group_instance_id
+        )
 
     def _identity(self) -> dict[str, object]:
         return {

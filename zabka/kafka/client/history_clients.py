@@ -38,6 +38,26 @@ class TopicPlan(NamedTuple):
     configs: dict[str, str]
 
 
+async def create_topic(client: AdminClient, runtime: Runtime, topic: TopicPlan) -> None:
+    """Create a topic, unless it exists; retry until the controller has replied."""
+    while True:
+        try:
+            await client.create_topic(
+                topic.name,
+                topic.partitions,
+                topic.replication_factor,
+                configs=topic.configs,
+                timeout_ms=CREATE_TIMEOUT_MS,
+            )
+            return
+        except KafkaRequestFailed as refused:
+            if refused.error is ErrorCode.topic_already_exists:
+                return
+        except KafkaUnavailable:
+            pass
+        await runtime.sleep(RETRY_MS)
+
+
 class HistoryProducer:
     """Creates the topic, then sends record after record to its partitions in turn, idempotently.
 
@@ -62,30 +82,11 @@ class HistoryProducer:
 
     async def run(self, stopping: Callable[[], bool]) -> None:
         """Run until `stopping` returns True; then set `done`."""
-        await self._create_topic()
+        await create_topic(self._client, self._runtime, self._topic)
         while not stopping():
             await self._send()
             await self._runtime.sleep(self._pause_ms)
         self.done = True
-
-    async def _create_topic(self) -> None:
-        topic = self._topic
-        while True:
-            try:
-                await self._client.create_topic(
-                    topic.name,
-                    topic.partitions,
-                    topic.replication_factor,
-                    configs=topic.configs,
-                    timeout_ms=CREATE_TIMEOUT_MS,
-                )
-                return
-            except KafkaRequestFailed as refused:
-                if refused.error is ErrorCode.topic_already_exists:
-                    return
-            except KafkaUnavailable:
-                pass
-            await self._runtime.sleep(RETRY_MS)
 
     async def _send(self) -> None:
         if self._identity is None:

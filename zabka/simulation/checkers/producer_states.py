@@ -7,10 +7,11 @@ log: with an older one, a retry of an acknowledged batch is appended twice; with
 from __future__ import annotations
 
 from zabka.journal.events import TopicPartition
-from zabka.kafka.record_batch import read_header
+from zabka.kafka.record_batch import is_control, read_header
 from zabka.simulation.checkers.audited_broker import AuditedBroker, log_bytes
 
 NAME = "producer states equal the log"
+NO_SEQUENCE = -1
 
 
 def producers_in(data: bytes) -> dict[int, tuple[int, int]]:
@@ -18,7 +19,12 @@ def producers_in(data: bytes) -> dict[int, tuple[int, int]]:
     found: dict[int, tuple[int, int]] = {}
     at = 0
     while (header := read_header(data, at)) is not None:
-        if header.producer_id >= 0:
+        epoch, sequence = found.get(header.producer_id, (-1, NO_SEQUENCE))
+        if is_control(header):
+            # A marker has no sequence number; in a new epoch the producer has none yet.
+            sequence = sequence if epoch == header.producer_epoch else NO_SEQUENCE
+            found[header.producer_id] = header.producer_epoch, sequence
+        elif header.producer_id >= 0:
             found[header.producer_id] = header.producer_epoch, header.base_sequence + header.last_offset_delta
         at += header.size
     return found

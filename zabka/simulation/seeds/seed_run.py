@@ -16,6 +16,7 @@ from zabka.journal.judges.cause_chains import NAME as CAUSE_CHAINS
 from zabka.journal.judges.cause_chains import broken_chains
 from zabka.journal.judges.judged import Judged
 from zabka.kafka.client.history_clients import TopicPlan
+from zabka.simulation.checkers.transaction_logs import TransactionLogs
 from zabka.simulation.cluster.world import World
 from zabka.simulation.draws import derive_random
 from zabka.simulation.engine.scheduler import Deadlock
@@ -24,10 +25,13 @@ from zabka.simulation.faults.acts import Stage
 from zabka.simulation.faults.chaos import chaos
 from zabka.simulation.faults.chosen import ChosenNemesis
 from zabka.simulation.faults.nemesis import Nemesis
+from zabka.simulation.faults.transaction_faults import TRANSACTION_FAULTS
 from zabka.simulation.settings import WorldSettings
 from zabka.simulation.workloads.consuming import Consuming
 from zabka.simulation.workloads.producing import Producing
 from zabka.simulation.workloads.reading import Reading
+from zabka.simulation.workloads.transacting import PARTITIONS as TRANSACTED
+from zabka.simulation.workloads.transacting import Transacting, broker_keys
 from zabka.simulation.workloads.visiting import Visiting
 from zabka.simulation.workloads.watching import MACHINE as WATCHER
 from zabka.simulation.workloads.watching import Watching
@@ -35,6 +39,8 @@ from zabka.simulation.workloads.writer import MACHINE as WRITER
 from zabka.simulation.workloads.writer import Writer
 
 BOOT_MS_MAX = 60_000
+HANGING_MS = 10_000
+"""How long a run waits for markers if a lost log may leave transactions open for ever."""
 RECOVERY_MS_MAX = 120_000
 TOPIC = "orders"
 GROUP_EVERY = 2
@@ -76,6 +82,15 @@ class SeedScenario(NamedTuple):
     play: Callable[[SeedRun], None]
     draws_topics: bool = True
     """Are there topics of any shape, beside the one that is always there?"""
+    transactions_chance: float = 0.0
+    """The share of seeds with transactional clients; they double the cost of a seed."""
+
+
+def has_transactions(seed: int, scenario: SeedScenario, settings: WorldSettings) -> bool:
+    """Return whether a seed has transactional clients.  The draw has a stream of its own: the others do not change."""
+    if not scenario.transactions_chance or not settings.workload.draws_topics or not settings.brokers:
+        return False
+    return derive_random(seed, "transactions").random() >= 1 - scenario.transactions_chance
 
 
 class SeedRun:
@@ -91,11 +106,15 @@ class SeedRun:
         self.seed = seed
         self.scenario = scenario
         shaped = scenario.shape(settings or WorldSettings(), derive_random(seed, "shape"))
+        self.has_transactions = has_transactions(seed, scenario, shaped)
+        if self.has_transactions:
+            shaped = msgspec.structs.replace(shaped, broker_keys={**broker_keys(shaped.brokers), **shaped.broker_keys})
         self.world = World(seed, shaped, tap)
         self.writer: Writer | None = None
         self.watching: Watching | None = None
         self.producing: Producing | None = None
         self.consuming: Consuming | None = None
+        self.transacting: Transacting | None = None
         self.reading: Reading | None = None
         self.visiting: Visiting | None = None
         self.stage: Stage | None = None
@@ -148,6 +167,8 @@ class SeedRun:
         every.note("read-only service", self.reading.reads if self.reading else 0)
         every.note("records", self.producing.acknowledged if self.producing else 0)
         every.note("groups", self.consuming.consumed if self.consuming else 0)
+        if self.transacting is not None:
+            every.add(self.transacting.history.judged)
         return every.counts
 
     def problems(self) -> list[str]:
@@ -159,6 +180,7 @@ class SeedRun:
         found += [f"read-only service: {line}" for line in (self.reading.violations if self.reading else [])]
         found += [f"records: {line}" for line in (self.producing.violations if self.producing else [])]
         found += [f"groups: {line}" for line in (self.consuming.violations if self.consuming else [])]
+        found += [f"transactions: {line}" for line in (self.transacting.violations if self.transacting else [])]
         return found + self.failures
 
     # -- the parts scenarios are made of -----------------------------------------------------------------------------
@@ -179,6 +201,20 @@ class SeedRun:
                     world.run_kafka_client, world.replication, TOPIC, producing.history
                 )
                 world.until(lambda: consuming.consumed > 0, BOOT_MS_MAX, "the first record of a group")
+            self.boot_transactions()
+
+    def boot_transactions(self) -> None:
+        """Start the transactional clients, if the seed has them; wait until they make progress."""
+        world = self.world
+        if self.has_transactions:
+            logs = TransactionLogs(
+                world.scheduler, world.brokers, world.replication, world.record.judged, world.emit, TRANSACTED
+            )
+            world.record.listeners.append(logs.journalled)
+            self.transacting = transacting = Transacting(
+                world.run_kafka_client, world.replication, logs, self.seed, len(world.brokers)
+            )
+            world.until(lambda: transacting.moved > 0, BOOT_MS_MAX, "the first records of a transaction that are moved")
 
     def boot_writer(self) -> Writer:
         """Start every node and the writer alone; wait until it makes progress."""
@@ -217,7 +253,8 @@ class SeedRun:
     def _nemesis(self) -> Nemesis:
         if self.world.settings.harm.kinds:
             return ChosenNemesis(self.world, self.seed)
-        return chaos(self.world, derive_random(self.seed, "nemesis"))
+        more = TRANSACTION_FAULTS if self.has_transactions else {}
+        return chaos(self.world, derive_random(self.seed, "nemesis"), more)
 
     def recover(self) -> None:
         """With all faults gone, everything must come back within bounded time."""
@@ -259,7 +296,22 @@ class SeedRun:
                 RECOVERY_MS_MAX,
                 "a whole group that has read everything",
             )
-        for topic in producing.topics:
+        if self.transacting is not None:
+            self._recover_transactions(self.transacting)
+        for topic in [*producing.topics, *(TRANSACTED if self.transacting is not None else ())]:
             agreed = partial(world.replicas_agree, topic)
             world.until(agreed, RECOVERY_MS_MAX, "logs that agree byte for byte")
         world.check_producers()
+
+    def _recover_transactions(self, transacting: Transacting) -> None:
+        world, committed = self.world, transacting.committed
+        world.until(lambda: transacting.committed > committed, RECOVERY_MS_MAX, "a committed transaction")
+        transacting.stop()
+        world.until(lambda: transacting.is_stopped, RECOVERY_MS_MAX, "the end of the last transactions")
+        if transacting.may_hang:
+            world.run(HANGING_MS)
+        else:
+            world.until(lambda: transacting.is_decided, RECOVERY_MS_MAX, "markers for all transactions")
+        transacting.read_back()
+        world.until(lambda: transacting.verified, RECOVERY_MS_MAX, "reading every transaction back")
+        transacting.check_markers()

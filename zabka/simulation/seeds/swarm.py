@@ -19,6 +19,7 @@ from zabka.simulation.faults.acts import ACTS, Deed, Stage, Words
 from zabka.simulation.faults.broker_deeds import BROKERS, Prompt
 from zabka.simulation.faults.deeds import EVERYWHERE, MENDING, cut_client, rest
 from zabka.simulation.faults.disk_deeds import DISKS_OF_BROKERS, DISKS_OF_PEERS
+from zabka.simulation.faults.transaction_faults import TRANSACTION_DEEDS
 from zabka.simulation.seeds.failed_directory import go_on_without_a_directory
 from zabka.simulation.seeds.seed_run import BOOT_MS_MAX, SeedRun, SeedScenario
 from zabka.simulation.settings import WorldSettings
@@ -87,6 +88,7 @@ def _boot(run: SeedRun) -> None:
         )
         world.until(producing.every_topic_took_records, BOOT_MS_MAX, "the first acknowledged records")
         world.until(lambda: world.unsettled() is None, BOOT_MS_MAX, "a settled cluster")
+        run.boot_transactions()
         return
     client, machine = world.zookeeper_client(WATCHER)
     run.watching = watching = Watching(client, machine.runtime(), lambda: writer.acknowledged)
@@ -114,6 +116,8 @@ def _deeds(run: SeedRun, stage: Stage) -> list[Deed]:
     if world.settings.faulty_disks:
         known.pop("empty_disk", None)
         known |= DISKS_OF_PEERS | (DISKS_OF_BROKERS if world.brokers else {})
+    if run.has_transactions:
+        known |= TRANSACTION_DEEDS
     stays = KIND_STAYS[random.randrange(0, len(KIND_STAYS))]
     stay = [deed for deed in known.values() if random.random() < stays]
     weighted = [deed for deed in stay for _ in range(1 + random.randrange(0, 3))]
@@ -177,6 +181,6 @@ def _lost_for_no_reason(run: SeedRun) -> list[str]:
     return [f"nothing is lost while enough disks remember: {each}" for each in found]
 
 
-SWARM = SeedScenario("swarm", _with_brokers, _play)
+SWARM = SeedScenario("swarm", _with_brokers, _play, transactions_chance=0.07)
 SWARM_ENSEMBLE = SeedScenario("swarm-ensemble", _peers_alone, _play)
 SWARM_DISKS = SeedScenario("swarm-disks", _on_disks, _play)

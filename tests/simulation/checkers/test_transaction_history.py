@@ -1,0 +1,166 @@
+"""What transactional clients were told, compared with what consumers of committed records read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from zabka.journal.events import TopicPartition
+from zabka.simulation.checkers.transaction_history import (
+    FENCED,
+    KEPT,
+    ONCE,
+    READ,
+    TOGETHER,
+    WHOLE,
+    Attempt,
+    Outcome,
+    TransactionHistory,
+)
+
+P0, P1, OUT, STORE = (
+    TopicPartition("in", 0),
+    TopicPartition("in", 1),
+    TopicPartition("out", 0),
+    TopicPartition("__consumer_offsets", 0),
+)
+
+
+def an_attempt(
+    history: TransactionHistory, outcome: Outcome = Outcome.OPEN, asked: bool = False, **records: TopicPartition
+) -> Attempt:
+    attempt = history.begin("id")
+    for value, partition in records.items():
+        history.sending(attempt, partition, value)
+    attempt.is_commit_asked, attempt.outcome = asked, outcome
+    return attempt
+
+
+def a_loop(history: TransactionHistory, source: str, offset: int, outcome: Outcome = Outcome.COMMITTED) -> Attempt:
+    """Note a transaction of a loop that has written one input, and the group's offset after it."""
+    attempt = an_attempt(history, outcome, True, **{f"{len(history.attempts)}/{source}": OUT})
+    attempt.inputs[source] = None
+    attempt.offsets, attempt.kept_in = {P0: offset}, STORE
+    return attempt
+
+
+def rules(history: TransactionHistory, excused: Iterable[TopicPartition] = ()) -> list[str]:
+    lost = list(excused)
+    return [each.partition(":")[0] for each in history.violations(lambda used, id_: any(p in lost for p in used))]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "asked", "found"),
+    [
+        (Outcome.OPEN, False, [READ]),
+        (Outcome.UNKNOWN, False, [READ]),
+        (Outcome.ABORTED, False, [READ]),
+        (Outcome.ABORTED, True, [READ]),
+        (Outcome.UNKNOWN, True, []),
+        (Outcome.COMMITTED, True, []),
+    ],
+)
+def test_record_is_read_only_of_transactions_asked_to_commit(outcome: Outcome, asked: bool, found: list[str]) -> None:
+    history = TransactionHistory()
+    an_attempt(history, outcome, asked, a=P0)
+    history.read(P0, 7, "a")
+    assert rules(history) == found
+    assert rules(history, [P0]) == []
+    assert history.judged[READ] == 1
+
+
+def test_record_that_was_never_sent_is_a_violation() -> None:
+    history = TransactionHistory()
+    history.read(P0, 0, "made up")
+    assert rules(history) == [READ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "stored", "found"),
+    [
+        (Outcome.COMMITTED, ("a", "b"), []),
+        (Outcome.UNKNOWN, ("a", "b"), []),
+        (Outcome.UNKNOWN, (), []),
+        (Outcome.UNKNOWN, ("a",), [WHOLE]),
+        (Outcome.COMMITTED, (), [KEPT]),
+        (Outcome.COMMITTED, ("b",), [WHOLE, KEPT]),
+        (Outcome.COMMITTED, ("a", "b", "b"), [WHOLE]),
+    ],
+)
+def test_transaction_is_read_back_whole_or_not_at_all(
+    outcome: Outcome, stored: tuple[str, ...], found: list[str]
+) -> None:
+    history = TransactionHistory()
+    an_attempt(history, outcome, True, a=P0, b=P1)
+    history.read_back = {P0: dict(enumerate(stored))}
+    assert rules(history) == found
+    assert rules(history, [P1]) == []
+
+
+def loops(change: Callable[[TransactionHistory], None]) -> TransactionHistory:
+    """Return the history of two inputs, each counted once in the output, after a change."""
+    history = TransactionHistory()
+    an_attempt(history, Outcome.COMMITTED, True, a=P0, b=P0)
+    a_loop(history, "a", 1)
+    a_loop(history, "b", 2)
+    history.read_back = {P0: {0: "a", 1: "b"}, OUT: {0: "1/a", 1: "2/b"}}
+    history.group_offsets = {P0: 2}
+    change(history)
+    return history
+
+
+def _counted_twice(history: TransactionHistory) -> None:
+    a_loop(history, "b", 2)
+    history.read_back[OUT][2] = "3/b"
+
+
+def _skipped(history: TransactionHistory) -> None:
+    del history.attempts[2], history.read_back[OUT][1]
+
+
+def _offset_lags(history: TransactionHistory) -> None:
+    history.group_offsets[P0] = 1
+
+
+def _aborted_and_repeated(history: TransactionHistory) -> None:
+    a_loop(history, "b", 2, Outcome.ABORTED)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (_aborted_and_repeated, []),
+        (_counted_twice, [ONCE]),
+        (_skipped, [TOGETHER]),
+        (_offset_lags, [TOGETHER]),
+    ],
+)
+def test_each_input_is_counted_once(change: Callable[[TransactionHistory], None], found: list[str]) -> None:
+    history = loops(change)
+    assert rules(history) == found
+    assert history.judged[ONCE] == 2
+    assert rules(loops(change), [STORE]) == []
+
+
+def test_returned_offset_belongs_to_a_transaction_asked_to_commit() -> None:
+    history = TransactionHistory()
+    attempt = a_loop(history, "a", 1, Outcome.OPEN)
+    history.offset_returned(P0, 1, attempt.number)
+    attempt.is_commit_asked = False
+    history.offset_returned(P0, 1, attempt.number)
+    assert rules(history) == [TOGETHER]
+
+
+def test_acknowledgement_of_a_fenced_producer_is_a_violation() -> None:
+    history = TransactionHistory()
+    attempt = an_attempt(history)
+    history.started("id", (5, 1))
+    history.started("id", (5, 0))
+    assert history.newest("id") == (5, 1)
+    history.acknowledged(attempt, (5, 1), history.newest("id"), "a produce")
+    assert rules(history) == []
+    history.acknowledged(attempt, (5, 0), history.newest("id"), "a produce")
+    assert rules(history) == [FENCED]
+    history.started("id", (4, 0))
+    assert history.newest("id") == (4, 0)

@@ -1,0 +1,83 @@
+"""Transactional clients in the simulated world: their work without faults, and the faults that they are there for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from zabka.journal.events import Entry, FaultInjected, TransactionChanged
+from zabka.simulation.checkers import transaction_history, transaction_logs
+from zabka.simulation.checkers.transaction_history import Outcome
+from zabka.simulation.cluster.node_names import broker_name
+from zabka.simulation.faults.transaction_faults import PREPARED
+from zabka.simulation.run import SCENARIOS
+from zabka.simulation.seeds.chaos import CALM, CHAOS
+from zabka.simulation.seeds.seed_run import SeedRun, has_transactions
+from zabka.simulation.seeds.swarm import SWARM
+from zabka.simulation.settings import WorldSettings, world_settings
+
+WITH_FAULTS = 12
+"""A seed of chaos with transactional clients."""
+RULES = {
+    *(transaction_history.READ, transaction_history.WHOLE, transaction_history.KEPT, transaction_history.ONCE),
+    *(transaction_history.TOGETHER, transaction_history.FENCED),
+    *(transaction_logs.STABLE, transaction_logs.EPOCHS, transaction_logs.AGREE, transaction_logs.ON_DISKS),
+}
+
+
+def taken_over(entries: Iterable[Entry]) -> int:
+    """Return how many transactions were decided by one coordinator and completed by another."""
+    decided: dict[tuple[str, int, int], str] = {}
+    count = 0
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, TransactionChanged):
+            key = event.transactional_id, event.producer_id, event.producer_epoch
+            if event.state in PREPARED:
+                decided[key] = entry.node
+            elif event.after == "markers written":
+                count += decided.pop(key, entry.node) != entry.node
+    return count
+
+
+def struck_after_a_decision(entries: Iterable[Entry], within_us: int = 50_000) -> Counter[str]:
+    """Return the faults of each kind that affected a coordinator shortly after its decision."""
+    decided: dict[str, int] = {}
+    found: Counter[str] = Counter()
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, TransactionChanged) and event.state in PREPARED:
+            decided[broker_name(event.broker_id)] = entry.mono_us
+        elif isinstance(event, FaultInjected) and entry.mono_us - decided.get(event.source, -within_us) < within_us:
+            found[event.kind] += 1
+    return found
+
+
+def test_calm_clients_commit_abort_and_move_everything_once() -> None:
+    run = SeedRun(1, CALM._replace(transactions_chance=1.0, draws_topics=True), world_settings(["harm.ms=20000"]))
+    outcome = run.execute()
+    assert outcome.problems == []
+    transacting = run.transacting
+    assert transacting is not None
+    outcomes = Counter(attempt.outcome for attempt in transacting.history.attempts)
+    assert outcomes[Outcome.COMMITTED] > 20 and outcomes[Outcome.ABORTED] > 2
+    moved = {value for attempt in transacting.history.attempts for value in attempt.inputs}
+    assert transacting.moved >= len(moved) > 20
+    assert {name for name in RULES if outcome.judged.get(name)} == RULES
+
+
+def test_chaos_seed_with_transactions_checks_every_rule() -> None:
+    run = SeedRun(WITH_FAULTS, CHAOS)
+    outcome = run.execute()
+    assert outcome.problems == []
+    assert {name for name in RULES if outcome.judged.get(name)} == RULES
+
+
+def test_share_of_seeds_with_transactions_is_that_of_the_scenario() -> None:
+    for scenario in (CHAOS, SWARM):
+        count = sum(has_transactions(seed, scenario, WorldSettings()) for seed in range(1_000))
+        assert abs(count / 1_000 - scenario.transactions_chance) < 0.03
+    without = (world_settings(["drawn.topics=false"]), world_settings(["brokers=0"]))
+    assert not any(has_transactions(seed, CHAOS, settings) for seed in range(100) for settings in without)
+    others = [each for name, each in SCENARIOS.items() if name not in (CHAOS.name, SWARM.name)]
+    assert not any(has_transactions(seed, each, WorldSettings()) for seed in range(100) for each in others)

@@ -1,0 +1,173 @@
+"""Faults between the decision of a transaction and its markers: the moment at which a coordinator's end matters most.
+
+Each waits until a coordinator has stored PrepareCommit or PrepareAbort, and strikes a few milliseconds later.  It kills
+or pauses the coordinator, cuts it off from other brokers or from the ensemble, or kills a leader that gets a marker.
+Only seeds with transactional clients have these faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from zabka.journal.events import Entry, TopicPartition, TransactionChanged
+from zabka.simulation.cluster.node_names import broker_name
+from zabka.simulation.cluster.world import World
+from zabka.simulation.engine.scheduler import Deadlock
+from zabka.simulation.faults.acts import LASTS, LASTS_MS, MEASURE, OTHERS, WHICH, Deed, Stage, Words
+from zabka.simulation.faults.nemesis import Action, Nemesis, all_of
+
+PREPARED = ("PrepareCommit", "PrepareAbort")
+AFTER_MS = (0, 0, 1, 3, 10, 40)
+"""The times from the decision to the fault, of which one is drawn."""
+WAITS_MS_MAX = 4_000
+
+
+class _Decision:
+    """Waits for the next decision of a coordinator."""
+
+    def __init__(self, world: World, decided: Callable[[TransactionChanged], None]) -> None:
+        self._world = world
+        self._decided = decided
+        self._is_over = False
+        world.record.listeners.append(self._see)
+
+    def _see(self, entry: Entry) -> None:
+        event = entry.event
+        if isinstance(event, TransactionChanged) and event.state in PREPARED and not self._is_over:
+            self._is_over = True
+            # A listener must not leave the list while the entry goes through it.
+            self._world.scheduler.soon(self.end)
+            self._decided(event)
+
+    def end(self) -> None:
+        """Stop waiting."""
+        with suppress(ValueError):
+            self._world.record.listeners.remove(self._see)
+
+
+def _others(world: World, name: str) -> list[str]:
+    return [each for each in world.broker_names() if each != name]
+
+
+def _marked(world: World, event: TransactionChanged) -> list[str]:
+    """Return the leaders of a transaction's partitions."""
+    found: dict[str, None] = {}
+    for partition in event.partitions:
+        topic, _, number = partition.rpartition("-")
+        state = world.replication.znodes.states.get(TopicPartition(topic, int(number)))
+        if state is not None and state.leader >= 0:
+            found[broker_name(state.leader)] = None
+    return list(found)
+
+
+# -- actions of the nemesis of chaos ------------------------------------------------------------------------------
+
+
+def _at_decision(strike: Callable[[Nemesis, TransactionChanged], None]) -> Action:
+    """Return an action that strikes at the next decision, if that comes soon enough."""
+
+    def wait(nemesis: Nemesis) -> None:
+        after_ms = AFTER_MS[nemesis.random.randrange(0, len(AFTER_MS))]
+        decision = _Decision(nemesis.world, lambda event: nemesis.later(after_ms, lambda: strike(nemesis, event)))
+        nemesis.until_healed(decision.end, WAITS_MS_MAX)
+
+    return wait
+
+
+def _kill_coordinator(nemesis: Nemesis, event: TransactionChanged) -> None:
+    nemesis.crash([broker_name(event.broker_id)], power_loss=nemesis.random.random() < 0.3)
+
+
+def _pause_coordinator(nemesis: Nemesis, event: TransactionChanged) -> None:
+    name, world = broker_name(event.broker_id), nemesis.world
+    if world.is_running(name) and not world.is_paused(name):
+        world.pause(name)
+        nemesis.until_healed(lambda: world.resume(name))
+
+
+def _cut_markers(nemesis: Nemesis, event: TransactionChanged) -> None:
+    name, both_ways = broker_name(event.broker_id), nemesis.random.random() < 0.5
+    cuts = [nemesis.world.cut(name, other, both_ways=both_ways) for other in _others(nemesis.world, name)]
+    nemesis.until_healed(all_of(cuts))
+
+
+def _expire_coordinator(nemesis: Nemesis, event: TransactionChanged) -> None:
+    world, session_ms = nemesis.world, nemesis.world.settings.session_timeout_ms
+    cuts = [world.cut(broker_name(event.broker_id), peer) for peer in world.peer_names()]
+    nemesis.until_healed(all_of(cuts), nemesis.random.randrange(session_ms, 2 * session_ms))
+
+
+def _kill_marked(nemesis: Nemesis, event: TransactionChanged) -> None:
+    names = _marked(nemesis.world, event)
+    if names:
+        nemesis.crash(names, power_loss=nemesis.random.random() < 0.3)
+
+
+TRANSACTION_FAULTS: dict[str, Action] = {
+    "kill_coordinator": _at_decision(_kill_coordinator),
+    "pause_coordinator": _at_decision(_pause_coordinator),
+    "cut_markers": _at_decision(_cut_markers),
+    "expire_coordinator": _at_decision(_expire_coordinator),
+    "kill_marked": _at_decision(_kill_marked),
+}
+
+
+# -- acts of swarms -----------------------------------------------------------------------------------------------
+
+
+def _await_decision(stage: Stage, words: Words) -> TransactionChanged | None:
+    """Let time pass until a decision, and a little longer; return it, or None if there is none for a while."""
+    found: list[TransactionChanged] = []
+    decision = _Decision(stage.world, found.append)
+    with suppress(Deadlock):
+        stage.world.until(lambda: bool(found), WAITS_MS_MAX)
+        stage.world.run(AFTER_MS[words.below(WHICH, len(AFTER_MS))])
+    decision.end()
+    return found[0] if found else None
+
+
+def lose_coordinator(stage: Stage, words: Words) -> str:
+    """Kill or pause the coordinator of a transaction that it has just decided."""
+    event, world = _await_decision(stage, words), stage.world
+    if event is None or not world.is_running(name := broker_name(event.broker_id)) or world.is_paused(name):
+        return ""
+    stage.cast.last, for_ms = name, words.time_ms(LASTS, LASTS_MS)
+    if words.below(MEASURE, 2):
+        world.pause(name)
+        stage.until_mended(lambda: world.resume(name), for_ms)
+        return f"pause {name}, which has just decided a transaction of {event.transactional_id}, for {for_ms} ms"
+    world.kill(name, power_loss=words.below(OTHERS, 4) == 3)
+    stage.until_mended(lambda: world.start(name), for_ms)
+    return f"{name} fails, which has just decided a transaction of {event.transactional_id}, for {for_ms} ms"
+
+
+def lose_markers(stage: Stage, words: Words) -> str:
+    """Cut the coordinator of a transaction that it has just decided off from the other brokers.  The links stay cut."""
+    event, world = _await_decision(stage, words), stage.world
+    if event is None:
+        return ""
+    name = stage.cast.last = broker_name(event.broker_id)
+    for other in _others(world, name):
+        stage.on_links(world.cut(name, other, both_ways=bool(words.below(OTHERS, 2))))
+    return f"cut {name} off, which has just decided a transaction of {event.transactional_id}"
+
+
+def lose_marked(stage: Stage, words: Words) -> str:
+    """Kill a leader that is about to get a transaction's marker."""
+    event, world = _await_decision(stage, words), stage.world
+    names = [] if event is None else [name for name in _marked(world, event) if world.is_running(name)]
+    if not names:
+        return ""
+    name, for_ms = names[words.below(OTHERS, len(names))], words.time_ms(LASTS, LASTS_MS)
+    world.kill(name, power_loss=words.below(MEASURE, 4) == 3)
+    stage.cast.last = name
+    stage.until_mended(lambda: world.start(name), for_ms)
+    return f"{name} fails, which is about to get a marker, for {for_ms} ms"
+
+
+TRANSACTION_DEEDS: dict[str, Deed] = {
+    "lose_coordinator": lose_coordinator,
+    "lose_markers": lose_markers,
+    "lose_marked": lose_marked,
+}

@@ -1,0 +1,354 @@
+"""Transactions in the simulated world: producers, read-process-write loops, and a reader of committed records.
+
+Payers write to the topic `ledger`.  Two of them share a transactional id and so fence each other.  They commit, abort,
+or stop in the middle of a transaction for so long that it times out, and then continue as zombies do.  Movers form a
+group that writes every record of `ledger` to `totals`, exactly once.  An auditor reads both topics and the group's
+offsets all the time, and everything again at the end.  All of them run on machines without faults, and their histories
+are checked (`transaction_history`, `transaction_logs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from random import Random
+
+from kio.schema.errors import ErrorCode
+
+from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
+from zabka.broker_sim.groups.store import java_hash
+from zabka.ensemble.ports import Runtime
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.client.client import Isolation
+from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.client.coordinators import KeyType, find_coordinator
+from zabka.kafka.client.group_client import GroupSettings
+from zabka.kafka.client.history_clients import TopicPlan, create_topic
+from zabka.kafka.client.read_process_write import ReadProcessWrite
+from zabka.kafka.client.transactional_producer import GroupMetadata, TransactionalProducer
+from zabka.kafka.ports import ChannelBroken
+from zabka.kafka.record_batch import Record
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.simulation.checkers.replication_audit import ReplicationAudit
+from zabka.simulation.checkers.transaction_history import Attempt, Outcome, TransactionHistory
+from zabka.simulation.checkers.transaction_logs import TransactionLogs
+from zabka.simulation.cluster.client_machine import KafkaProgram, RunKafkaClient
+from zabka.simulation.draws import derive_random
+
+LEDGER, TOTALS = "ledger", "totals"
+PARTITIONS = {LEDGER: 2, TOTALS: 1}
+"""The topics, and their numbers of partitions."""
+GROUP = "movers"
+MOVERS = 2
+PAYERS: Mapping[str, tuple[str, int]] = {"payer-1": ("till", 900), "payer-2": ("till", 9_000), "payer-3": ("desk", 900)}
+"""The machines of the payers, their transactional ids, and the longest time in ms until they begin again."""
+IDS = ("till", "desk")
+TIMEOUT_MS = 2_500
+"""transaction.timeout.ms of all producers."""
+STALL_CHANCE, STALL_MS_MAX = 0.08, 6_000
+COMMIT_CHANCE = 0.8
+PAUSE_MS_MAX = 2_000
+RECORDS_MAX = 3
+POLL_MS = 700
+ASK_TIMEOUT_MS = 2_000
+SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 6_000, 8_000
+_FAILURES = (KafkaRequestFailed, KafkaUnavailable)
+
+
+def broker_keys(brokers: int) -> dict[str, str]:
+    """Return the keys of brokers with transactional clients: few logs, and an early end of abandoned transactions."""
+    factor = min(3, brokers)
+    return {
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "2",
+        "transaction.state.log.replication.factor": str(factor),
+        "transaction.state.log.min.isr": str(min(2, factor)),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    }
+
+
+def _partitions(*topics: str) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for topic in topics for number in range(PARTITIONS[topic])]
+
+
+class _Producer(TransactionalProducer):
+    """A transactional producer that notes what it sends, and the replies."""
+
+    def __init__(
+        self, client: AdminClient, runtime: Runtime, transactional_id: str, history: TransactionHistory,
+        logs: TransactionLogs, offsets_in: Callable[[], TopicPartition],
+    ) -> None:  # fmt: skip
+        super().__init__(client, runtime, transactional_id, TIMEOUT_MS)
+        self._history = history
+        self._logs = logs
+        self._offsets_in = offsets_in
+        self._attempt: Attempt | None = None
+
+    @property
+    def attempt(self) -> Attempt:
+        """The open transaction; a new one if there is none."""
+        if self._attempt is None:
+            self._attempt = self._history.begin(self.transactional_id)
+        return self._attempt
+
+    async def begin(self) -> None:
+        """Get a new epoch; an open transaction will be aborted."""
+        await super().begin()
+        self._history.started(self.transactional_id, self.producer)
+
+    async def send(self, partition: TopicPartition, records: Iterable[Record]) -> int:
+        """Send records, each with a value of its own."""
+        batch, attempt = list(records), self.attempt
+        for record in batch:
+            self._history.sending(attempt, partition, (record.value or b"").decode())
+        newest = self._history.newest(self.transactional_id)
+        offset = await super().send(partition, batch)
+        self._history.acknowledged(attempt, self.producer, newest, "a produce")
+        return offset
+
+    async def send_offsets(
+        self, group: GroupMetadata, offsets: Mapping[TopicPartition, int], metadata: str = ""
+    ) -> None:
+        """Send offsets, with the number of the transaction as their metadata."""
+        attempt, newest = self.attempt, self._history.newest(self.transactional_id)
+        attempt.offsets, attempt.kept_in = dict(offsets), self._offsets_in()
+        await super().send_offsets(group, offsets, str(attempt.number))
+        self._history.acknowledged(attempt, self.producer, newest, "a commit of offsets")
+
+    async def end(self, *, commit: bool) -> None:
+        """End the transaction."""
+        attempt, newest = self.attempt, self._history.newest(self.transactional_id)
+        self._attempt = None
+        if not self._is_open:
+            attempt.outcome = Outcome.ABORTED
+            return
+        attempt.is_commit_asked = commit
+        attempt.outcome = Outcome.UNKNOWN
+        await super().end(commit=commit)
+        attempt.outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
+        self._history.acknowledged(attempt, self.producer, newest, "the end of a transaction")
+        if commit:
+            self._logs.was_committed(self.transactional_id, self.producer)
+
+
+class Transacting:
+    """All transactional clients of one run.  `stop()` ends the payers; `verified` is set once all was read back."""
+
+    def __init__(
+        self, run_client: RunKafkaClient, replication: ReplicationAudit, logs: TransactionLogs, seed: int, brokers: int
+    ) -> None:
+        self.history = TransactionHistory()
+        self.verified = False
+        self._replication = replication
+        self._logs = logs
+        self._factor = min(3, brokers)
+        self._stopping = False
+        self._reads_back = False
+        self._loops: list[ReadProcessWrite] = []
+        self._done: dict[str, None] = {}
+        self._movers = [f"mover-{number}" for number in range(1, MOVERS + 1)]
+        """The machines of the movers, which are also their transactional ids."""
+        self._stuck: dict[str, None] = {}
+        """The logs with an open transaction at the end."""
+        for name in PAYERS:
+            run_client(name, self._payer(name, derive_random(seed, name)))
+        for name in self._movers:
+            run_client(name, self._mover(name))
+        run_client("auditor", self._audit)
+
+    # ---- the payers ------------------------------------------------------------------------------------------------
+
+    def _payer(self, name: str, draw: Random) -> KafkaProgram:
+        transactional_id, back_ms_max = PAYERS[name]
+
+        async def pay(client: AdminClient, runtime: Runtime) -> None:
+            for topic, count in PARTITIONS.items():
+                await create_topic(client, runtime, TopicPlan(topic, count, self._factor, {}))
+            producer = self._producer(client, runtime, transactional_id)
+            has_begun = False
+            while not self._stopping:
+                pause_ms_max = PAUSE_MS_MAX
+                try:
+                    if not has_begun:
+                        await producer.begin()
+                    has_begun = False
+                    await _pay(producer, runtime, draw)
+                    has_begun = True
+                except _FAILURES:
+                    pause_ms_max = back_ms_max
+                await runtime.sleep(draw.randrange(1, pause_ms_max))
+            self._done[name] = None
+
+        return pay
+
+    def _producer(self, client: AdminClient, runtime: Runtime, transactional_id: str) -> _Producer:
+        return _Producer(client, runtime, transactional_id, self.history, self._logs, self._offsets_partition)
+
+    # ---- the movers ------------------------------------------------------------------------------------------------
+
+    def _mover(self, name: str) -> KafkaProgram:
+        async def move(client: AdminClient, runtime: Runtime) -> None:
+            producer = self._producer(client, runtime, name)
+            settings = GroupSettings(GROUP, (LEDGER,), None, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
+
+            def process(partition: TopicPartition, record: Record) -> tuple[TopicPartition, Record]:
+                value = (record.value or b"").decode()
+                self.history.read(partition, record.offset, value)
+                attempt = producer.attempt
+                attempt.inputs[value] = None
+                output = f"{attempt.number}/{value}".encode()
+                return TopicPartition(TOTALS, 0), Record(None, output, record.timestamp_ms)
+
+            loop = ReadProcessWrite(client, runtime, settings, producer, process, POLL_MS)
+            self._loops.append(loop)
+            await loop.run(lambda: False)
+
+        return move
+
+    def _offsets_partition(self) -> TopicPartition:
+        topic = self._replication.znodes.topics.get(CONSUMER_OFFSETS)
+        return TopicPartition(CONSUMER_OFFSETS, java_hash(GROUP) % len(topic.partitions) if topic else 0)
+
+    # ---- the auditor -----------------------------------------------------------------------------------------------
+
+    async def _audit(self, client: AdminClient, runtime: Runtime) -> None:
+        positions = dict.fromkeys(_partitions(*PARTITIONS), 0)
+        while not self._reads_back:
+            await runtime.sleep(POLL_MS)
+            for name, position in positions.items():
+                with suppress(*_FAILURES):
+                    positions[name] = await self._read(client, name, position)
+            with suppress(*_FAILURES):
+                await self._look_at_offsets(client, runtime)
+        while not self.verified:
+            with suppress(*_FAILURES):
+                await self._read_back(client, list(positions))
+                self.history.group_offsets = await self._look_at_offsets(client, runtime)
+                self.verified = True
+            await runtime.sleep(POLL_MS)
+
+    async def _read(self, client: AdminClient, name: TopicPartition, position: int) -> int:
+        """Read on; return the next position."""
+        try:
+            fetched = await client.fetch(
+                name, position, max_wait_ms=0, timeout_ms=ASK_TIMEOUT_MS, isolation=Isolation.READ_COMMITTED
+            )
+        except KafkaRequestFailed as refused:
+            return 0 if refused.error is ErrorCode.offset_out_of_range else position
+        for record in fetched.records:
+            self.history.read(name, record.offset, (record.value or b"").decode())
+        return fetched.next_offset
+
+    async def _read_back(self, client: AdminClient, names: Iterable[TopicPartition]) -> None:
+        found: dict[TopicPartition, dict[int, str]] = {}
+        for name in names:
+            values = found[name] = {}
+            position, end = 0, await client.list_offset(name, isolation=Isolation.READ_COMMITTED)
+            while position < end:
+                fetched = await client.fetch(name, position, max_wait_ms=0, isolation=Isolation.READ_COMMITTED)
+                for record in fetched.records:
+                    value = (record.value or b"").decode()
+                    self.history.read(name, record.offset, value)
+                    values[record.offset] = value
+                position = fetched.next_offset
+        self.history.read_back = found
+
+    async def _look_at_offsets(self, client: AdminClient, runtime: Runtime) -> dict[TopicPartition, int]:
+        """Return the committed offsets of the movers' group, without waiting for pending commits."""
+        coordinator = await find_coordinator(client, runtime, KeyType.GROUP, GROUP, ASK_TIMEOUT_MS)
+        rows = [{"name": LEDGER, "partition_indexes": list(range(PARTITIONS[LEDGER]))}]
+        asked = request(ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=rows, require_stable=False)
+        try:
+            answer = await client.call(coordinator, asked, ASK_TIMEOUT_MS)
+        except ChannelBroken as broken:
+            raise KafkaUnavailable(str(broken)) from None
+        if answer.error_code != ErrorCode.none:
+            raise KafkaRequestFailed(ErrorCode(answer.error_code))
+        found = {}
+        for row in answer.topics[0].partitions:
+            if row.error_code != ErrorCode.none:
+                raise KafkaRequestFailed(ErrorCode(row.error_code))
+            if row.committed_offset >= 0:
+                name = TopicPartition(LEDGER, int(row.partition_index))
+                found[name] = int(row.committed_offset)
+                self.history.offset_returned(name, found[name], int(row.metadata))
+        return found
+
+    # ---- progress --------------------------------------------------------------------------------------------------
+
+    @property
+    def committed(self) -> int:
+        """The number of acknowledged commits of payers."""
+        return sum(each.outcome is Outcome.COMMITTED and each.transactional_id in IDS for each in self.history.attempts)
+
+    @property
+    def moved(self) -> int:
+        """The number of records in acknowledged transactions of the movers."""
+        return sum(loop.processed for loop in self._loops)
+
+    def stop(self) -> None:
+        """Let the payers end."""
+        self._stopping = True
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the payers have ended."""
+        return len(self._done) == len(PAYERS)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether no transaction is open, and the movers have read everything."""
+        return all(map(self._logs.is_decided, self._every_log())) and all(
+            self._replication.leader_log_end(name) in [loop.position(name) for loop in self._loops]
+            for name in _partitions(LEDGER)
+        )
+
+    @property
+    def may_hang(self) -> bool:
+        """Whether a log lost records as Kafka allows: that may leave transactions open for ever."""
+        return self.is_excused(self._every_log(), *IDS, *self._movers)
+
+    def _every_log(self) -> list[TopicPartition]:
+        return [*_partitions(*PARTITIONS), self._offsets_partition()]
+
+    def read_back(self) -> None:
+        """Let the auditor read everything again; this sets `verified`."""
+        self._stuck = {str(name): None for name in self._every_log() if not self._logs.is_decided(name)}
+        self._reads_back = True
+
+    def check_markers(self) -> None:
+        """Check the markers of all transactions at the end."""
+        self._logs.check_markers(self.history.attempts)
+
+    # ---- the verdict -----------------------------------------------------------------------------------------------
+
+    def is_excused(self, partitions: Iterable[TopicPartition], *transactional_ids: str) -> bool:
+        """Return whether one of these logs, or that with the state of one of these ids, lost records as allowed.
+
+        A log that still has an open transaction at the end of such a run is excused, too.
+        """
+        used = [*partitions, *map(self._logs.state_partition, transactional_ids)]
+        excused = self._replication.forgiven() | self._stuck
+        return any(str(name) in excused for name in used)
+
+    @property
+    def violations(self) -> list[str]:
+        """The violations in the history."""
+        return self.history.violations(self.is_excused)
+
+
+async def _pay(producer: _Producer, runtime: Runtime, draw: Random) -> None:
+    """Send one transaction, with a long pause in some, and commit it or abort it."""
+    attempt = producer.attempt
+    try:
+        for index in range(draw.randrange(1, RECORDS_MAX + 1)):
+            partition = TopicPartition(LEDGER, draw.randrange(0, PARTITIONS[LEDGER]))
+            value = f"{attempt.number}.{index}".encode()
+            await producer.send(partition, [Record(None, value, runtime.now().wall_ms)])
+            if draw.random() < STALL_CHANCE:
+                await runtime.sleep(draw.randrange(1, STALL_MS_MAX))
+    except _FAILURES:
+        await producer.end(commit=False)
+        raise
+    await producer.end(commit=draw.random() < COMMIT_CHANCE)
