@@ -84,6 +84,11 @@ def topic_cause(topic_id: str) -> Cause:
     return Cause(f"topic {topic_id}")
 
 
+def fault_cause(fault_id: str) -> Cause:
+    """Refer to the injection of a fault: `fault f1a2b3c4`."""
+    return Cause(f"fault {fault_id}")
+
+
 TIMERS = frozenset({"session-expiry", "isr-expiration", "auto-leader-rebalance", "initLimit"})
 REQUESTS = frozenset(
     {

@@ -22,6 +22,7 @@ from zabka.journal.cause import (
     election_cause,
     event_cause,
     expiry_cause,
+    fault_cause,
     proposal_cause,
     registration_cause,
     topic_cause,
@@ -80,7 +81,7 @@ _ROOTS: dict[type[Event], End] = {
     NodeStopped: End.REQUEST,
 }
 _WORDS = {"timer": End.TIMER, "request": End.REQUEST, "start": End.START}
-_UNLOGGED = {"topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER}
+_UNLOGGED = {"fault": End.FAULT, "topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER}
 """The kind of first cause that a reference means if no journal contains its event."""
 _STOPS_PROCESS = frozenset({"crash", "power_loss"})
 _DIGITS_MAX = 10
@@ -253,7 +254,13 @@ def _of_expiry(event: Event) -> Cause:
     return expiry_cause(event.session_id)
 
 
+def _of_fault(event: Event) -> Cause:
+    assert isinstance(event, FaultInjected)
+    return fault_cause(event.fault_id)
+
+
 _NAMES: dict[type[Event], Callable[[Event], Cause]] = {
+    FaultInjected: _of_fault,
     LeaderElected: _of_election,
     IsrProposed: _of_proposal,
     SessionExpired: _of_expiry,

@@ -91,6 +91,7 @@ from zabka.journal.events.node import NodeStarted as NodeStarted
 from zabka.journal.events.node import NodeStopped as NodeStopped
 from zabka.journal.events.node import PeerProtocolBroken as PeerProtocolBroken
 from zabka.journal.events.node import ProcessChanged as ProcessChanged
+from zabka.journal.events.node import RequestFaultApplied as RequestFaultApplied
 from zabka.journal.events.node import TaskFailed as TaskFailed
 
 SCHEMA_VERSION = 1
@@ -103,6 +104,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     ProcessChanged,
     FaultInjected,
     FaultRemoved,
+    RequestFaultApplied,
     PeerProtocolBroken,
     InvariantViolated,
     # zabka/journal/events/ensemble.py
