@@ -218,7 +218,7 @@ def _as_before(row: MetadataResponsePartition, before: PartitionMetadata | None)
         before.leader_epoch,
         before.replicas,
         before.isr,
-        before.offline_replicas,
+        offline_replicas=before.offline_replicas,
     )
 
 
