@@ -48,6 +48,7 @@ from zabka.broker_sim.replication.environment import BrokerIdentity, ReplicaPort
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
 from zabka.broker_sim.replication.zookeeper_isr import isr_writer
 from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
+from zabka.broker_sim.request_faults import RequestFaults
 from zabka.broker_sim.transactions.config import transaction_config
 from zabka.broker_sim.transactions.coordinator import TransactionCoordinator
 from zabka.controller.config import ControllerConfig
@@ -57,6 +58,7 @@ from zabka.controller.topic_configs import UNCLEAN
 from zabka.ensemble.client.service import SessionState
 from zabka.ensemble.errors import SessionExpired, ZooKeeperError
 from zabka.ensemble.ports import Task
+from zabka.ensemble.request_fault import HeldRequestFault
 from zabka.journal.events import BrokerSessionChanged, NodeStarted, NodeStopped, TopicPartition
 from zabka.kafka.ports import Endpoint, KafkaMessage
 from zabka.kafka.topic_names import TRANSACTION_STATE
@@ -147,7 +149,10 @@ class Broker:
             admin=anywhere,
             mutations=self.quotas.mutations,
         )
+        self._data = DataHandlers(config, self.metadata, self.replicas, runtime, self.quotas)
         self._handlers = self._routes()
+        self._faults: RequestFaults | None = None
+        """The request faults; None without any, so that requests cost nothing more."""
 
     def _make_transactions(self, ports: BrokerPorts) -> TransactionCoordinator:
         return TransactionCoordinator(
@@ -197,7 +202,7 @@ class Broker:
         quotas = ClientQuotas(entity_znodes, self._resolve)
         describer = ConfigDescriber(self._zk, self.config, self.metadata, self.configs, self.loggers)
         return {
-            **DataHandlers(self.config, self.metadata, self.replicas, self._runtime, self.quotas).table(),
+            **self._data.table(),
             **MetadataHandlers(self.metadata, self._topic_creation.create, lambda: self.cluster_id).table(),
             **AdminHandlers(
                 admin=self._admin,
@@ -240,7 +245,8 @@ class Broker:
     ) -> Coroutine[Any, Any, KafkaMessage | None]:
         """Process a request and return its response, or None if the client expects none.
 
-        Raises RequestRefused if the connection is to be closed instead. The caller must process the requests of one
+        Raises RequestRefused if the connection is to be closed instead, and Unanswered if a request fault drops the
+        response. The caller must process the requests of one
         connection one after the other, as Kafka does.
         """
         return self.serve(message, RequestContext(client_id, listener, client_host))
@@ -251,10 +257,24 @@ class Broker:
         # make this one lead or follow. Kafka, too, serves no request before it is registered.
         if self.state not in ("running", "shutting_down", "registering") or self.controller.broker_epoch < 0:
             raise RequestRefused(f"broker {self.config.broker_id} is {self.state}")
-        response = await self._handlers[ApiKey(api_key_of(message))](message, context)
+        api = ApiKey(api_key_of(message))
+        handler = self._handlers[api]
+        if self._faults is None or api not in self._faults.apis:
+            response = await handler(message, context)
+        else:
+            response = await self._faults.serve(handler, message, context)
         if self.quotas.request.is_used and response is not None:
             return self.quotas.hold_to_request_time(response, context)
         return response
+
+    def hold_faults(self, rules: Sequence[HeldRequestFault]) -> None:
+        """Apply exactly these request faults from now on."""
+        if rules and self._faults is None:
+            self._faults = RequestFaults(self._runtime, self.metadata, self._emit, self._data.fetched)
+        if self._faults is not None:
+            self._faults.hold(rules)
+        if not rules:
+            self._faults = None
 
     def _controller_request_accepted(self, controller_id: int, controller_epoch: int) -> None:
         self._controller_confirmed_ms = self._runtime.now().mono_ms
@@ -451,6 +471,7 @@ class Broker:
             confirmed_age_ms=self._runtime.now().mono_ms - self._controller_confirmed_ms,
             replicas=self.replicas,
             metadata=self.metadata,
+            fault_counts={} if self._faults is None else self._faults.counts(),
         )
 
 

@@ -319,7 +319,7 @@ class BrokerProcess:
             self._ports.append(port)
         path = config.text("zabka.control.socket")
         if path:
-            self._control = ControlSocket(path, self._faults, self._broker.status)
+            self._control = ControlSocket(path, self._faults, self._broker.status, self._broker.hold_faults)
             await self._control.start()
         return [
             Listener(each.name, each.host or socket.gethostname(), each.port or picked[each.name])

@@ -8,13 +8,14 @@ from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
 from zabka.controller.controller import KafkaController
 from zabka.ensemble.client.service import CoordinationService
+from zabka.ensemble.request_fault_uses import Counts
 
 BrokerStatus = dict[str, Any]
 """Status as plain JSON.
 
 Its keys: broker_id, state, broker_epoch, session, is_controller, believes, controller_metrics, replica_metrics,
-live_brokers, partitions. The row of a partition that this broker leads has `min_isr`, and `lagging` if members of the
-ISR are not caught up.
+live_brokers, partitions, request_faults. The row of a partition that this broker leads has `min_isr`, and `lagging` if
+members of the ISR are not caught up.
 """
 
 
@@ -27,6 +28,7 @@ def describe(
     confirmed_age_ms: int,
     replicas: ReplicaManager,
     metadata: MetadataCache,
+    fault_counts: Counts,
 ) -> BrokerStatus:
     """Return a broker's status. `age_ms` is the time since the believed controller was last confirmed."""
     return {
@@ -44,6 +46,7 @@ def describe(
         "replica_metrics": replicas.metrics(),
         "live_brokers": [broker.broker_id for broker in metadata.brokers()],
         "partitions": _partitions(replicas, metadata),
+        "request_faults": fault_counts,
     }
 
 

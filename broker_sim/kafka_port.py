@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from zabka.broker_sim.quotas.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
-from zabka.broker_sim.request_context import COSTLESS, RequestContext, RequestRefused
+from zabka.broker_sim.request_context import COSTLESS, RequestContext, RequestRefused, Unanswered
 from zabka.broker_sim.request_times import RequestTimes, ThreadClock
 from zabka.ensemble.runtime.descriptors import may_stay
 from zabka.ensemble.runtime.supervisor import report_task_failure
@@ -173,13 +173,21 @@ class KafkaPort:
         self._schedule_sweep()
 
 
+class _Unread:
+    """Reader of a connection on which a request hangs: nothing after it is processed."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Drop the data."""
+        return []
+
+
 class _Connection(asyncio.Protocol):
     """One client's connection."""
 
     def __init__(self, port: KafkaPort) -> None:
         self._port = port
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader(port.frame_bytes_max)
+        self._reader: FrameReader | _Unread = FrameReader(port.frame_bytes_max)
         self._frames: deque[bytes] = deque()
         self._arrived: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -341,11 +349,17 @@ class _Connection(asyncio.Protocol):
                     parts = await (encoding if clock is None else clock.measure(encoding))
                 else:
                     parts = port.encoder.encode_parts(request.correlation_id, response)
+                if context.truncated:
+                    self._send_half(parts)
+                    return False
                 self._reply(request.correlation_id, response, parts)
                 if clock is not None and port.times is not None:
                     port.times.sent(client_id, clock.spent_ns() - answered_ns)
             if context.muted_ms:
                 await self._mute(context.muted_ms)
+        except Unanswered as unanswered:
+            if unanswered.for_good:
+                await self._hang()
         except RequestRefused:
             # As in Kafka, this reports an error to a client that expects no response.
             self.close()
@@ -365,6 +379,17 @@ class _Connection(asyncio.Protocol):
                 parts: list[bytes] = ended.value
                 return parts
             await asyncio.sleep(0)
+
+    async def _hang(self) -> None:
+        """Drop all further requests, because of a request fault; return when the client has closed the connection."""
+        self._reader = _Unread()
+        self._frames.clear()
+        if not self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = True
+            self._transport.resume_reading()
+        self._muted = self._loop.create_future()
+        if self._transport is not None:
+            await self._muted
 
     async def _mute(self, duration_ms: int) -> None:
         """Stop reading from this client for a while, after it has its response (KIP-219)."""
@@ -393,6 +418,12 @@ class _Connection(asyncio.Protocol):
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
+
+    def _send_half(self, parts: list[bytes]) -> None:
+        """Send half of a response and close the connection, because of a request fault."""
+        whole = b"".join(parts)
+        self._replies.append(whole[: len(whole) // 2])
+        self.close()
 
     def _flush(self) -> None:
         self._flushing = False

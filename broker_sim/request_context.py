@@ -12,6 +12,14 @@ class RequestRefused(Exception):
     """There is no response: the connection is closed instead, which the client treats as a retriable error."""
 
 
+class Unanswered(Exception):
+    """There is no response, as if it was lost. With `for_good`, no later request of the connection is read either."""
+
+    def __init__(self, for_good: bool = False) -> None:
+        super().__init__("a request fault left the request without a response")
+        self.for_good = for_good
+
+
 class RequestClock(Protocol):
     """The time spent on a request, without the time that it waited, for example for a follower."""
 
@@ -34,10 +42,11 @@ class RequestContext:
     """The client of a request: its client id, its listener, and its address as Kafka's tools show it.
 
     `connection` is the number of its connection in the order of acceptance; 0 if there is none. `muted_ms` is set if
-    the client is throttled: after its response, its connection is not read for so long.
+    the client is throttled: after its response, its connection is not read for so long. `truncated` is set if a request
+    fault cuts the response short and closes the connection.
     """
 
-    __slots__ = ("client_host", "client_id", "clock", "connection", "listener", "muted_ms")
+    __slots__ = ("client_host", "client_id", "clock", "connection", "listener", "muted_ms", "truncated")
 
     def __init__(
         self,
@@ -53,7 +62,8 @@ class RequestContext:
         self.clock = clock
         self.connection = connection
         self.muted_ms = 0
+        self.truncated = False
 
 
 Handler = Callable[[KafkaMessage, RequestContext], Awaitable[KafkaMessage | None]]
-"""Answers one kind of request; returns None if the client expects no response. Raises RequestRefused."""
+"""Answers one kind of request; returns None if the client expects no response. Raises RequestRefused, Unanswered."""

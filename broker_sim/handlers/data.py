@@ -22,13 +22,22 @@ from zabka.broker_sim.ports import (
     ReplicaService,
 )
 from zabka.broker_sim.quotas.client_throttling import ClientThrottles
-from zabka.broker_sim.replication.fetch_session import FetchKey, FetchRefused, FetchSessions, Request, Rows
+from zabka.broker_sim.replication.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchKey,
+    FetchRefused,
+    FetchSessions,
+    Request,
+    Rows,
+)
 from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
 from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.record_refusals import RecordsRefused
 from zabka.kafka.record_validation import ProduceRefused, check_request
+from zabka.kafka.request_faults.answers import FetchedRow
 from zabka.kafka.topic_ids import topic_id_from_kafka
 from zabka.kafka.topic_names import INTERNAL_TOPICS
 from zabka.kafka.wire.data_messages import (
@@ -304,6 +313,18 @@ class DataHandlers:
                 return FetchResponse(version, (), error, session_id, as_time(throttle_ms))
         error, session_id, news = opened.finish(rows)
         return self._fetch_answer(request, context, error, session_id, news)
+
+    def fetched(self, request: KafkaMessage) -> list[FetchedRow]:
+        """Return the partitions of a Fetch request, with those of the session that it continues."""
+        version = version_of(request)
+        continues = getattr(request, "session_epoch", FINAL_EPOCH) not in (INITIAL_EPOCH, FINAL_EPOCH)
+        keys = dict.fromkeys(self._sessions.partitions(request.session_id) if continues else ())
+        for key in _forgotten(request, version):
+            keys.pop(key, None)
+        keys.update(dict.fromkeys(self._asked(request, version)))
+        if version >= FETCH_BY_TOPIC_ID:
+            return [FetchedRow("", _id_of(topic_id), partition) for topic_id, partition in keys]
+        return [FetchedRow(str(topic), None, partition) for topic, partition in keys]
 
     def _throttle_fetch(self, context: RequestContext, rows: Rows) -> int:
         """Return a consumer's throttle time; a throttled consumer gets no records, and fetches again later."""

@@ -157,6 +157,11 @@ class FetchSessions:
         session.epoch = session.epoch + 1 if session.epoch < _EPOCH_MAX else 1
         return FetchContext(request, self, session, now_ms)
 
+    def partitions(self, session_id: int) -> Collection[FetchKey]:
+        """Return the partitions of a session; none if it does not exist."""
+        session = self._sessions.get(session_id)
+        return () if session is None else list(session.partitions)
+
     def create(self, request: Request, rows: Rows, now_ms: int) -> int:
         """Begin a session with the partitions of a full fetch; return its id, or 0 if there is no free slot."""
         if len(self._sessions) >= self._slots and not self._evict(request.is_follower, len(rows), now_ms):

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from zabka.ensemble.request_fault import HeldRequestFault
 from zabka.ensemble.runtime.faulty_link import FaultyLink
 from zabka.ensemble.runtime.link_fault import WHOLE, HeldFault, Impairment, impairment
 
@@ -24,11 +25,12 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
 class FaultTable(msgspec.Struct, frozen=True):
-    """All active faults, the name of this node, and the node at each "host:port"."""
+    """All active link faults, the name of this node, the node at each "host:port", and this node's request faults."""
 
     faults: list[HeldFault] = []
     node: str = ""
     names: dict[str, str] = {}
+    requests: list[HeldRequestFault] = []
 
 
 class LinkState(NamedTuple):
@@ -151,17 +153,25 @@ _decoder = msgspec.json.Decoder(FaultTable)
 class ControlSocket:
     """A unix-domain socket on which a host agent sends fault tables: one JSON object a line, one answer a line.
 
-    `{"faults": [...], "node": "...", "names": {...}}`, a `FaultTable`, is the full state each time; the answer is
-    `{"ok": true}`, or `{"ok": false, "error": "..."}` with nothing changed. `{"status": true}` queries the node: the
-    answer is the result of the `status` function, as one object.
+    `{"faults": [...], "node": "...", "names": {...}, "requests": [...]}`, a `FaultTable`, is the full state each time;
+    the answer is `{"ok": true}`, or `{"ok": false, "error": "..."}` with nothing changed. `{"status": true}` queries
+    the node: the answer is the result of the `status` function, as one object. `hold_requests` receives the request
+    faults.
     """
 
     LINE_BYTES_MAX = 1024 * 1024
 
-    def __init__(self, path: str, faults: LinkFaults, status: Callable[[], dict[str, Any]] | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        faults: LinkFaults,
+        status: Callable[[], dict[str, Any]] | None = None,
+        hold_requests: Callable[[list[HeldRequestFault]], object] | None = None,
+    ) -> None:
         self._path = path
         self._faults = faults
         self._status = status
+        self._hold_requests = hold_requests
         self._server: asyncio.AbstractServer | None = None
         self._writers: dict[int, asyncio.StreamWriter] = {}
 
@@ -181,7 +191,10 @@ class ControlSocket:
         try:
             if msgspec.json.decode(line) == {"status": True}:
                 return msgspec.json.encode(self._status() if self._status else {}) + b"\n"
-            self._faults.apply(_decoder.decode(line))
+            table = _decoder.decode(line)
+            self._faults.apply(table)
+            if self._hold_requests is not None:
+                self._hold_requests(table.requests)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as bad:
             return msgspec.json.encode({"ok": False, "error": str(bad)}) + b"\n"
         return b'{"ok":true}\n'

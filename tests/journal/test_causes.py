@@ -18,6 +18,7 @@ from zabka.journal.cause import (
     election_cause,
     event_cause,
     expiry_cause,
+    fault_cause,
     link_cause,
     looking_cause,
     owner_cause,
@@ -219,6 +220,22 @@ def test_link_to_a_restarted_peer_ignores_its_earlier_crash() -> None:
 
     assert history.types(lost) == ["peer_state_changed"]
     assert (history.chain(lost).end, history.chain(lost).says) == (End.FAULT, "link peer-3")
+
+
+def test_use_of_a_request_fault_is_caused_by_the_fault() -> None:
+    history = History()
+    history.add("host-1", e.FaultInjected("f1", "request", "Produce: close, once", "broker-1", False))
+    use = history.add("broker-1", e.RequestFaultApplied("f1", "Produce", "shop", "", "close", 1, fault_cause("f1")))
+
+    assert history.types(use) == ["request_fault_applied", "fault_injected"]
+    assert history.chain(use).end is End.FAULT
+
+
+def test_use_of_an_unlogged_fault_still_ends_at_a_fault() -> None:
+    history = History()
+    use = history.add("broker-1", e.RequestFaultApplied("f1", "Produce", "shop", "", "close", 1, fault_cause("f1")))
+
+    assert (history.chain(use).end, history.chain(use).says) == (End.FAULT, "fault f1")
 
 
 def test_zombie_resigns_because_its_session_ended() -> None:

@@ -85,6 +85,11 @@ def topic_cause(topic_id: str) -> Cause:
     return Cause(f"topic {topic_id}")
 
 
+def fault_cause(fault_id: str) -> Cause:
+    """Refer to the injection of a fault: `fault f1a2b3c4`."""
+    return Cause(f"fault {fault_id}")
+
+
 def producer_cause(producer_id: int) -> Cause:
     """Refer to the newest state of a producer's transactional id: `producer 7`."""
     return Cause(f"{PRODUCER} {producer_id}")

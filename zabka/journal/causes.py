@@ -24,6 +24,7 @@ from zabka.journal.cause import (
     election_cause,
     event_cause,
     expiry_cause,
+    fault_cause,
     proposal_cause,
     registration_cause,
     topic_cause,
@@ -88,7 +89,7 @@ _ROOTS: dict[type[Event], End] = {
 }
 _WORDS = {"timer": End.TIMER, "request": End.REQUEST, "start": End.START}
 _UNLOGGED = {
-    "topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER,
+    "fault": End.FAULT, "topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER,
     PRODUCER: End.REQUEST, DECISION: End.REQUEST,
 }  # fmt: skip
 """The kind of first cause that a reference means if no journal contains its event."""
@@ -282,7 +283,13 @@ def _of_expiry(event: Event) -> Cause:
     return expiry_cause(event.session_id)
 
 
+def _of_fault(event: Event) -> Cause:
+    assert isinstance(event, FaultInjected)
+    return fault_cause(event.fault_id)
+
+
 _NAMES: dict[type[Event], Callable[[Event], Cause]] = {
+    FaultInjected: _of_fault,
     LeaderElected: _of_election,
     IsrProposed: _of_proposal,
     SessionExpired: _of_expiry,

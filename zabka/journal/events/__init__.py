@@ -94,6 +94,7 @@ from zabka.journal.events.node import NodeStarted as NodeStarted
 from zabka.journal.events.node import NodeStopped as NodeStopped
 from zabka.journal.events.node import PeerProtocolBroken as PeerProtocolBroken
 from zabka.journal.events.node import ProcessChanged as ProcessChanged
+from zabka.journal.events.node import RequestFaultApplied as RequestFaultApplied
 from zabka.journal.events.node import TaskFailed as TaskFailed
 
 SCHEMA_VERSION = 1
@@ -106,6 +107,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     ProcessChanged,
     FaultInjected,
     FaultRemoved,
+    RequestFaultApplied,
     PeerProtocolBroken,
     InvariantViolated,
     # zabka/journal/events/ensemble.py

@@ -39,7 +39,8 @@ class FaultInjected(Event):
     """A fault is active from now on.
 
     It is a link that is cut or delayed, or (simulated) crash, power_loss, pause, slow_disk, or a disk fault:
-    fsync_fails, fsync_stalls, disk_full, bit_flipped, log_dir_fails, log_dir_full, disk_replaced.
+    fsync_fails, fsync_stalls, disk_full, bit_flipped, log_dir_fails, log_dir_full, disk_replaced. The kind `request` is
+    a rule for requests: `source` describes it, and `target` is the node that applies it, or * for all.
     """
 
     fault_id: str
@@ -54,6 +55,22 @@ class FaultRemoved(Event):
     """The fault with that id was removed."""
 
     fault_id: str
+
+
+class RequestFaultApplied(Event):
+    """A node applied a request fault, and so the request had that effect.
+
+    `request` is the Kafka API or ZooKeeper operation, `client` the client id or the client's address, and `subject` the
+    partition, group, transactional id or path. `use` counts the uses of the fault at this node, from 1.
+    """
+
+    fault_id: str
+    request: str
+    client: str
+    subject: str
+    effect: str
+    use: int
+    caused_by: str = ""
 
 
 class PeerProtocolBroken(Event):
