@@ -1,8 +1,9 @@
 """pytest fixtures for election tests: `zabka_cluster` (real processes) and `zabka_world` (the same, simulated).
 
 Installed with zabka, and loaded by pytest automatically; everything heavy is imported only when a test uses a fixture.
-Both fixtures have the interface `zabka.testing.cluster.Cluster`.  `zabka_module_cluster` and `zabka_session_cluster`
-are for fixtures of a wider scope.  The report of a failed test has the journal's last events, and how to inspect it.
+Both fixtures have the interface `zabka.testing.cluster.Cluster`.  `zabka_ensemble` is a ZooKeeper ensemble alone.
+`zabka_module_cluster` and `zabka_session_cluster` are for fixtures of a wider scope.  The report of a failed test has
+the journal's last events, and how to inspect it.
 
 `@pytest.mark.zabka(peers=5, brokers=5, seed=7, settings={"min.insync.replicas": "2"})` gives a test a cluster with
 these parameters; `zabka_settings` in pytest's configuration are the settings of all others.
@@ -18,6 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from zabka.testing.cluster import Cluster
     from zabka.testing.live.cluster import LiveCluster
+    from zabka.testing.live.ensemble import LiveEnsemble
     from zabka.testing.simulated.cluster import SimulatedCluster
 
     def _both_have_the_same_surface(live: LiveCluster, simulated: SimulatedCluster) -> tuple[Cluster, Cluster]:
@@ -73,7 +75,7 @@ def _as_written(marker: pytest.Mark) -> str:
     return f"{_MARKER}({', '.join(given)})"
 
 
-_CLUSTERS = ("zabka_cluster", "zabka_module_cluster", "zabka_session_cluster", "zabka_world")
+_CLUSTERS = ("zabka_ensemble", "zabka_cluster", "zabka_module_cluster", "zabka_session_cluster", "zabka_world")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -90,7 +92,7 @@ def pytest_runtest_makereport(
     return report
 
 
-def _journal_of(cluster: LiveCluster | SimulatedCluster) -> str:
+def _journal_of(cluster: LiveEnsemble | SimulatedCluster) -> str:
     from zabka.testing.journal_report import report
 
     try:
@@ -144,6 +146,47 @@ def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         yield cluster
     finally:
         stop_live(cluster)
+
+
+@pytest.fixture(scope="session")
+def _zabka_session_ensemble(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveEnsemble]:
+    """The ensemble that a run's tests share."""
+    from zabka.testing.live.start import start_ensemble, stop_live
+
+    ensemble = start_ensemble(tmp_path_factory.mktemp("zabka"), **_without_brokers(_by_default(request.config)))
+    try:
+        yield ensemble
+    finally:
+        stop_live(ensemble)
+
+
+@pytest.fixture
+def zabka_ensemble(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEnsemble]:
+    """An ensemble without brokers, whole at the start of each test: all peers up, no fault, no znode.
+
+    The processes are shared by the session's tests, except those marked `zabka`, which get their own.
+    """
+    from zabka.testing.live.start import start_ensemble, stop_live
+
+    parameters = _without_brokers(_marked(request))
+    if not parameters:
+        ensemble: LiveEnsemble = request.getfixturevalue("_zabka_session_ensemble")
+        ensemble.start_test()
+        yield ensemble
+        return
+    given = {**_without_brokers(_by_default(request.config)), **parameters}
+    ensemble = start_ensemble(tmp_path_factory.mktemp("zabka"), **given)
+    try:
+        ensemble.start_test()
+        yield ensemble
+    finally:
+        stop_live(ensemble)
+
+
+def _without_brokers(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if name not in ("brokers", "seed")}
 
 
 @pytest.fixture
