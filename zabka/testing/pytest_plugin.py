@@ -6,7 +6,8 @@ Both fixtures have the interface `zabka.testing.cluster.Cluster`.  `zabka_ensemb
 the journal's last events, and how to inspect it.
 
 `@pytest.mark.zabka(peers=5, brokers=5, seed=7, settings={"min.insync.replicas": "2"})` gives a test a cluster with
-these parameters; `zabka_settings` in pytest's configuration are the settings of all others.
+these parameters; `zabka_settings` in pytest's configuration are the settings of all others.  `ports="fixed"` and
+`advertised={1: "localhost:19092"}` are for real processes (`zabka.testing.live.start.start_live`).
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
 
 
 _MARKER = "zabka"
-_MARKER_KEYS = frozenset({"peers", "brokers", "seed", "settings"})
+_OF_PROCESSES = ("ports", "advertised")
+"""Parameters of clusters of real processes; a simulated world has no ports."""
+_MARKER_KEYS = frozenset({"peers", "brokers", "seed", "settings", *_OF_PROCESSES})
 _INI = "zabka_settings"
-_MARKER_HELP = "zabka(peers, brokers, seed, settings): what the cluster of zabka_cluster and zabka_world is made like"
+_MARKER_HELP = "zabka(peers, brokers, seed, settings, ports, advertised): the parameters of this test's own cluster"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -186,7 +189,7 @@ def zabka_ensemble(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 
 def _without_brokers(parameters: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in parameters.items() if name not in ("brokers", "seed")}
+    return {name: value for name, value in parameters.items() if name not in ("brokers", "seed", "advertised")}
 
 
 @pytest.fixture
@@ -201,7 +204,7 @@ def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[Sim
     """A simulated cluster, ready.  A test that breaks one of the project's invariants fails at its end."""
     from zabka.testing.simulated.cluster import start_simulated
 
-    parameters = {name: value for name, value in _marked(request).items() if name != "seed"}
+    parameters = {n: value for n, value in _marked(request).items() if n != "seed" and n not in _OF_PROCESSES}
     cluster = start_simulated(seed=zabka_seed, **{**_by_default(request.config), **parameters})
     yield cluster
     violations = cluster.violations

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from zabka.api.kafka.kafka_client import make_client
-from zabka.kafka.client.admin_client import AdminClient
+from zabka.compose.topology import bracketed, load
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.testing.cluster import ClientLibrary, ClusterFailed
 from zabka.testing.live.aio import AsyncCalls
@@ -24,20 +25,25 @@ from zabka.testing.live.nodes import Broker, Node
 from zabka.testing.live.topics import Topics
 from zabka.testing.live.workloads import Consumer, Workload
 from zabka.testing.records import IsolationLevel, Payload, Record, read_records, write_records
+from zabka.testing.shared_calls import SharedCalls, Work
 
 T = TypeVar("T")
 
 
-class LiveCluster(LiveEnsemble):
+class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
     """A running cluster: `peers`, `brokers`, `topics`, `faults`, the journal, and `until`."""
 
     def __init__(
         self, url: str, data: Path, process: subprocess.Popen[bytes] | None = None, *, token: str | None = None
     ) -> None:
         super().__init__(url, data, process, token=token)
-        self.brokers = {b["id"]: Broker(self, "broker", b["id"]) for b in self.get("/api/v1/brokers")}
-        self.topics = Topics(self, len(self.brokers))
-        self.bootstrap: str = self.get("/api/v1/cluster")["settings"]["bootstrap"]
+        self.brokers: dict[int, Broker] = {
+            b["id"]: Broker(self, "broker", b["id"]) for b in self.get("/api/v1/brokers")
+        }
+        self.topics: Topics = Topics(self, len(self.brokers))
+        addresses = self.get("/api/v1/cluster")["settings"]
+        self._inner: str = addresses["bootstrap"]
+        self.bootstrap: str = addresses["external"] or self._inner
         self.aio: AsyncCalls = AsyncCalls(self)
 
     # ---- queries -----------------------------------------------------------------------------------------------------
@@ -56,6 +62,13 @@ class LiveCluster(LiveEnsemble):
         """The effective configuration that a node journalled at its start."""
         return super().settings(node)
 
+    @property
+    def listeners(self) -> dict[int, str]:
+        """HOST:PORT of each broker's listener for clients, to which a proxy at an advertised address connects."""
+        topology = load(self.data)
+        brokers = () if topology is None else topology.brokers
+        return {b.id: f"{bracketed(b.bind)}:{b.external_bind_port or b.external_port or b.port}" for b in brokers}
+
     def client_config(self, library: ClientLibrary) -> dict[str, Any]:
         """Return the configuration with which a client of that library connects, under the library's own keys.
 
@@ -64,9 +77,9 @@ class LiveCluster(LiveEnsemble):
         if library in ("confluent", "java"):
             return {"bootstrap.servers": self.bootstrap}
         if library == "aiokafka":
-            return {"bootstrap_servers": self.bootstrap}
+            return {"bootstrap.servers": self.bootstrap}
         if library == "kafka-python":
-            return {"bootstrap_servers": self.bootstrap.split(",")}
+            return {"bootstrap.servers": self.bootstrap.split(",")}
         raise ValueError(f"{library!r} is not one of {', '.join(get_args(ClientLibrary))}")
 
     # ---- actions -----------------------------------------------------------------------------------------------------
@@ -88,8 +101,8 @@ class LiveCluster(LiveEnsemble):
     ) -> int:
         """Write values or records, in one batch for each partition, and return the first record's offset."""
         now_ms = time.time_ns() // 1_000_000
-        return self._ask(
-            lambda client: write_records(
+        return self.call(
+            lambda client, _: write_records(
                 client, topic, values, partition, now_ms=now_ms, acks=acks, timeout_s=timeout_s
             )
         )
@@ -108,13 +121,15 @@ class LiveCluster(LiveEnsemble):
     ) -> list[Record]:
         """Return every committed record of a partition, or of all partitions in their order."""
         numbers = [each.partition for each in self.topics[topic].partitions] if partition is None else [partition]
-        return self._ask(lambda client: read_records(client, topic, numbers, isolation_level, timeout_s))
+        return self.call(lambda client, _: read_records(client, topic, numbers, isolation_level, timeout_s))
 
-    def _ask(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
+    def call(self, work: Work[T]) -> T:
+        """Run requests through a client of its own.  Raises ClusterFailed if they are refused."""
+
         async def ask() -> T:
-            client, channel = make_client(self.bootstrap, "test")
+            client, channel = make_client(self._inner, "test")
             try:
-                return await work(client)
+                return await work(client, AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False))
             finally:
                 channel.close()
                 # The transports close on the loop's next iterations.
@@ -168,4 +183,4 @@ class LiveCluster(LiveEnsemble):
         journals = [self.data / broker.name / "journal" for broker in self.brokers.values()]
         asyncio.run(reset_znodes(self.zookeeper_connect, journals))
         if journals:
-            self.until(lambda: self._ask(remove_groups) or True, HEAL_TIMEOUT_S, "the removal of consumer groups")
+            self.until(lambda: self.call(remove_groups) or True, HEAL_TIMEOUT_S, "the removal of consumer groups")

@@ -22,7 +22,8 @@ from zabka.testing.live.aio import POLL_S, AsyncWaits
 from zabka.testing.live.faults import Faults
 from zabka.testing.live.http_api import HttpApi
 from zabka.testing.live.isolation import reset_znodes
-from zabka.testing.live.nodes import Node, Peer
+from zabka.testing.live.nodes import Broker, Node, Peer
+from zabka.testing.live.sessions import end_session
 
 T = TypeVar("T")
 
@@ -107,6 +108,18 @@ class LiveEnsemble(HttpApi):
                 return found
             time.sleep(POLL_S)
         raise ClusterFailed(wait.failure())
+
+    def expire_session(self, client_id: int | tuple[int, bytes] | Broker) -> None:
+        """End a client's session, as if it had expired: its ephemeral znodes are deleted, and it gets SessionExpired.
+
+        `client_id` is the session's id, kazoo's `client.client_id`, or a broker for its own session.  Raises
+        ClusterFailed if there is no such session.
+        """
+        if isinstance(client_id, Broker):
+            stat = self.get(f"/api/v1/znodes/brokers/ids/{client_id.id}")["stat"]
+            client_id = int(stat["ephemeral_owner"], 16)
+        session_id = client_id if isinstance(client_id, int) else client_id[0]
+        asyncio.run(end_session(self.zookeeper_connect, session_id))
 
     def let_pass(self, seconds: float) -> None:
         """Let time pass."""
