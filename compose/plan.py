@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 
 import msgspec
 
@@ -30,6 +31,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     zk_port: int | None = None
     kafka_port: int | None = None
     profile: str | None = None
+    advertised: Mapping[int, str] = {}
+    """HOST:PORT for clients of every broker, if they connect through a proxy; the brokers have a second listener."""
     overrides: Overrides = Overrides({}, {})
 
 
@@ -78,6 +81,8 @@ def plan(wanted: Wanted, before: Topology | None, within: range | None = None) -
         for i in range(1, peers + observers + 1)
     ]
     broker_specs = [BrokerSpec(i, HOST, bind, advertised, kafka_port + i - 1) for i in range(1, brokers + 1)]
+    if wanted.advertised:
+        broker_specs = _behind_proxies(broker_specs, wanted.advertised, book)
     if not _answers_on_loopback(bind):
         peer_specs = [msgspec.structs.replace(p, address=reachable(bind)) for p in peer_specs]
     names = [p.name for p in peer_specs] + [b.name for b in broker_specs]
@@ -91,6 +96,25 @@ def plan(wanted: Wanted, before: Topology | None, within: range | None = None) -
         zookeeper=_merged(before.zookeeper if before else {}, wanted.overrides.zookeeper),
         kafka=_merged(before.kafka if before else {}, wanted.overrides.kafka),
     )
+
+
+def _behind_proxies(brokers: list[BrokerSpec], advertised: Mapping[int, str], book: _Ports) -> list[BrokerSpec]:
+    """Return the brokers with a second listener that advertises these addresses.  Raises BadPlan."""
+    if advertised.keys() != {broker.id for broker in brokers}:
+        raise BadPlan(f"advertised addresses are for brokers 1 to {len(brokers)}, not {sorted(advertised)}")
+    first = book.block("the brokers' second listeners", 0, len(brokers), 0, True)
+    return [
+        msgspec.structs.replace(broker, external=host, external_port=port, external_bind_port=first + place)
+        for place, broker in enumerate(brokers)
+        for host, port in [_host_and_port(advertised[broker.id])]
+    ]
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) <= 65_535:
+        raise BadPlan(f"{address!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
 
 
 def _count(option: str, wanted: int | None, otherwise: int, least: int) -> int:

@@ -67,8 +67,9 @@ class PeerSpec(msgspec.Struct, frozen=True):
 class BrokerSpec(msgspec.Struct, frozen=True):
     """One broker.
 
-    `advertised` is its address for clients and other brokers.  If clients connect by another route (containers),
-    `external` and `external_port` are its address for them, on a second listener.
+    `advertised` is its address for clients and other brokers.  If clients connect by another route (containers, or a
+    proxy), `external` and `external_port` are its address for them, on a second listener.  That listener's port is
+    `external_bind_port`, or `external_port` if that is 0.
     """
 
     id: int
@@ -78,6 +79,7 @@ class BrokerSpec(msgspec.Struct, frozen=True):
     port: int
     external: str = ""
     external_port: int = 0
+    external_bind_port: int = 0
 
     @property
     def name(self) -> str:
@@ -275,9 +277,10 @@ def _listeners(broker: BrokerSpec) -> dict[str, str]:
             "listeners": f"PLAINTEXT://{bind}:{broker.port}",
             "advertised.listeners": f"PLAINTEXT://{inner}",
         }
-    outer = f"{broker.external}:{broker.external_port}"
+    outer = f"{bracketed(broker.external)}:{broker.external_port}"
+    outer_port = broker.external_bind_port or broker.external_port
     return {
-        "listeners": f"INTERNAL://{bind}:{broker.port},EXTERNAL://{bind}:{broker.external_port}",
+        "listeners": f"INTERNAL://{bind}:{broker.port},EXTERNAL://{bind}:{outer_port}",
         "advertised.listeners": f"INTERNAL://{inner},EXTERNAL://{outer}",
         "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
         "inter.broker.listener.name": "INTERNAL",

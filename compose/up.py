@@ -146,7 +146,9 @@ class _Foreground:
 
     def _notes(self) -> list[str]:
         topology = self._topology
-        notes = [f"ensemble  {topology.connect}", f"brokers   {topology.bootstrap}", f"data      {self._data}"]
+        notes = [f"ensemble  {topology.connect}"]
+        notes += [f"brokers   {topology.bootstrap}"] if topology.brokers else []
+        notes.append(f"data      {self._data}")
         if not topology.on_loopback():
             notes.append(f"token     {self._data / API_TOKEN_FILE} (calls that change something need it)")
             notes += exposed(topology)

@@ -58,6 +58,7 @@ OF_EXTRAS = {
     "ensemble/server/config/": "tls",
     "ensemble/client/kazoo.py": "kazoo",
     "ensemble/client/shim/": "kazoo",
+    "zabka/testing/kazoo_harness.py": "kazoo",
     "ensemble/runtime/node_process.py": "uvloop",
 }
 """The modules and folders that can import an extra's packages."""

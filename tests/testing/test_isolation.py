@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 from zabka.ensemble.client.aio import connect
+from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, AdminClient
 from zabka.kafka.client.group_admin import GroupAdmin
-from zabka.kafka.wire.kafka_schema import ApiKey, request
 from zabka.testing import LiveCluster
 from zabka.testing.journal_report import report
 
@@ -21,7 +20,7 @@ DYNAMIC = (2, 3)
 def overrides(cluster: LiveCluster) -> dict[str, dict[str, str | None]]:
     """Return every broker's dynamic values, as that broker applies them."""
 
-    async def ask(client: AdminClient) -> dict[str, dict[str, str | None]]:
+    async def ask(client: AdminClient, _: Runtime) -> dict[str, dict[str, str | None]]:
         return {
             str(broker): {
                 entry.name: entry.value
@@ -31,27 +30,11 @@ def overrides(cluster: LiveCluster) -> dict[str, dict[str, str | None]]:
             for broker in cluster.brokers
         }
 
-    return cluster._ask(ask)
+    return cluster.call(ask)
 
 
 def set_broker_config(cluster: LiveCluster, broker: str, values: Mapping[str, str]) -> None:
-    cluster._ask(lambda client: client.alter_configs(BROKER_RESOURCE, broker, values))
-
-
-def quotas(cluster: LiveCluster) -> list[Any]:
-    async def ask(client: AdminClient) -> list[Any]:
-        answer = await client.any_broker(request(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, components=[], strict=False), 5_000)
-        return list(answer.entries)
-
-    return cluster._ask(ask)
-
-
-def set_quota(cluster: LiveCluster, entity: Mapping[str, str]) -> None:
-    rows = [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()]
-    entry = {"entity": rows, "ops": [{"key": "producer_byte_rate", "value": 1000.0, "remove": False}]}
-    asked = request(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=[entry], validate_only=False)
-    (row,) = cluster._ask(lambda client: client.any_broker(asked, 5_000)).entries
-    assert row.error_code == 0, row
+    cluster.call(lambda client, _: client.alter_configs(BROKER_RESOURCE, broker, values))
 
 
 def test_dynamic_broker_configs_are_reset(zabka_cluster: LiveCluster) -> None:
@@ -64,11 +47,13 @@ def test_dynamic_broker_configs_are_reset(zabka_cluster: LiveCluster) -> None:
 
 
 def test_quotas_of_users_and_clients_are_reset(zabka_cluster: LiveCluster) -> None:
-    for entity in ({"client-id": "shop"}, {"user": "ada"}, {"user": "ada", "client-id": "shop"}):
-        set_quota(zabka_cluster, entity)
-    zabka_cluster.until(lambda: len(quotas(zabka_cluster)) == 3)
+    rate = {"producer_byte_rate": 1000.0}
+    zabka_cluster.quotas.set(rate, client_id="shop")
+    zabka_cluster.quotas.set(rate, user="ada")
+    zabka_cluster.quotas.set(rate, user="ada", client_id="shop")
+    assert len(zabka_cluster.quotas.all()) == 3
     zabka_cluster.start_test()
-    assert quotas(zabka_cluster) == []
+    assert zabka_cluster.quotas.all() == []
 
 
 def test_znodes_of_clients_are_deleted(zabka_cluster: LiveCluster) -> None:
@@ -89,12 +74,9 @@ def test_groups_of_earlier_tests_are_deleted(zabka_cluster: LiveCluster) -> None
     zabka_cluster.topics.create("orders")
     offsets = {TopicPartition("orders", 0): 0}
 
-    def groups(client: AdminClient) -> GroupAdmin:
-        return GroupAdmin(client, client._runtime)
-
-    zabka_cluster._ask(lambda client: groups(client).commit("billing", offsets))
+    zabka_cluster.call(lambda client, runtime: GroupAdmin(client, runtime).commit("billing", offsets))
     zabka_cluster.start_test()
-    assert zabka_cluster._ask(lambda client: groups(client).listed()) == []
+    assert zabka_cluster.call(lambda client, runtime: GroupAdmin(client, runtime).listed()) == []
 
 
 def test_report_begins_at_the_test_without_internal_topics(zabka_cluster: LiveCluster) -> None:

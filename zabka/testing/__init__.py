@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from zabka.testing.cluster import Cluster as Cluster
     from zabka.testing.cluster import ClusterFailed as ClusterFailed
     from zabka.testing.container import ZabkaContainer as ZabkaContainer
+    from zabka.testing.container import ZabkaZooKeeper as ZabkaZooKeeper
     from zabka.testing.live.cluster import LiveCluster as LiveCluster
+    from zabka.testing.live.ensemble import LiveEnsemble as LiveEnsemble
     from zabka.testing.live.start import running_cluster as running_cluster
+    from zabka.testing.live.start import running_ensemble as running_ensemble
     from zabka.testing.records import Record as Record
     from zabka.testing.simulated.cluster import SimulatedCluster as SimulatedCluster
     from zabka.testing.simulated.cluster import running_world as running_world
@@ -26,20 +29,26 @@ _HOMES = {
     "Cluster": "cluster",
     "ClusterFailed": "cluster",
     "LiveCluster": "live.cluster",
+    "LiveEnsemble": "live.ensemble",
     "Record": "records",
     "SimulatedCluster": "simulated.cluster",
     "ZabkaContainer": "container",
+    "ZabkaZooKeeper": "container",
     "running_cluster": "live.start",
+    "running_ensemble": "live.start",
     "running_world": "simulated.cluster",
 }
 __all__ = [
     "Cluster",
     "ClusterFailed",
     "LiveCluster",
+    "LiveEnsemble",
     "Record",
     "SimulatedCluster",
     "ZabkaContainer",
+    "ZabkaZooKeeper",
     "running_cluster",
+    "running_ensemble",
     "running_world",
 ]
 

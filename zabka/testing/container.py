@@ -1,9 +1,13 @@
-"""A cluster with the interface of testcontainers' `KafkaContainer`, for tests that expect it; without containers.
+"""A cluster and an ensemble with the interface of testcontainers' containers, for tests that expect it.
+
+No container is started; the servers are processes of this machine.
 
     with ZabkaContainer(brokers=3) as kafka:
         producer = Producer({"bootstrap.servers": kafka.get_bootstrap_server()})
+    with ZabkaZooKeeper() as zookeeper:
+        client = KazooClient(zookeeper.get_connection_string())
 
-`cluster` is the cluster itself; a test can kill its controller, for example.
+`cluster` and `ensemble` are what runs; a test can kill its controller, for example.
 """
 
 from __future__ import annotations
@@ -13,10 +17,11 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from zabka.testing.live.start import running_cluster
+from zabka.testing.live.start import running_cluster, running_ensemble
 
 if TYPE_CHECKING:
     from zabka.testing.live.cluster import LiveCluster
+    from zabka.testing.live.ensemble import LiveEnsemble
 
 
 class ZabkaContainer:
@@ -55,10 +60,65 @@ class ZabkaContainer:
 
     def get_container_host_ip(self) -> str:
         """Return the host that clients connect to."""
-        return self.get_bootstrap_server().rpartition(":")[0].rpartition(",")[2].partition(":")[0]
+        return _host_of(self.get_bootstrap_server())
 
     def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
+
+
+ZOOKEEPER_PORT = 2181
+"""The port of ZooKeeper's image, for which `get_exposed_port` returns the real one."""
+
+
+class ZabkaZooKeeper:
+    """An ensemble of local processes with the methods of a container."""
+
+    def __init__(self, *, peers: int = 1, settings: Mapping[str, str] | None = None) -> None:
+        self._wanted = (peers, dict(settings or {}))
+        self._running: LiveEnsemble | None = None
+        self._ends = ExitStack()
+
+    @property
+    def ensemble(self) -> LiveEnsemble:
+        """The ensemble.  Raises RuntimeError while it is not started."""
+        if self._running is None:
+            raise RuntimeError("the ensemble is not started: use `with ZabkaZooKeeper() as zookeeper`, or start()")
+        return self._running
+
+    def start(self) -> Self:
+        """Start it, and wait until it serves.  Raises ClusterFailed with the reason."""
+        peers, settings = self._wanted
+        self._running = self._ends.enter_context(running_ensemble(peers=peers, settings=settings))
+        return self
+
+    def stop(self) -> None:
+        """Stop the ensemble, and remove its files."""
+        self._running = None
+        self._ends.close()
+
+    def get_connection_string(self) -> str:
+        """Return HOST:PORT of every peer, separated by commas."""
+        return self.ensemble.zookeeper_connect
+
+    def get_container_host_ip(self) -> str:
+        """Return the host that clients connect to."""
+        return _host_of(self.get_connection_string())
+
+    def get_exposed_port(self, port: int = ZOOKEEPER_PORT) -> int:
+        """Return the port of the first peer.  Raises ValueError for another port than ZooKeeper's 2181."""
+        if port != ZOOKEEPER_PORT:
+            raise ValueError(f"a ZooKeeper container exposes port {ZOOKEEPER_PORT}, not {port}")
+        return int(self.get_connection_string().partition(",")[0].rpartition(":")[2])
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+
+def _host_of(addresses: str) -> str:
+    return addresses.partition(",")[0].rpartition(":")[0]

@@ -1,11 +1,13 @@
 """pytest fixtures for election tests: `zabka_cluster` (real processes) and `zabka_world` (the same, simulated).
 
 Installed with zabka, and loaded by pytest automatically; everything heavy is imported only when a test uses a fixture.
-Both fixtures have the interface `zabka.testing.cluster.Cluster`.  `zabka_module_cluster` and `zabka_session_cluster`
-are for fixtures of a wider scope.  The report of a failed test has the journal's last events, and how to inspect it.
+Both fixtures have the interface `zabka.testing.cluster.Cluster`.  `zabka_ensemble` is a ZooKeeper ensemble alone.
+`zabka_module_cluster` and `zabka_session_cluster` are for fixtures of a wider scope.  The report of a failed test has
+the journal's last events, and how to inspect it.
 
 `@pytest.mark.zabka(peers=5, brokers=5, seed=7, settings={"min.insync.replicas": "2"})` gives a test a cluster with
-these parameters; `zabka_settings` in pytest's configuration are the settings of all others.
+these parameters; `zabka_settings` in pytest's configuration are the settings of all others.  `ports="fixed"` and
+`advertised={1: "localhost:19092"}` are for real processes (`zabka.testing.live.start.start_live`).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from zabka.testing.cluster import Cluster
     from zabka.testing.live.cluster import LiveCluster
+    from zabka.testing.live.ensemble import LiveEnsemble
     from zabka.testing.simulated.cluster import SimulatedCluster
 
     def _both_have_the_same_surface(live: LiveCluster, simulated: SimulatedCluster) -> tuple[Cluster, Cluster]:
@@ -25,9 +28,11 @@ if TYPE_CHECKING:
 
 
 _MARKER = "zabka"
-_MARKER_KEYS = frozenset({"peers", "brokers", "seed", "settings"})
+_OF_PROCESSES = ("ports", "advertised")
+"""Parameters of clusters of real processes; a simulated world has no ports."""
+_MARKER_KEYS = frozenset({"peers", "brokers", "seed", "settings", *_OF_PROCESSES})
 _INI = "zabka_settings"
-_MARKER_HELP = "zabka(peers, brokers, seed, settings): what the cluster of zabka_cluster and zabka_world is made like"
+_MARKER_HELP = "zabka(peers, brokers, seed, settings, ports, advertised): the parameters of this test's own cluster"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -73,7 +78,7 @@ def _as_written(marker: pytest.Mark) -> str:
     return f"{_MARKER}({', '.join(given)})"
 
 
-_CLUSTERS = ("zabka_cluster", "zabka_module_cluster", "zabka_session_cluster", "zabka_world")
+_CLUSTERS = ("zabka_ensemble", "zabka_cluster", "zabka_module_cluster", "zabka_session_cluster", "zabka_world")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -90,7 +95,7 @@ def pytest_runtest_makereport(
     return report
 
 
-def _journal_of(cluster: LiveCluster | SimulatedCluster) -> str:
+def _journal_of(cluster: LiveEnsemble | SimulatedCluster) -> str:
     from zabka.testing.journal_report import report
 
     try:
@@ -146,6 +151,47 @@ def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         stop_live(cluster)
 
 
+@pytest.fixture(scope="session")
+def _zabka_session_ensemble(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveEnsemble]:
+    """The ensemble that a run's tests share."""
+    from zabka.testing.live.start import start_ensemble, stop_live
+
+    ensemble = start_ensemble(tmp_path_factory.mktemp("zabka"), **_without_brokers(_by_default(request.config)))
+    try:
+        yield ensemble
+    finally:
+        stop_live(ensemble)
+
+
+@pytest.fixture
+def zabka_ensemble(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEnsemble]:
+    """An ensemble without brokers, whole at the start of each test: all peers up, no fault, no znode.
+
+    The processes are shared by the session's tests, except those marked `zabka`, which get their own.
+    """
+    from zabka.testing.live.start import start_ensemble, stop_live
+
+    parameters = _without_brokers(_marked(request))
+    if not parameters:
+        ensemble: LiveEnsemble = request.getfixturevalue("_zabka_session_ensemble")
+        ensemble.start_test()
+        yield ensemble
+        return
+    given = {**_without_brokers(_by_default(request.config)), **parameters}
+    ensemble = start_ensemble(tmp_path_factory.mktemp("zabka"), **given)
+    try:
+        ensemble.start_test()
+        yield ensemble
+    finally:
+        stop_live(ensemble)
+
+
+def _without_brokers(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if name not in ("brokers", "seed", "advertised")}
+
+
 @pytest.fixture
 def zabka_seed(request: pytest.FixtureRequest) -> int:
     """The seed of `zabka_world`; parametrise it to run a test in many worlds."""
@@ -158,7 +204,7 @@ def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[Sim
     """A simulated cluster, ready.  A test that breaks one of the project's invariants fails at its end."""
     from zabka.testing.simulated.cluster import start_simulated
 
-    parameters = {name: value for name, value in _marked(request).items() if name != "seed"}
+    parameters = {n: value for n, value in _marked(request).items() if n != "seed" and n not in _OF_PROCESSES}
     cluster = start_simulated(seed=zabka_seed, **{**_by_default(request.config), **parameters})
     yield cluster
     violations = cluster.violations

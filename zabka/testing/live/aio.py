@@ -21,7 +21,38 @@ T = TypeVar("T")
 POLL_S = 0.05
 
 
-class AsyncCalls:
+class AsyncWaits:
+    """The asynchronous wait of an ensemble; it leaves the event loop free."""
+
+    @overload
+    async def until(
+        self, condition: Callable[[], Awaitable[T | Literal[False] | None]], timeout_s: float = ..., what: str = ...
+    ) -> T: ...
+
+    @overload
+    async def until(
+        self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = ..., what: str = ...
+    ) -> T: ...
+
+    async def until(self, condition: Callable[[], Any], timeout_s: float = 30.0, what: str = "") -> Any:
+        """Poll until the condition returns a true value, and return that.
+
+        A coroutine function runs on the event loop; any other condition runs in a thread, because it may block.
+        Raises ClusterFailed after `timeout_s`, as `Cluster.until` does.
+        """
+        wait = Wait[Any](condition, timeout_s, what)
+        deadline = time.monotonic() + timeout_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            with wait.evaluation() as found:
+                async with asyncio.timeout(left_s):
+                    found.append(await _evaluate(condition))
+            if found:
+                return found[0]
+            await asyncio.sleep(POLL_S)
+        raise ClusterFailed(wait.failure())
+
+
+class AsyncCalls(AsyncWaits):
     """The asynchronous calls of a cluster; each of them leaves the event loop free while it waits."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -55,33 +86,6 @@ class AsyncCalls:
         return await asyncio.to_thread(
             self._cluster.records, topic, partition, isolation_level=isolation_level, timeout_s=timeout_s
         )
-
-    @overload
-    async def until(
-        self, condition: Callable[[], Awaitable[T | Literal[False] | None]], timeout_s: float = ..., what: str = ...
-    ) -> T: ...
-
-    @overload
-    async def until(
-        self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = ..., what: str = ...
-    ) -> T: ...
-
-    async def until(self, condition: Callable[[], Any], timeout_s: float = 30.0, what: str = "") -> Any:
-        """Poll until the condition returns a true value, and return that.
-
-        A coroutine function runs on the event loop; any other condition runs in a thread, because it may block.
-        Raises ClusterFailed after `timeout_s`, as `Cluster.until` does.
-        """
-        wait = Wait[Any](condition, timeout_s, what)
-        deadline = time.monotonic() + timeout_s
-        while (left_s := deadline - time.monotonic()) > 0:
-            with wait.evaluation() as found:
-                async with asyncio.timeout(left_s):
-                    found.append(await _evaluate(condition))
-            if found:
-                return found[0]
-            await asyncio.sleep(POLL_S)
-        raise ClusterFailed(wait.failure())
 
 
 async def _evaluate(condition: Callable[[], object]) -> object:

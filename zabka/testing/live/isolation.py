@@ -19,7 +19,7 @@ from pathlib import Path
 from zabka.ensemble.client.aio import connect
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.errors import NoAuth, NodeExists, NoNode, NotEmpty, ZooKeeperError
-from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.ensemble.ports import Runtime
 from zabka.journal.reader import node_files
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client import ATTEMPT_MS_MAX
@@ -134,12 +134,12 @@ def _is_journalled(text: str, journal: Path) -> bool:
     return any(text.encode() in path.read_bytes() for path in node_files(journal)[-2:])
 
 
-async def remove_groups(client: AdminClient) -> None:
+async def remove_groups(client: AdminClient, runtime: Runtime) -> None:
     """Remove all members of all groups, and delete the groups.  Raises KafkaRequestFailed, KafkaUnavailable.
 
     A member whose client still runs joins again, and its group stays.
     """
-    groups = GroupAdmin(client, AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False))
+    groups = GroupAdmin(client, runtime)
     for listing in await groups.listed():
         group = await groups.described(listing.group_id)
         if group.members:

@@ -11,20 +11,25 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from zabka.compose.config_keys import BadSetting, split_settings
 from zabka.compose.files import InUse, Run, forget_run, save_run, take_lock, write_host
 from zabka.compose.launch import start_agent
-from zabka.compose.plan import BadPlan, Wanted, plan
+from zabka.compose.plan import DEFAULT_KAFKA_PORT, DEFAULT_ZK_PORT, BadPlan, Wanted, plan
 from zabka.compose.ports import PortTaken, claim_ports
 from zabka.compose.topology import BadTopology, Topology, load, save
 from zabka.testing.cluster import ClusterFailed
 
 if TYPE_CHECKING:
     from zabka.testing.live.cluster import LiveCluster
+    from zabka.testing.live.ensemble import LiveEnsemble
+
+Ports = Literal["free", "fixed"]
+"""Free ports for every cluster, or the default ports of ZooKeeper and Kafka."""
 
 STOP_TIMEOUT_S = 25.0
 
@@ -46,48 +51,110 @@ class _Silent:
 
 
 def start_live(
-    data: Path, *, peers: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None
+    data: Path,
+    *,
+    peers: int = 3,
+    brokers: int = 3,
+    settings: Mapping[str, str] | None = None,
+    ports: Ports = "free",
+    advertised: Mapping[int, str] | None = None,
 ) -> LiveCluster:
-    """Start a cluster on free ports and wait until it is ready.  Raises ClusterFailed with the reason.
+    """Start a cluster and wait until it is ready.  Raises ClusterFailed with the reason.
 
+    `ports` are free ones, or "fixed": 2181 and the following for peers, 9092 and the following for brokers.
+    `advertised` is HOST:PORT of a proxy for each broker: clients connect to it, and it to `LiveCluster.listeners`.
     The cluster ends with this process, also if this process is killed.
     """
+    wanted = _wanted(settings, peers=peers, brokers=brokers, ports=ports, advertised=advertised)
+    with _started(data, wanted) as (url, agent):
+        from zabka.testing.live.cluster import LiveCluster
+
+        return LiveCluster(url, data, agent)
+
+
+def start_ensemble(
+    data: Path,
+    *,
+    peers: int = 3,
+    observers: int = 0,
+    settings: Mapping[str, str] | None = None,
+    ports: Ports = "free",
+) -> LiveEnsemble:
+    """Start an ensemble without brokers, as `start_live` starts a cluster."""
+    wanted = _wanted(settings, peers=peers, observers=observers, brokers=0, ports=ports)
+    with _started(data, wanted) as (url, agent):
+        from zabka.testing.live.ensemble import LiveEnsemble
+
+        return LiveEnsemble(url, data, agent)
+
+
+def _wanted(
+    settings: Mapping[str, str] | None,
+    *,
+    peers: int,
+    brokers: int,
+    observers: int = 0,
+    ports: Ports = "free",
+    advertised: Mapping[int, str] | None = None,
+) -> Wanted:
+    """Return the options of `up`.  Raises ClusterFailed for an invalid one."""
+    if ports not in get_args(Ports):
+        raise ClusterFailed(
+            f"the cluster cannot be started: ports is one of {', '.join(get_args(Ports))}, not {ports!r}"
+        )
+    try:
+        overrides = split_settings([f"{key}={value}" for key, value in (settings or {}).items()])
+    except BadSetting as reason:
+        raise ClusterFailed(f"the cluster cannot be started: {reason}") from None
+    free = ports == "free"
+    return Wanted(
+        peers=peers,
+        observers=observers,
+        brokers=brokers,
+        api_port=0,
+        zk_port=0 if free else DEFAULT_ZK_PORT,
+        kafka_port=0 if free else DEFAULT_KAFKA_PORT,
+        advertised=dict(advertised or {}),
+        overrides=overrides,
+    )
+
+
+@contextmanager
+def _started(data: Path, wanted: Wanted) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Start the processes; provide the API's URL and the agent, and stop the agent if the block raises."""
     data.mkdir(parents=True, exist_ok=True)
     try:
-        topology, agent = _begin(data.absolute(), peers, brokers, settings or {})
-    except (BadSetting, BadPlan, BadTopology, InUse, PortTaken, OSError) as reason:
+        topology, agent = _begin(data.absolute(), wanted)
+    except (BadPlan, BadTopology, InUse, PortTaken, OSError) as reason:
         raise ClusterFailed(f"the cluster cannot be started: {reason}") from None
     try:
-        return _driven(topology, agent, data)
+        _wait(topology, agent, data)
+        yield topology.api_url, agent
     except BaseException:
         # Includes Ctrl-C, also during the imports.
         _end(agent, data)
         raise
 
 
-def _driven(topology: Topology, agent: subprocess.Popen[bytes], data: Path) -> LiveCluster:
-    """Return the cluster once it is ready.  Raises ClusterFailed with the reason."""
+def _wait(topology: Topology, agent: subprocess.Popen[bytes], data: Path) -> None:
+    """Return once the cluster is ready.  Raises ClusterFailed with the reason."""
     from zabka.compose.up import CannotStart, wait_until_ready
-    from zabka.testing.live.cluster import LiveCluster
 
     def trouble() -> None:
         if agent.poll() is not None:
             log_text = (data / topology.hosts[0].name / "agent.log").read_text(errors="replace")
             raise CannotStart(f"the host agent ended with exit code {agent.returncode}:\n{log_text}")
 
+    # The module that drives the cluster is imported while its processes start.
+    import_module("zabka.testing.live.cluster" if topology.brokers else "zabka.testing.live.ensemble")
     try:
         save_run(data, Run(agent.pid, topology.api_url))
         wait_until_ready(topology, data.absolute(), _Silent(), trouble)
     except (CannotStart, OSError) as reason:
         raise ClusterFailed(f"the cluster did not start: {reason}") from None
-    return LiveCluster(topology.api_url, data, agent)
 
 
-def _begin(
-    data: Path, peers: int, brokers: int, settings: Mapping[str, str]
-) -> tuple[Topology, subprocess.Popen[bytes]]:
-    overrides = split_settings([f"{key}={value}" for key, value in settings.items()])
-    wanted = Wanted(peers=peers, brokers=brokers, api_port=0, zk_port=0, kafka_port=0, overrides=overrides)
+def _begin(data: Path, wanted: Wanted) -> tuple[Topology, subprocess.Popen[bytes]]:
     with ExitStack() as held:
         # Both are released here; the agent holds them as long as it lives.
         lock = take_lock(data)
@@ -103,8 +170,8 @@ def _begin(
     return topology, agent
 
 
-def stop_live(cluster: LiveCluster) -> None:
-    """Stop a cluster and all its processes."""
+def stop_live(cluster: LiveEnsemble) -> None:
+    """Stop a cluster or an ensemble and all its processes."""
     cluster.close()
     if cluster.process is not None:
         _end(cluster.process, cluster.data)
@@ -122,15 +189,51 @@ def _end(agent: subprocess.Popen[bytes], data: Path) -> None:
 
 @contextmanager
 def running_cluster(
-    *, peers: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None, data: Path | None = None
+    *,
+    peers: int = 3,
+    brokers: int = 3,
+    settings: Mapping[str, str] | None = None,
+    data: Path | None = None,
+    ports: Ports = "free",
+    advertised: Mapping[int, str] | None = None,
 ) -> Iterator[LiveCluster]:
     """Provide a cluster for a `with` block, also without pytest; `data` is kept if it is given.
 
-    Raises ClusterFailed with the reason.
+    `ports` and `advertised` are those of `start_live`.  Raises ClusterFailed with the reason.
     """
     with TemporaryDirectory(prefix="zabka-") as directory:
-        cluster = start_live(data or Path(directory), peers=peers, brokers=brokers, settings=settings)
+        cluster = start_live(
+            data or Path(directory),
+            peers=peers,
+            brokers=brokers,
+            settings=settings,
+            ports=ports,
+            advertised=advertised,
+        )
         try:
             yield cluster
         finally:
             stop_live(cluster)
+
+
+@contextmanager
+def running_ensemble(
+    *,
+    peers: int = 3,
+    observers: int = 0,
+    settings: Mapping[str, str] | None = None,
+    data: Path | None = None,
+    ports: Ports = "free",
+) -> Iterator[LiveEnsemble]:
+    """Provide an ensemble without brokers for a `with` block, also without pytest; `data` is kept if it is given.
+
+    Raises ClusterFailed with the reason.
+    """
+    with TemporaryDirectory(prefix="zabka-") as directory:
+        ensemble = start_ensemble(
+            data or Path(directory), peers=peers, observers=observers, settings=settings, ports=ports
+        )
+        try:
+            yield ensemble
+        finally:
+            stop_live(ensemble)

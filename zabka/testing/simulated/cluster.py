@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, TypeVar
 
 from zabka.journal.events import Entry, TopicPartition
 from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN
@@ -17,11 +17,14 @@ from zabka.simulation.cluster.world import World
 from zabka.simulation.settings import BadSetting, world_settings
 from zabka.testing.cluster import READY_TIMEOUT_S, ClientLibrary, ClusterFailed, Happening
 from zabka.testing.records import IsolationLevel, Payload, Record, read_records, write_records
+from zabka.testing.shared_calls import SharedCalls, Work
 from zabka.testing.simulated.faults import SimFaults
 from zabka.testing.simulated.host import SimHost
 from zabka.testing.simulated.nodes import SimBroker, SimPeer
 from zabka.testing.simulated.topics import SimTopics
 from zabka.testing.simulated.workloads import SimConsumer, SimWorkload
+
+T = TypeVar("T")
 
 NO_ADDRESSES = (
     "a simulated world has no network that this program's clients could connect to: use the fixture zabka_cluster (or "
@@ -31,15 +34,17 @@ NODES = 3
 """The default number of peers, and of brokers."""
 
 
-class SimulatedCluster(SimHost):
+class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
     """A world with a test in it."""
 
     def __init__(self, world: World, seed: int = 0) -> None:
         super().__init__(world)
         self.seed = seed
         self.peers = {number: SimPeer(self, node, number) for number, node in world.peers.items()}
-        self.brokers = {number: SimBroker(self, node, number) for number, node in world.brokers.items()}
-        self.topics = SimTopics(self)
+        self.brokers: dict[int, SimBroker] = {
+            number: SimBroker(self, node, number) for number, node in world.brokers.items()
+        }
+        self.topics: SimTopics = SimTopics(self)
         self.faults = SimFaults(world)
         self._progress: dict[tuple[str, str], GroupProgress] = {}
         self._workloads: list[SimWorkload] = []
@@ -148,6 +153,10 @@ class SimulatedCluster(SimHost):
         """Return every committed record of a partition, or of all partitions in their order."""
         numbers = [each.partition for each in self.topics[topic].partitions] if partition is None else [partition]
         return self.ask(read_records(self.admin, topic, numbers, isolation_level, timeout_s))
+
+    def call(self, work: Work[T]) -> T:
+        """Run requests to their end in the world.  Raises ClusterFailed if they are refused."""
+        return self.ask(work(self.admin, self.runtime))
 
     def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> SimWorkload:
         """Start a workload on all partitions of a topic."""

@@ -1,0 +1,240 @@
+"""kazoo's test harness over an ensemble of this package: `KazooTestHarness` and `KazooTestCase` without a JVM.
+
+A test that inherits from `kazoo.testing.KazooTestHarness` inherits from this module's class instead.  For a suite that
+cannot be changed, `pytest -p zabka.testing.kazoo_harness` replaces the servers of kazoo's own harness; kazoo's own
+suite runs that way.  The servers have no TLS port, so tests of TLS are skipped.
+
+The environment variables of kazoo's harness apply: ZOOKEEPER_CLUSTER_SIZE, ZOOKEEPER_OBSERVER_START_ID,
+ZOOKEEPER_LOCAL_SESSION_RO and ZOOKEEPER_JAAS_AUTH=digest.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import types
+import unittest
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from zabka.compose.topology import PeerSpec, load, node_directory
+from zabka.testing.live.start import start_ensemble, stop_live
+
+if TYPE_CHECKING:
+    from zabka.testing.live.ensemble import LiveEnsemble
+
+for _name in ("jks", "OpenSSL"):
+    # kazoo's harness imports both for key stores of Java servers, and most installations lack them.
+    try:
+        __import__(_name)
+    except ImportError:
+        sys.modules[_name] = types.ModuleType(_name)
+
+from kazoo.testing import harness  # noqa: E402 (needs the two modules above)
+
+SETTINGS = {
+    "tickTime": "2000",
+    "initLimit": "4",
+    "syncLimit": "2",
+    "maxClientCnxns": "0",
+    "4lw.commands.whitelist": "*",
+    "reconfigEnabled": "true",
+    "readonlymode.enabled": "true",
+    "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+    "DigestAuthenticationProvider.superDigest": "super:D/InIHSb7yEEbrWz8b9l71RjZJU=",
+}
+"""What kazoo's harness gives its servers (kazoo.testing.harness, ManagedZooKeeper.run).  The super password is test."""
+JAAS = """
+Server {
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_super="super_secret"
+    user_jaasuser="jaas_password";
+};
+"""
+# kazoo's tests decide by it what the servers can do.
+os.environ.setdefault("ZOOKEEPER_VERSION", "3.9.5")
+_VARIABLES = {
+    "ZOOKEEPER_CLUSTER_SIZE": "3",
+    "ZOOKEEPER_OBSERVER_START_ID": "-1",
+    "ZOOKEEPER_LOCAL_SESSION_RO": "false",
+    "ZOOKEEPER_JAAS_AUTH": "",
+}
+
+
+class Server:
+    """One peer, as kazoo's ManagedZooKeeper."""
+
+    def __init__(self, ensemble: LiveEnsemble, spec: PeerSpec) -> None:
+        self._peer = ensemble.peers[spec.id]
+        self._log = node_directory(ensemble.data, spec.name) / f"{spec.name}.log"
+        self._data = node_directory(ensemble.data, spec.name) / "data"
+        self.host = spec.bind
+        self.client_port = spec.client_port
+        self.address = f"{spec.bind}:{spec.client_port}"
+
+    @property
+    def secure_address(self) -> str:
+        """Skip the test: the servers have no TLS port."""
+        raise unittest.SkipTest("the servers of zabka.testing.kazoo_harness have no TLS port")
+
+    secure_client_port = secure_address
+
+    @property
+    def running(self) -> bool:
+        """Whether the process runs."""
+        return self._peer.process != "down"
+
+    def run(self) -> None:
+        """Start it, unless it runs."""
+        if not self.running:
+            self._peer.start()
+
+    def stop(self) -> None:
+        """Stop it, and keep its data."""
+        if self.running:
+            self._peer.stop()
+
+    def reset(self) -> None:
+        """Stop it, and delete its data."""
+        self.stop()
+        for path in self._data.glob("version-2"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    destroy = reset
+
+    def get_logs(self, num_lines: int = 100) -> list[str]:
+        """Return the last lines of its log."""
+        return self._log.read_text(errors="replace").splitlines(keepends=True)[-num_lines:]
+
+
+class Servers:
+    """An ensemble, as kazoo's ZookeeperCluster.  It runs from `start` to `terminate`."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self.variables = variables
+        self._ensemble: LiveEnsemble | None = None
+        self._servers: list[Server] = []
+        self._ends = ExitStack()
+
+    @property
+    def ensemble(self) -> LiveEnsemble:
+        """The ensemble, started if it does not run."""
+        if self._ensemble is None:
+            directory = Path(self._ends.enter_context(TemporaryDirectory(prefix="zabka-kazoo-")))
+            self._ensemble = _started(directory, self.variables)
+            self._ends.callback(stop_live, self._ensemble)
+            topology = load(self._ensemble.data)
+            assert topology is not None
+            self._servers = [Server(self._ensemble, spec) for spec in topology.peers]
+        return self._ensemble
+
+    def __getitem__(self, index: int) -> Server:
+        return list(self)[index]
+
+    def __iter__(self) -> Iterator[Server]:
+        assert self.ensemble is not None
+        return iter(self._servers)
+
+    def start(self) -> None:
+        """Start every server, and wait until a quorum serves."""
+        for server in self:
+            server.run()
+        self.ensemble.until_ready()
+
+    def stop(self) -> None:
+        """Stop every server, and keep their data."""
+        for server in self:
+            server.stop()
+
+    def terminate(self) -> None:
+        """Stop every server, and delete their data.  The next ensemble has other ports."""
+        self._ensemble = None
+        self._ends.close()
+
+    reset = terminate
+
+    def get_logs(self) -> list[str]:
+        """Return the last lines of all logs."""
+        return [line for server in self for line in server.get_logs()]
+
+
+class _Shared:
+    """The ensemble that all tests use, while the variables of the environment stay the same."""
+
+    def __init__(self) -> None:
+        self._servers = Servers({})
+
+    def get(self) -> Servers:
+        """Return the running ensemble."""
+        variables = {name: os.environ.get(name) or default for name, default in _VARIABLES.items()}
+        if variables != self._servers.variables:
+            self._servers.terminate()
+            self._servers = Servers(variables)
+        return self._servers
+
+    def close(self) -> None:
+        """Stop the ensemble, and delete its files."""
+        self._servers.terminate()
+
+
+def _started(directory: Path, variables: Mapping[str, str]) -> LiveEnsemble:
+    local, jaas = variables["ZOOKEEPER_LOCAL_SESSION_RO"], variables["ZOOKEEPER_JAAS_AUTH"]
+    settings = {**SETTINGS, "localSessionsEnabled": local, "localSessionsUpgradingEnabled": local}
+    if jaas == "digest":
+        file = directory / "jaas.conf"
+        file.write_text(JAAS)
+        settings["java.security.auth.login.config"] = str(file)
+    elif jaas:
+        raise unittest.SkipTest(f"the servers authenticate with DIGEST-MD5, not {jaas}")
+    size, first_observer = int(variables["ZOOKEEPER_CLUSTER_SIZE"]), int(variables["ZOOKEEPER_OBSERVER_START_ID"])
+    observers = size - first_observer + 1 if 0 < first_observer <= size else 0
+    return start_ensemble(directory / "data", peers=size - observers, observers=observers, settings=settings)
+
+
+_shared = _Shared()
+atexit.register(_shared.close)
+
+
+class KazooTestHarness(harness.KazooTestHarness):  # type: ignore[misc]
+    """kazoo's harness, whose servers are an ensemble of this package."""
+
+    @property
+    def cluster(self) -> Servers:
+        """The servers, shared by all tests of the process."""
+        return _shared.get()
+
+    def setup_zookeeper(self, **client_options: Any) -> None:
+        """Connect `self.client`, whose chroot is new and exists."""
+        namespace = f"/kazootests{uuid.uuid4().hex}"
+        self.cluster.start()
+        root = self._get_nonchroot_client()
+        root.start()
+        root.ensure_path(namespace)
+        root.stop()
+        self.hosts = f"{self.secure_servers if client_options.get('use_ssl') else self.servers}{namespace}"
+        self.client = self._get_client(**client_options)
+        self.client.start()
+
+
+class KazooTestCase(KazooTestHarness):
+    """A test case with `self.client`, which is connected and has a chroot of its own."""
+
+    def setUp(self) -> None:
+        """Connect the client."""
+        self.setup_zookeeper()
+
+    def tearDown(self) -> None:
+        """Close all clients; the ensemble keeps running for other tests."""
+        self.teardown_zookeeper()
+
+
+def pytest_configure(config: Any) -> None:
+    """Replace the servers of kazoo's own harness, and keep them between test classes."""
+    harness.get_global_cluster = _shared.get
+    harness.KazooTestCase.tearDownClass = classmethod(lambda cls: None)

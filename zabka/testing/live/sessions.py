@@ -1,0 +1,37 @@
+"""The end of a client's session with the ensemble, as if it had expired."""
+
+from __future__ import annotations
+
+import asyncio
+
+from zabka.ensemble.client.asyncio_connector import AsyncioConnector
+from zabka.ensemble.client.hosts import parse_hosts
+from zabka.ensemble.client.session import Session
+from zabka.ensemble.errors import SessionExpired
+from zabka.ensemble.ids import SessionId
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.ensemble.tree.sessions import password_of
+from zabka.testing.cluster import ClusterFailed
+
+ANSWER_S = 30.0
+
+
+async def end_session(connect_string: str, session_id: int) -> None:
+    """Take over a session with its id and password, and close it.
+
+    The servers then close the client's connection, and answer SessionExpired when it reconnects.  This is the method of
+    Curator's KillSession.  Raises ClusterFailed if there is no such session, or no quorum.
+    """
+    servers, _ = parse_hosts(connect_string)
+    runtime = AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False)
+    resume = (session_id, password_of(SessionId(session_id)))
+    session = Session(servers, AsyncioConnector(), runtime, name="zabka-test-expiry", resume=resume)
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            session.open()
+            await session.connected()
+            await session.close()
+    except SessionExpired:
+        raise ClusterFailed(f"there is no session {session_id:#x}") from None
+    except TimeoutError:
+        raise ClusterFailed(f"no server answered within {ANSWER_S} s for session {session_id:#x}") from None
