@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
 from tests.simulation.planting import Plant, broken
 from zabka.broker_sim.logs.log_manager import LogManager
 from zabka.broker_sim.logs.producer_state import ProducerStates
@@ -165,6 +167,20 @@ def closed_sessions_keep_their_ephemerals() -> Iterator[None]:
 
 
 @contextmanager
+def session_ends_fire_no_child_watches() -> Iterator[None]:
+    """The end of a session deletes its ephemerals without firing the watches on the children of their parents."""
+    close_session = DataTree._close_session
+
+    def close(self: DataTree, txn: Any, kind: int, body: Any, with_stats: bool) -> Any:
+        applied = close_session(self, txn, kind, body, with_stats)
+        self.changes = [msgspec.structs.replace(change, parent=None) for change in self.changes]
+        return applied
+
+    with broken(DataTree, _close_session=close):
+        yield
+
+
+@contextmanager
 def unseen_bounces_are_not_fenced() -> Iterator[None]:
     """A new controller lets a broker that restarted unseen lead on in the old leader epoch, as Kafka does."""
 
@@ -203,6 +219,7 @@ PLANTED: dict[str, Plant] = {
     "unseen bounces are not fenced": Plant(
         unseen_bounces_are_not_fenced, ("one leader per partition and leader epoch",)
     ),
+    "session ends fire no child watches": Plant(session_ends_fire_no_child_watches, ("did not send CHILDREN_CHANGED",)),
     "closed sessions keep their ephemerals": Plant(
         closed_sessions_keep_their_ephemerals, ("tree digest agrees with the leader's",)
     ),

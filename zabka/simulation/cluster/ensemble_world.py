@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from zabka.ensemble.server.operator.running_peer import RunningPeer
@@ -12,6 +13,7 @@ from zabka.ensemble.zab.messages import PeerState
 from zabka.journal.cause import Cause
 from zabka.journal.events import Entry, Event, FaultInjected, FaultRemoved, TxnCommitted
 from zabka.simulation.checkers.platters import DurableReports, PeerDisks, Platters
+from zabka.simulation.checkers.watch_contract import WatchContract
 from zabka.simulation.cluster.client_machine import ClientMachine, ProgramMachine, ScriptedMachine, Work
 from zabka.simulation.cluster.peer_machine import CLIENT_PORT, ELECTION_PORT, QUORUM_PORT, PeerMachine, peer_address
 from zabka.simulation.cluster.reached import Reached
@@ -46,6 +48,11 @@ class ServingWorld:
             )
             self.peers[peer].on_no_member = self._configure_anew
         self.clients: dict[str, ProgramMachine] = {}
+        self._watches = WatchContract(self.record.judged, self.emit)
+        for machine in self.peers.values():
+            self.ground.network.observe(
+                machine.address, CLIENT_PORT, partial(self._watches.connection, machine.name)
+            )
         self._last_committed = 0
         self.record.listeners.append(self._hears_commit)
         self.disks = PeerDisks(lambda peer: self.peers[peer].volume)
@@ -72,6 +79,7 @@ class ServingWorld:
             txn = service.applied.pop(event.zxid)
             if event.zxid > self._last_committed:
                 self._last_committed = event.zxid
+                self._watches.committed(txn)
                 self.committed(txn)
 
     def committed(self, txn: Txn) -> None:

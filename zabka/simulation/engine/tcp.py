@@ -19,6 +19,7 @@ from random import Random
 
 import msgspec
 
+from zabka.simulation.engine.observed import Observe, Observer
 from zabka.simulation.engine.scheduler import Call, Scheduler
 
 LATENCY_US_MIN = 50
@@ -104,6 +105,8 @@ class TcpNetwork:
 
     def __init__(self, scheduler: Scheduler, random: Random) -> None:
         self.scheduler = scheduler
+        self._observers: dict[tuple[str, int], list[Observe]] = {}
+        """The observers of the connections that servers accept, by address and port."""
         self._random = random
         self._kernels: dict[str, Kernel] = {}
         self._links: dict[tuple[str, str], Link] = {}
@@ -112,6 +115,14 @@ class TcpNetwork:
         """Return the kernel of a new machine with that IP address and with power."""
         kernel = self._kernels[address] = Kernel(self, address)
         return kernel
+
+    def observe(self, address: str, port: int, observe: Observe) -> None:
+        """Observe the connections that a server accepts from now on."""
+        self._observers.setdefault((address, port), []).append(observe)
+
+    def observers(self, address: str, port: int) -> list[Observer]:
+        """Return the observers of a new connection to that server."""
+        return [observe() for observe in self._observers.get((address, port), ())]
 
     def link(self, source: str, target: str) -> Link:
         """Return the link from `source` to `target`, which exists even if the machines do not."""

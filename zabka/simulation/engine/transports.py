@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import socket as real
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from zabka.simulation.engine.observed import Observer
 from zabka.simulation.engine.tcp import Kernel, Listener, Socket
 
 READ_MAX = 256 * 1024
@@ -68,7 +69,9 @@ class SocketView:
 class SocketTransport(asyncio.Transport):
     """One connection, as its protocol sees it."""
 
-    def __init__(self, loop: Owner, socket: Socket, protocol: asyncio.BaseProtocol) -> None:
+    def __init__(
+        self, loop: Owner, socket: Socket, protocol: asyncio.BaseProtocol, observers: Sequence[Observer] = ()
+    ) -> None:
         here = (socket.kernel.address, socket.port)
         super().__init__(
             {"peername": (socket.remote, socket.remote_port), "sockname": here, "socket": SocketView(here, socket)}
@@ -76,6 +79,7 @@ class SocketTransport(asyncio.Transport):
         self._loop = loop
         self._socket = socket
         self._protocol: Any = protocol
+        self._observers = observers
         self._waiting = bytearray()
         self._high, self._low = HIGH_WATER, HIGH_WATER // 4
         self._asked_to_pause = False
@@ -113,7 +117,10 @@ class SocketTransport(asyncio.Transport):
             self._break(socket.failure)
             return
         if socket.inbox:
-            self._protocol.data_received(socket.receive_bytes(self._loop.piece_of(min(len(socket.inbox), READ_MAX))))
+            data = socket.receive_bytes(self._loop.piece_of(min(len(socket.inbox), READ_MAX)))
+            for observer in self._observers:
+                observer.received(data)
+            self._protocol.data_received(data)
         elif socket.at_end and not self._saw_end:
             self._saw_end = True
             if not self._protocol.eof_received():
@@ -142,6 +149,8 @@ class SocketTransport(asyncio.Transport):
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._lost_due or not data:
             return
+        for observer in self._observers:
+            observer.sent(bytes(data))
         if not self._waiting:
             try:
                 taken = self._socket.send(data)
@@ -264,9 +273,10 @@ class SocketServer(asyncio.AbstractServer):
         self._loop.call_soon(self._accept)
 
     def _accept(self) -> None:
-        listener = self._listener
+        listener, kernel = self._listener, self._loop.kernel
         while listener is not None and listener.waiting:
-            SocketTransport(self._loop, listener.waiting.popleft(), self._factory())
+            observers = kernel.network.observers(kernel.address, listener.port)
+            SocketTransport(self._loop, listener.waiting.popleft(), self._factory(), observers)
 
     def close(self) -> None:
         """Stop listening; accepted connections stay open."""
