@@ -1,10 +1,10 @@
 """The tables: pure functions from a frame of journal rows (or of other tables) to a frame.
 
-Every table has the column `run`: rows of different histories are never combined.  Order is decided by zxids, epochs and
-partition epochs, never by comparing clocks of different nodes; `zabka.journal.fold` of the history in its true order
-gives the same answers.  Times are microseconds of the wall clock of the node that wrote the event; durations are
-milliseconds of the run's one clock (`clocks`), and `run_us` is a moment on it.  Input is what `zabka-journal` reads;
-lines that were set aside are skipped here (`bad_lines` lists them).
+Every table has the column `run`: rows of different histories are never combined.  Order is decided by zxids, epochs
+and partition epochs, never by comparing clocks of different nodes; `zabka.journal.fold` of the history in its true
+order gives the same answers.  Times are microseconds of the wall clock of the node that wrote the event, without its
+steps (`stepped_clocks`); durations are milliseconds of the run's one clock (`clocks`), and `run_us` is a moment on
+it.  Input is what `zabka-journal` reads; lines that were set aside are skipped here (`bad_lines` lists them).
 """
 
 from __future__ import annotations
@@ -191,6 +191,18 @@ def bad_lines(journal: Journal) -> DataFrame:
     """The lines that were set aside: run, file, position (in bytes), problem, and the beginning of the line."""
     return journal.rows.where(f.col("problem").isNotNull()).select(
         "run", "file", "position", "problem", f.col("body").alias("line")
+    )
+
+
+def clock_steps(journal: Journal) -> DataFrame:
+    """The steps of wall clocks: run, node, node_seq, at_us, step_ms.
+
+    The wall clock of the node was set by step_ms (negative: back), while its monotonic clock went on, before the entry
+    node_seq.  at_us is the time of that entry as if the clock had not been stepped, like all times of the tables.
+    """
+    stepped = journal.rows.where(f.col("step_us").isNotNull())
+    return stepped.select(
+        "run", "node", "node_seq", f.col("wall_us").alias("at_us"), milliseconds(f.col("step_us")).alias("step_ms")
     )
 
 
