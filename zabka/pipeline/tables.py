@@ -207,17 +207,21 @@ def clock_steps(journal: Journal) -> DataFrame:
 
 
 def faults(journal: Journal) -> DataFrame:
-    """Every fault: run, fault_id, kind, source, target, both_ways, delay_ms, from_us, to_us, duration_ms.
+    """Every fault: run, fault_id, kind, source, target, both_ways, delay_ms, requester, from_us, to_us, duration_ms.
 
     A kill, stop, restart or pause of a process through its host agent is a fault of that kind (also the stop of a whole
     cluster), without a fault_id: its source and target are the process, and it lasts until the next change of that
     process.  to_us and duration_ms are null while it holds.  The node that injects a fault removes it, so both readings
     are of one clock.
+
+    requester is who requested the fault: page, fixture, a scenario with its name, an HTTP client with its address or
+    the name that it gave (header `Zabka-Requester`), the shutdown of the host agent, or the seed of a simulated run.
+    It is null in journals of older versions.
     """
     reported = bodies(
         journal.rows, ["fault_injected", "fault_removed", "process_changed"],
         fault_id=StringType(), kind=StringType(), source=StringType(), target=StringType(), both_ways=BooleanType(),
-        delay_ms=LongType(), process=StringType(), action=StringType(),
+        delay_ms=LongType(), process=StringType(), action=StringType(), requester=StringType(),
     )  # fmt: skip
     of_process = f.col("type") == "process_changed"
     stopped = of_process & (f.col("process") != "running") & f.col("action").isin(*_ACTIONS)
@@ -230,9 +234,10 @@ def faults(journal: Journal) -> DataFrame:
         .where((f.col("type") == "fault_injected") | stopped)
         .withColumn("kind", f.coalesce("kind", "action"))
         .withColumn("source", f.coalesce("source", "target"))
+        .withColumn("requester", f.nullif(f.col("requester"), f.lit("")))
         .withColumn("duration_ms", milliseconds(f.col("to_us") - f.col("at_us")))
         .select(
-            "run", "node", "fault_id", "kind", "source", "target", "both_ways", "delay_ms",
+            "run", "node", "fault_id", "kind", "source", "target", "both_ways", "delay_ms", "requester",
             f.col("at_us").alias("from_us"), "to_us", "duration_ms", "node_seq",
         )
     )  # fmt: skip

@@ -27,19 +27,27 @@ class TaskFailed(Event):
 
 
 class ProcessChanged(Event):
-    """The host agent saw or caused a change of a process: `process` is running, paused or down."""
+    """The host agent saw or caused a change of a process: `process` is running, paused or down.
+
+    `requester` requested the action: "page", "fixture", "scenario" with its name, "HTTP client" with its address, or
+    another name that an HTTP client gives itself, or "shutdown of the host agent". It is empty for a change that was
+    only seen, for the start of a host, and in journals of older versions.
+    """
 
     target: str
     process: str
     pid: int | None
     action: str
+    requester: str = ""
 
 
 class FaultInjected(Event):
     """A fault is active from now on.
 
     It is a link that is cut or delayed, or (simulated) crash, power_loss, pause, slow_disk, or a disk fault:
-    fsync_fails, fsync_stalls, disk_full, bit_flipped, log_dir_fails, log_dir_full, disk_replaced.
+    fsync_fails, fsync_stalls, disk_full, bit_flipped, log_dir_fails, log_dir_full, disk_replaced. `requester` requested
+    it, as in `process_changed`; for faults of the simulated world it is "seed", "fixture" or "scenario" with its name.
+    It is empty in journals of older versions.
     """
 
     fault_id: str
@@ -48,6 +56,7 @@ class FaultInjected(Event):
     target: str
     both_ways: bool
     delay_ms: int = 0
+    requester: str = ""
 
 
 class FaultRemoved(Event):
