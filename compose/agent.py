@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from zabka.agent.bounded_http import BodyLimit, BoundedConnection
-from zabka.agent.protocol import FaultState, JournalRequest, NodeAction, Refusal
+from zabka.agent.protocol import FaultState, JournalRequest, NodeAction, Refusal, requester_named
 from zabka.agent.quiet_server import QuietServer
 from zabka.agent.token_file import read_token
 from zabka.compose.files import TOKEN_FILE, AgentConfig
@@ -114,8 +114,9 @@ class _Calls:
         name, action = request.path_params["name"], request.path_params["action"]
         if name not in self._host.processes or action not in list(NodeAction):
             raise _Refused(404, "Not found", f"no process {name} here, or no action {action}")
+        requester = requester_named(request.query_params.get("requester", ""))
         try:
-            return _json(await self._host.apply_action(name, NodeAction(action)), 202)
+            return _json(await self._host.apply_action(name, NodeAction(action), requester), 202)
         except NotNow as reason:
             raise _Refused(409, "Not now", str(reason)) from None
         except OSError as reason:

@@ -28,7 +28,7 @@ from zabka.compose.journal_files import JournalTail
 from zabka.compose.journal_growth import JournalGrowth
 from zabka.compose.launch import argv_for
 from zabka.compose.ports import control_socket
-from zabka.compose.processes import Child, ManagedProcess, NotNow
+from zabka.compose.processes import SEEN, Child, ManagedProcess, NotNow
 from zabka.compose.topology import (
     BrokerSpec,
     HostSpec,
@@ -58,6 +58,8 @@ BROKERS_HURRY_S = 1.5
 PEERS_STOP_S = 4.0
 API_STOP_S = 3.0
 FAULT_APPLY_S = 1.0
+SHUTDOWN = "shutdown of the host agent"
+"""The requester of the stops with which a host ends."""
 
 log = structlog.get_logger()
 
@@ -80,6 +82,8 @@ class Host:
         self._fork = fork
         self._journal = JournalWriter(journal_directory(data, spec.name), spec.name)
         self._faults: list[HeldFault] = []
+        self._requesters: dict[str, str] = {}
+        """Who requested the current action on each process."""
         self._faults_complete = False
         self._names = self._name_addresses()
         self._tasks: list[asyncio.Task[None]] = []
@@ -169,11 +173,19 @@ class Host:
 
         await asyncio.gather(*(stop(self.processes[n]) for n in names if self.processes[n].state != "down"))
 
-    async def apply_action(self, name: str, action: NodeAction) -> ProcessInfo:
+    async def apply_action(self, name: str, action: NodeAction, requester: str) -> ProcessInfo:
         """Apply the action to a process.  Raises KeyError for an unknown process, NotNow."""
         process = self.processes[name]
+        self._requesters[name] = requester
+        try:
+            await self._apply(process, action)
+        finally:
+            self._requesters.pop(name, None)
+        return self._info(process)
+
+    async def _apply(self, process: ManagedProcess, action: NodeAction) -> None:
         if action in (NodeAction.START, NodeAction.RESTART):
-            self._write_config(name)
+            self._write_config(process.name)
         match action:
             case NodeAction.KILL:
                 await process.kill()
@@ -187,7 +199,6 @@ class Host:
                 await process.start()
             case NodeAction.RESTART:
                 await process.restart()
-        return self._info(process)
 
     def _write_config(self, name: str) -> None:
         for spec in self._topology.nodes():
@@ -195,7 +206,8 @@ class Host:
                 write_node(self._topology, spec, self._data)
 
     def _changed(self, process: ManagedProcess, action: str) -> None:
-        self._journal.write(ProcessChanged(process.name, process.state, process.pid, action))
+        requester = "" if action in SEEN else self._requesters.get(process.name, SHUTDOWN if self._stopping else "")
+        self._journal.write(ProcessChanged(process.name, process.state, process.pid, action, requester))
         self._journal.flush()
         if action == "start" and process.name in self.links:
             self.links[process.name].forget()
@@ -291,7 +303,15 @@ class Host:
         for fault in faults:
             if fault.id not in before and self._owns(fault):
                 self._journal.write(
-                    FaultInjected(fault.id, fault.kind, fault.source, fault.target, fault.both_ways, fault.delay_ms)
+                    FaultInjected(
+                        fault.id,
+                        fault.kind,
+                        fault.source,
+                        fault.target,
+                        fault.both_ways,
+                        fault.delay_ms,
+                        requester=fault.requester,
+                    )
                 )
         for fault in before.values():
             if fault.id not in now and self._owns(fault):

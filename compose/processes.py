@@ -23,6 +23,9 @@ STOP_TIMEOUT_S = 30.0
 SIGNAL_TIMEOUT_S = 5.0
 _POLL_S = 0.01
 
+SEEN = ("exited", "stopped", "continued")
+"""The actions of changes that were not requested here."""
+
 OnChange = Callable[["ManagedProcess", str], None]
 
 
@@ -45,7 +48,7 @@ class ManagedProcess:
 
     `argv` is run each time, `log` collects its output; `first`, if given, starts the first incarnation instead.
     `on_change(process, action)` is called after each change of `state`; action is start, kill, stop, pause, resume, or
-    exited / stopped / continued for changes that were not requested here.
+    one of SEEN.
     """
 
     def __init__(

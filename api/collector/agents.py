@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -100,12 +101,12 @@ class Agent:
             return None
         return Silence(self.name, self.url, self._last_contact_us, self._remedy)
 
-    async def request_action(self, node: str, action: NodeAction) -> ProcessInfo:
+    async def request_action(self, node: str, action: NodeAction, requester: str) -> ProcessInfo:
         """Carry out an action and return the resulting process.
 
         Raises Problem, with status 503 without delay if the agent falls silent meanwhile.
         """
-        path = f"/v1/processes/{node}/{action}"
+        path = f"/v1/processes/{node}/{action}?requester={quote(requester)}"
         call = asyncio.ensure_future(self._call("POST", path, ProcessInfo, timeout_s=ACTION_TIMEOUT_S))
         try:
             while not call.done() and self.silence is None:
@@ -265,9 +266,9 @@ class Agents:
                 return LastStatus(status.status, status.age_ms + agent.last_contact_ms_ago)
         return None
 
-    async def request_action(self, node: str, action: NodeAction) -> ProcessInfo:
+    async def request_action(self, node: str, action: NodeAction, requester: str) -> ProcessInfo:
         """Carry out an action on a node. Raises Problem."""
-        return await self._by_node[node].request_action(node, action)
+        return await self._by_node[node].request_action(node, action, requester)
 
     async def faults(self) -> list[HeldFault]:
         """Return the active faults, as the responding agents report them. Raises Problem 503 if none responds."""

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Response
 
 from zabka.api.collector.silent_hosts import out_of_reach
 from zabka.api.http.problems import Problem, responses
+from zabka.api.http.requester import Requester
 from zabka.api.services import Service, Services
 from zabka.api.views.models import FaultView, NewFault
 from zabka.ensemble.runtime.link_fault import ANY, HeldFault, LinkFault
@@ -34,14 +35,14 @@ async def get_faults(service: Service) -> list[FaultView]:
 
 
 @router.post("", summary="Cut or delay a link", status_code=201, responses=responses(401, 403, 409, 422, 503))
-async def create_fault(new: NewFault, service: Service) -> FaultView:
+async def create_fault(new: NewFault, service: Service, requester: Requester) -> FaultView:
     """Cut or delay the traffic from `from` to `to`, and back unless `both_ways` is false."""
     fault = new.root
     _check_nodes(fault, service)
     # Otherwise the responding hosts would apply the fault, and the silent one later, although the caller got an error.
     if (silence := next((each.silence for each in service.agents.all if each.silence is not None), None)) is not None:
         raise out_of_reach("any link", silence)
-    made = HeldFault(id=f"f{secrets.token_hex(4)}", **msgspec.structs.asdict(fault))
+    made = HeldFault(id=f"f{secrets.token_hex(4)}", requester=requester, **msgspec.structs.asdict(fault))
     async with service.agents.changing_faults() as before:
         if len(before) >= FAULTS_MAX:
             raise Problem(409, f"there are {len(before)} faults already; reset some")

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from zabka.agent.protocol import NodeAction
 from zabka.api.collector.silent_hosts import out_of_reach
 from zabka.api.http.problems import responses
+from zabka.api.http.requester import Requester
 from zabka.api.routes.faults import fault_views
 from zabka.api.services import Service, Services
 from zabka.api.views.models import Broker, Cluster, Controller, Peer, ProcessResult
@@ -58,14 +59,14 @@ async def get_broker(id: int, service: Service) -> Broker:
     status_code=202,
     responses=responses(401, 403, 404, 409, 422, 503),
 )
-async def act_on_broker(id: int, action: NodeAction, service: Service) -> ProcessResult:
+async def act_on_broker(id: int, action: NodeAction, service: Service, requester: Requester) -> ProcessResult:
     """Act on a broker's process: `kill` is SIGKILL, `pause` SIGSTOP, `stop` a controlled shutdown.
 
     Returns once the process has changed.
     """
     if id not in service.settings.brokers:
         raise service.views.not_ours(id, await service.ensemble.read())
-    return await _act(service, "broker", id, action)
+    return await _act(service, f"broker-{id}", action, requester)
 
 
 @router.post(
@@ -75,20 +76,20 @@ async def act_on_broker(id: int, action: NodeAction, service: Service) -> Proces
     status_code=202,
     responses=responses(401, 403, 404, 409, 422, 503),
 )
-async def act_on_peer(id: int, action: NodeAction, service: Service) -> ProcessResult:
+async def act_on_peer(id: int, action: NodeAction, service: Service, requester: Requester) -> ProcessResult:
     """Act on a peer's process: `kill` is SIGKILL, `pause` SIGSTOP, `stop` SIGTERM.
 
     Returns once the process has changed.
     """
     service.views.peer(id)
-    return await _act(service, "peer", id, action)
+    return await _act(service, f"peer-{id}", action, requester)
 
 
-async def _act(service: Services, kind: str, number: int, action: NodeAction) -> ProcessResult:
-    node = f"{kind}-{number}"
+async def _act(service: Services, node: str, action: NodeAction, requester: str) -> ProcessResult:
     # Do not even try: a frozen agent would find the request when it resumes, and carry it out long after the caller
     # gave up.
     if (silence := service.agents.silence(node)) is not None:
         raise out_of_reach(node, silence)
-    info = await service.agents.request_action(node, action)
+    info = await service.agents.request_action(node, action, requester)
+    number = int(node.rpartition("-")[2])
     return ProcessResult(id=number, node=node, action=action, process=info.process, pid=info.pid)  # type: ignore[arg-type]

@@ -423,7 +423,15 @@ class FaultView(RootModel[Annotated[HeldFault, StructSchema(HeldFault)]]):
     """An active link fault."""
 
     model_config = _example(
-        **{"id": "f1", "from": "broker-1", "to": "peer-2", "kind": "cut", "delay_ms": 0, "both_ways": True}
+        **{
+            "id": "f1",
+            "from": "broker-1",
+            "to": "peer-2",
+            "kind": "cut",
+            "delay_ms": 0,
+            "both_ways": True,
+            "requester": "page",
+        }
     )
 
 

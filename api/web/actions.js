@@ -191,7 +191,7 @@ export class Actions {
   /** @param {Request} request @param {string | null} token @returns {Promise<Answer>} */
   async #fetch({ method, path, body }, token) {
     /** @type {Record<string, string>} */
-    const headers = {};
+    const headers = { "zabka-requester": "page" };
     if (body !== undefined) headers["content-type"] = "application/json";
     if (token !== null) headers.authorization = `Bearer ${token}`;
     const answer = await fetch(path, {

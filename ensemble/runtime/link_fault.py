@@ -47,9 +47,10 @@ class LinkFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 class HeldFault(LinkFault, frozen=True, kw_only=True):
-    """An active fault, with the id that heals it."""
+    """An active fault, with the id that heals it, and who requested it."""
 
     id: str
+    requester: str = ""
 
 
 class Impairment(NamedTuple):

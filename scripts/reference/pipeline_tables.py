@@ -62,9 +62,7 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _section(each: Table) -> str:
-    sources = (
-        f"Made of the events {_names(each.sources)}." if each.sources else "Made of the lines that are no entries."
-    )
+    sources = f"Made of the events {_names(each.sources)}." if each.sources else f"Made of {each.made_of}."
     rules = "".join(f"- {rule.name}\n" for rule in each.expectations)
     key = f"Identified by {_names(each.key)}; written in the order of {_names(each.order)}."
     return f"## {each.name}\n\n{sentence(each.build.__doc__)}\n\n{key} {sources} It must be true that:\n\n{rules}"

@@ -72,6 +72,7 @@ class FakeAgent(Agent):
         self.frozen = False
         self._stands_at_s = self._put_on_s = 0.0
         self.asked: list[str] = []
+        self.requesters: list[str] = []
         super().__init__(address, "token", self._now_s)
         self.held: list[HeldFault] = []
         self.faults_told = True
@@ -113,8 +114,9 @@ class FakeAgent(Agent):
                 self.set_status(node, 0, **status)
         self._show()
 
-    async def request_action(self, node: str, action: str) -> ProcessInfo:
+    async def request_action(self, node: str, action: str, requester: str) -> ProcessInfo:
         self.asked.append(f"{action} {node}")
+        self.requesters.append(requester)
         before = self.processes[node]
         if action == "kill" and before.process == "down":
             raise Problem(409, f"cannot kill {node}: it is down")

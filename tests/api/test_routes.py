@@ -197,7 +197,7 @@ def test_faults_are_created_listed_and_reset(server: Server, http: httpx.Client)
 
     assert made.status_code == 201
     assert made.json() == {"id": made.json()["id"], "from": "broker-1", "to": "*", "kind": "cut", "delay_ms": 0,
-                           "both_ways": True}  # fmt: skip
+                           "both_ways": True, "requester": "HTTP client 127.0.0.1"}  # fmt: skip
     assert http.get(f"{V1}/faults").json() == [made.json()]
     assert http.delete(f"{V1}/faults/{made.json()['id']}").status_code == 204
     assert http.delete(f"{V1}/faults/{made.json()['id']}").status_code == 404
@@ -264,6 +264,17 @@ def test_action_invalid_in_the_current_state_is_a_conflict(http: httpx.Client) -
     again = http.post(f"{V1}/brokers/1/kill")
 
     assert (again.status_code, again.json()["detail"]) == (409, "cannot kill broker-1: it is down")
+
+
+def test_faults_carry_the_requester_that_their_client_named(server: Server, http: httpx.Client) -> None:
+    named = {"zabka-requester": "drill 7"}
+    assert http.post(f"{V1}/brokers/1/pause", headers=named).status_code == 202
+    assert http.post(f"{V1}/peers/1/kill").status_code == 202
+    assert server.agent.requesters == ["drill 7", "HTTP client 127.0.0.1"]
+    cut = {"from": "broker-1", "to": "peer-1", "kind": "cut"}
+    assert http.post(f"{V1}/faults", json=cut, headers=named).json()["requester"] == "drill 7"
+    assert http.post(f"{V1}/faults", json=cut, headers={"zabka-requester": "x" * 101}).status_code == 422
+    assert http.post(f"{V1}/faults", json={**cut, "requester": "x"}).status_code == 422
 
 
 def test_config_values_can_be_json_numbers_and_booleans(server: Server, http: httpx.Client) -> None:

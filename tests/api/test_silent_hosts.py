@@ -121,7 +121,7 @@ async def _kill_of_an_agent_that_stalls(port: int) -> Problem:
     now_s = 100.0
     agent = Agent(AgentAddress(name="host-1", url=f"http://127.0.0.1:{port}", nodes=NODES), "token", lambda: now_s)
     agent.receive(Snapshot("host-1", [ProcessInfo("broker-1", "running", 7, None, 1)], []))
-    asked = asyncio.create_task(agent.request_action("broker-1", NodeAction.KILL))
+    asked = asyncio.create_task(agent.request_action("broker-1", NodeAction.KILL, "page"))
     await asyncio.sleep(0)
     now_s += 2.0
     try:

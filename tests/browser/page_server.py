@@ -49,11 +49,11 @@ class JournallingAgent(FakeAgent):
             for event in events:
                 lines.append(encode_line(node, len(lines) + 1, time.time_ns() // 1000, 0, event))
 
-    async def request_action(self, node: str, action: str) -> Any:
+    async def request_action(self, node: str, action: str, requester: str) -> Any:
         before = self.processes[node].process
-        info = await super().request_action(node, action)
+        info = await super().request_action(node, action, requester)
         if info.process != before:
-            self.write("host-1", e.ProcessChanged(node, info.process, info.pid, action))
+            self.write("host-1", e.ProcessChanged(node, info.process, info.pid, action, requester))
         return info
 
     async def read_journal(self, positions: dict[str, Position], wait_ms: int) -> JournalAnswer:

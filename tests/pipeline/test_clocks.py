@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from zabka.journal.events import SessionCreated
+from tests.pipeline.in_order import rows_of
+from zabka.journal import events as e
+from zabka.journal.events import Event, SessionCreated
 from zabka.journal.writer import encode_line
 from zabka.pipeline import jobs
+from zabka.pipeline.availability import availability
 from zabka.pipeline.clocks import run_clocks
+from zabka.pipeline.reigns import controller_reigns
+from zabka.pipeline.tables import clock_steps
 
 MS, HOUR = 1_000, 3_600_000_000
 WALL = 1_700_000_000_000_000
@@ -48,3 +53,60 @@ def test_monotonic_clock_is_used_if_peers_agree_by_it(
     spark: SparkSession, tmp_path: Path, delays: Delays, expected: bool
 ) -> None:
     assert is_one_clock(spark, tmp_path, delays) is expected
+
+
+LED: list[tuple[int, str, Event]] = [
+    (0, "peer-1", e.SessionCreated(9, 6_000, 3)),
+    (0, "peer-2", e.SessionCreated(9, 6_000, 3)),
+    (1, "broker-1", e.ControllerElected(1, 1, 1, 4)),
+    (2, "broker-1", e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 5)),
+    (30, "host-1", e.ProcessChanged("broker-1", "paused", 7, "pause")),
+    (40, "host-1", e.ProcessChanged("broker-1", "running", 7, "resume")),
+    (45, "broker-1", e.IsrChanged("t", 0, [1], 1, 0, 1, "lag", 1, 6)),
+    (60, "broker-1", e.IsrChanged("t", 0, [1, 2], 1, 0, 2, "caught_up", 1, 7)),
+    (99, "broker-1", e.ControllerResigned(1, 1, "shutdown")),
+    (100, "broker-1", e.NodeStopped("shutdown")),
+]
+"""A leader that is paused for ten seconds, and lacks a follower for fifteen: second, node, event."""
+UPTIMES_H = {"peer-1": 1, "peer-2": 2, "broker-1": 30, "host-1": 30}
+
+
+def stepped(path: Path, step_s: int, *, machines: bool) -> None:
+    """Write that history with broker 1's wall clock stepped at second 35; with `machines` each has its own uptime."""
+    lines = []
+    for number, (second, node, event) in enumerate(LED, 1):
+        wall = second * 1_000 * MS + (step_s * 1_000 * MS if node == "broker-1" and second > 35 else 0)
+        mono = second * 1_000 * MS + (UPTIMES_H[node] * HOUR if machines else 0)
+        lines.append(encode_line(node, number, WALL + wall, mono, event))
+    path.write_bytes(b"".join(lines))
+
+
+def test_stepped_wall_clock_changes_no_time_and_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    steps = {"none": 0, "back": -12, "an-hour-back": -3_600, "an-hour-ahead": 3_600}
+    for name, step_s in steps.items():
+        stepped(tmp_path / f"{name}.one.jsonl", step_s, machines=False)
+        stepped(tmp_path / f"{name}.several.jsonl", step_s, machines=True)
+    journal = jobs.read_journal(spark, tmp_path)
+    parts = ("observed_ms", "leader_down_ms", "under_replicated_ms", "available_acks_1_ms", "availability_acks_1")
+    found = {row["run"]: tuple(row)[1:] for row in rows_of(journal, availability, *parts)}
+    assert len(found) == 8
+    assert set(found.values()) == {(98_000, 10_000, 15_000, 88_000, 0.897959)}
+    terms = {tuple(row)[1:] for row in rows_of(journal, controller_reigns, "from_us", "to_us", "duration_ms")}
+    assert terms == {(WALL + 1_000_000, WALL + 99_000_000, 98_000)}
+    named = {(row["run"].split(".")[0], row["node"], row["node_seq"], row["at_us"], row["step_ms"])
+             for row in rows_of(journal, clock_steps)}  # fmt: skip
+    at_us = WALL + 45_000_000
+    assert named == {(name, "broker-1", 7, at_us, step_s * 1_000) for name, step_s in steps.items() if step_s}
+
+
+def test_reboot_of_a_machine_is_no_step_of_its_clock(spark: SparkSession, tmp_path: Path) -> None:
+    """Up for an hour, then ten minutes off: started 20 s after the boot, or two hours after it."""
+    for name, up_s in (("soon", 20), ("late", 7_200)):
+        lines = [
+            encode_line("broker-1", 1, WALL, HOUR, e.NodeStopped("shutdown")),
+            encode_line(
+                "broker-1", 2, WALL + (600 + up_s) * 1_000 * MS, up_s * 1_000 * MS, e.NodeStarted("broker", 1, {})
+            ),
+        ]
+        (tmp_path / f"{name}.jsonl").write_bytes(b"".join(lines))
+    assert rows_of(jobs.read_journal(spark, tmp_path), clock_steps) == []

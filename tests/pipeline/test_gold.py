@@ -197,17 +197,21 @@ def test_kills_stops_and_pauses_are_faults(spark: SparkSession, history: Any) ->
         ("peer-1", "paused", "pause"), ("broker-1", "running", "start"), ("peer-1", "running", "resume"),
         ("broker-1", "down", "exited"), ("peer-1", "down", "stop"),
     )  # fmt: skip
+    requesters = {"kill": "page", "stop": "shutdown of the host agent", "pause": "scenario x"}
     for target, process, action in changes:
-        history.write("host-1", e.ProcessChanged(target, process, None, action))
-    history.write("host-1", e.FaultInjected("f1", "cut", "broker-1", "peer-1", True))
+        history.write("host-1", e.ProcessChanged(target, process, None, action, requesters.get(action, "")))
+    history.write("host-1", e.FaultInjected("f1", "cut", "broker-1", "peer-1", True, requester="fixture"))
     history.write("host-1", e.FaultRemoved("f1"))
-    found = rows_of(jobs.read_journal(spark, history.directory), faults, "kind", "source", "target", "duration_ms")
+    history.write("host-1", e.FaultInjected("f2", "cut", "broker-1", "peer-1", True))
+    columns = ("kind", "source", "target", "duration_ms", "requester")
+    found = rows_of(jobs.read_journal(spark, history.directory), faults, *columns)
     assert [row[1:] for row in found] == [
-        ("pause", "broker-1", "broker-1", 1_000),
-        ("kill", "broker-1", "broker-1", 2_000),
-        ("pause", "peer-1", "peer-1", 2_000),
-        ("stop", "peer-1", "peer-1", None),
-        ("cut", "broker-1", "peer-1", 1_000),
+        ("pause", "broker-1", "broker-1", 1_000, "scenario x"),
+        ("kill", "broker-1", "broker-1", 2_000, "page"),
+        ("pause", "peer-1", "peer-1", 2_000, "scenario x"),
+        ("stop", "peer-1", "peer-1", None, "shutdown of the host agent"),
+        ("cut", "broker-1", "peer-1", 1_000, "fixture"),
+        ("cut", "broker-1", "peer-1", None, None),
     ]
 
 

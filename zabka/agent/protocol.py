@@ -17,6 +17,16 @@ NEWER_STATE = os.EX_CONFIG
 """Exit code of an API process if a newer zabka wrote its state. It is not restarted then."""
 
 
+REQUESTER_HEADER = "zabka-requester"
+"""The HTTP header by which a client names itself as the requester of an action on a node or a link."""
+REQUESTER_CHARACTERS_MAX = 100
+
+
+def requester_named(text: str) -> str:
+    """Return the name of a requester as the journal has it: printable, and at most REQUESTER_CHARACTERS_MAX long."""
+    return "".join(each for each in text if each.isprintable())[:REQUESTER_CHARACTERS_MAX]
+
+
 class NodeAction(StrEnum):
     """An action on the process of a node."""
 

@@ -167,6 +167,12 @@ def tables(
     if aside := written.rows["bad_lines"]:
         _err.print(f"{aside:,} lines were skipped; {target / 'bad_lines'} lists them with the reason")
     _print_unreadable(written.unreadable)
+    for run, node, step_ms in written.clock_steps:
+        _err.print(
+            f"The wall clock of {node} was stepped by {step_ms / 1000:+,.1f} s (run {run}): its monotonic clock "
+            "decides, and its times are those without the step.",
+            markup=False,
+        )
     _print_broken(written.broken)
     _err.print(f"{time.monotonic() - begin:.1f} s")
     if written.broken or (written.unreadable and not allow_missing):

@@ -21,6 +21,7 @@ from zabka.pipeline.reigns import controller_reigns, failovers
 from zabka.pipeline.rows import Journal
 from zabka.pipeline.tables import (
     bad_lines,
+    clock_steps,
     faults,
     isr_changes,
     isr_membership,
@@ -39,7 +40,8 @@ class Expectation(NamedTuple):
 class Table(NamedTuple):
     """A gold table: `key` identifies a row, rows are written in `order`, `sources` are the event types it needs.
 
-    `rows_of` is the event type without which the table has no row; the other types only add to its rows.
+    `rows_of` is the event type without which the table has no row; the other types only add to its rows. A table
+    without sources is made of `made_of`.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Table(NamedTuple):
     sources: tuple[str, ...]
     rules: tuple[Expectation, ...] = ()
     rows_of: str | None = None
+    made_of: str = ""
 
     def depends_on(self, new: AbstractSet[str], seen: AbstractSet[str]) -> bool:
         """Return whether new events of these types change the table; `seen` are the types of all events so far."""
@@ -171,7 +174,14 @@ TABLES = (
         "faults", faults, ("run", "node", "node_seq"), ("run", "node", "node_seq"),
         ("fault_injected", "fault_removed", "process_changed"),
     ),
-    Table("bad_lines", bad_lines, ("run", "file", "position"), ("run", "file", "position"), ()),
+    Table(
+        "clock_steps", clock_steps, ("run", "node", "node_seq"), ("run", "node", "node_seq"), (),
+        made_of="the clock readings of all events that the other tables need",
+    ),
+    Table(
+        "bad_lines", bad_lines, ("run", "file", "position"), ("run", "file", "position"), (),
+        made_of="the lines that are no entries",
+    ),
 )  # fmt: skip
 TYPES = tuple(sorted({kind for table in TABLES for kind in table.sources}))
 """The types of events that the tables are made of; a reader can skip all others."""

@@ -59,14 +59,23 @@ def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> I
             raise
 
 
+class ClockStep(NamedTuple):
+    """A wall clock that was set by `step_ms`, while the node's monotonic clock went on."""
+
+    run: str
+    node: str
+    step_ms: int
+
+
 class Written(NamedTuple):
-    """The result of a job: the rows of each table, the expectations of each table that were not met, and why journals
-    could not be read.
+    """The result of a job: the rows of each table, the expectations of each table that were not met, why journals could
+    not be read, and the steps of wall clocks.
     """
 
     rows: dict[str, int]
     broken: dict[str, dict[str, int]]
     unreadable: list[str]
+    clock_steps: list[ClockStep]
 
 
 def write_tables(
@@ -83,7 +92,7 @@ def write_tables(
     with versions.locked(out):
         number, directory = versions.new_version(out)
         journal.stage = directory / STAGE
-        written = Written({}, {}, [])
+        written = Written({}, {}, [], [])
         for name, rows, broken in make_tables(journal, directory, wanted):
             written.rows[name] = rows
             if broken:
@@ -91,6 +100,9 @@ def write_tables(
             progress(name, rows)
         if "bad_lines" in written.rows:
             written.unreadable.extend(_unreadable(directory / "bad_lines"))
+        if "clock_steps" in written.rows:
+            rows = pq.read_table(directory / "clock_steps", columns=list(ClockStep._fields)).to_pylist()
+            written.clock_steps.extend(ClockStep(**row) for row in rows)
         shutil.rmtree(journal.stage, ignore_errors=True)
         versions.publish(out, number)
     return written

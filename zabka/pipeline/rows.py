@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from zabka.pipeline.masters import is_local
+from zabka.pipeline.stepped_clocks import without_steps
 
 
 class Journal:
@@ -44,11 +45,11 @@ class Journal:
 
     @property
     def rows(self) -> DataFrame:
-        """All rows; the journals are read once, at the first use.
+        """All rows, without the steps of wall clocks (`stepped_clocks`); the journals are read once, at the first use.
 
         On one machine they are read in the background, so that the caller can plan tables; `read` waits for them.
         """
-        rows = self.once("rows", lambda: _without_duplicates(self._source))
+        rows = self.once("rows", lambda: without_steps(_without_duplicates(self._source)))
         self._start_reading(rows)
         return rows
 

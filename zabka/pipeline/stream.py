@@ -34,7 +34,7 @@ TRIGGER = "1 second"
 BATCH_S = 120.0
 """The longest wait for a running batch when the stream ends; the first batch takes longest."""
 AVAILABILITY_EVERY_S = 4.0
-"""Availability changes as time passes, even while nothing else does."""
+"""Availability changes as time passes, even while nothing else does; steps of clocks are looked for as often."""
 CHECKPOINT, HELD, ROWS, STATUS, PROGRESS = "_checkpoint", "_held", "_rows.arrow", "_status.json", "_progress.json"
 GAPS = "gaps"
 _BRONZE = StructType([*(field for field in SCHEMA if field.name != "type"), StructField("type", StringType())])
@@ -205,7 +205,7 @@ class _Trailing:
         if commit.set_aside:
             self._due.add("bad_lines")
         if time.monotonic() - self._availability_s > AVAILABILITY_EVERY_S:
-            self._due.add("availability")
+            self._due |= {"availability", "clock_steps"}
 
     def _make(self, begin: float) -> None:
         """Make the tables that are due, as a new version."""

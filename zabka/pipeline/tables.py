@@ -1,10 +1,10 @@
 """The tables: pure functions from a frame of journal rows (or of other tables) to a frame.
 
-Every table has the column `run`: rows of different histories are never combined.  Order is decided by zxids, epochs and
-partition epochs, never by comparing clocks of different nodes; `zabka.journal.fold` of the history in its true order
-gives the same answers.  Times are microseconds of the wall clock of the node that wrote the event; durations are
-milliseconds of the run's one clock (`clocks`), and `run_us` is a moment on it.  Input is what `zabka-journal` reads;
-lines that were set aside are skipped here (`bad_lines` lists them).
+Every table has the column `run`: rows of different histories are never combined.  Order is decided by zxids, epochs
+and partition epochs, never by comparing clocks of different nodes; `zabka.journal.fold` of the history in its true
+order gives the same answers.  Times are microseconds of the wall clock of the node that wrote the event, without its
+steps (`stepped_clocks`); durations are milliseconds of the run's one clock (`clocks`), and `run_us` is a moment on
+it.  Input is what `zabka-journal` reads; lines that were set aside are skipped here (`bad_lines` lists them).
 """
 
 from __future__ import annotations
@@ -194,18 +194,34 @@ def bad_lines(journal: Journal) -> DataFrame:
     )
 
 
+def clock_steps(journal: Journal) -> DataFrame:
+    """The steps of wall clocks: run, node, node_seq, at_us, step_ms.
+
+    The wall clock of the node was set by step_ms (negative: back), while its monotonic clock went on, before the entry
+    node_seq.  at_us is the time of that entry as if the clock had not been stepped, like all times of the tables.
+    """
+    stepped = journal.rows.where(f.col("step_us").isNotNull())
+    return stepped.select(
+        "run", "node", "node_seq", f.col("wall_us").alias("at_us"), milliseconds(f.col("step_us")).alias("step_ms")
+    )
+
+
 def faults(journal: Journal) -> DataFrame:
-    """Every fault: run, fault_id, kind, source, target, both_ways, delay_ms, from_us, to_us, duration_ms.
+    """Every fault: run, fault_id, kind, source, target, both_ways, delay_ms, requester, from_us, to_us, duration_ms.
 
     A kill, stop, restart or pause of a process through its host agent is a fault of that kind (also the stop of a whole
     cluster), without a fault_id: its source and target are the process, and it lasts until the next change of that
     process.  to_us and duration_ms are null while it holds.  The node that injects a fault removes it, so both readings
     are of one clock.
+
+    requester is who requested the fault: page, fixture, a scenario with its name, an HTTP client with its address or
+    the name that it gave (header `Zabka-Requester`), the shutdown of the host agent, or the seed of a simulated run.
+    It is null in journals of older versions.
     """
     reported = bodies(
         journal.rows, ["fault_injected", "fault_removed", "process_changed"],
         fault_id=StringType(), kind=StringType(), source=StringType(), target=StringType(), both_ways=BooleanType(),
-        delay_ms=LongType(), process=StringType(), action=StringType(),
+        delay_ms=LongType(), process=StringType(), action=StringType(), requester=StringType(),
     )  # fmt: skip
     of_process = f.col("type") == "process_changed"
     stopped = of_process & (f.col("process") != "running") & f.col("action").isin(*_ACTIONS)
@@ -218,9 +234,10 @@ def faults(journal: Journal) -> DataFrame:
         .where((f.col("type") == "fault_injected") | stopped)
         .withColumn("kind", f.coalesce("kind", "action"))
         .withColumn("source", f.coalesce("source", "target"))
+        .withColumn("requester", f.nullif(f.col("requester"), f.lit("")))
         .withColumn("duration_ms", milliseconds(f.col("to_us") - f.col("at_us")))
         .select(
-            "run", "node", "fault_id", "kind", "source", "target", "both_ways", "delay_ms",
+            "run", "node", "fault_id", "kind", "source", "target", "both_ways", "delay_ms", "requester",
             f.col("at_us").alias("from_us"), "to_us", "duration_ms", "node_seq",
         )
     )  # fmt: skip

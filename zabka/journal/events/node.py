@@ -27,12 +27,18 @@ class TaskFailed(Event):
 
 
 class ProcessChanged(Event):
-    """The host agent saw or caused a change of a process: `process` is running, paused or down."""
+    """The host agent saw or caused a change of a process: `process` is running, paused or down.
+
+    `requester` requested the action: "page", "fixture", "scenario" with its name, "HTTP client" with its address, or
+    another name that an HTTP client gives itself, or "shutdown of the host agent". It is empty for a change that was
+    only seen, for the start of a host, and in journals of older versions.
+    """
 
     target: str
     process: str
     pid: int | None
     action: str
+    requester: str = ""
 
 
 class FaultInjected(Event):
@@ -40,7 +46,9 @@ class FaultInjected(Event):
 
     It is a link that is cut or delayed, or (simulated) crash, power_loss, pause, slow_disk, or a disk fault:
     fsync_fails, fsync_stalls, disk_full, bit_flipped, log_dir_fails, log_dir_full, disk_replaced. The kind `request` is
-    a rule for requests: `source` describes it, and `target` is the node that applies it, or * for all.
+    a rule for requests: `source` describes it, and `target` is the node that applies it, or * for all.  `requester`
+    requested it, as in `process_changed`; for faults of the simulated world it is "seed", "fixture" or "scenario" with
+    its name.  It is empty in journals of older versions.
     """
 
     fault_id: str
@@ -49,6 +57,7 @@ class FaultInjected(Event):
     target: str
     both_ways: bool
     delay_ms: int = 0
+    requester: str = ""
 
 
 class FaultRemoved(Event):

@@ -33,6 +33,8 @@ class ServingWorld:
     def __init__(self, seed: int, shape: Shape, tap: MessageTap | None = None) -> None:
         self.seed = seed
         self.shape = shape
+        self.requester = "seed"
+        """The requester of faults, as the journal names it."""
         self.scheduler = Scheduler()
         self.record = Record(self.scheduler)
         self.ground = Ground(seed, self.scheduler, pieces=shape.pieces, tap=tap)
@@ -213,7 +215,9 @@ class ServingWorld:
         """Journal a fault, and return its number for `over`."""
         self._fault_number += 1
         fault_id = f"f{self._fault_number}"
-        self.emit(FaultInjected(fault_id, kind, source, target or source, both_ways, delay_ms))
+        self.emit(
+            FaultInjected(fault_id, kind, source, target or source, both_ways, delay_ms, requester=self.requester)
+        )
         return fault_id
 
     def over(self, fault_id: str) -> None:

@@ -77,6 +77,7 @@ def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Ve
     acks = int(keys.pop("acks", ACKS_ALL))
     world = ClusterWorld(scenario.seed, _shape(scenario, keys), tap)
     world.record.listeners.append(Votes(world.disks, world.emit).journalled)
+    world.requester = f"scenario {scenario.name}"
     stage = Stage(world, with_bug, acks)
     taken: list[StepTaken] = []
     with virtual_time(world.ground.turn):

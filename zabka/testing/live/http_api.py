@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 from zabka.agent.http_call import Answer, NoAnswer, call
+from zabka.agent.protocol import REQUESTER_HEADER
 from zabka.testing.cluster import ClusterFailed
 
 CALL_TIMEOUT_S = 60.0
@@ -27,6 +28,8 @@ class HttpApi:
     def __init__(self, url: str, token: str | None = None) -> None:
         """`token` is what an API requires if it does not listen on loopback."""
         self.url = url
+        self.requester = "fixture"
+        """The requester of faults, as the journal names it."""
         self._token = token
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
@@ -46,7 +49,9 @@ class HttpApi:
             raise ClusterFailed(f"{method} {path}: the answer is no JSON") from None
 
     def _call(self, method: str, path: str, body: Any) -> Answer:
-        headers = {} if self._token is None else {"authorization": f"Bearer {self._token}"}
+        headers = {REQUESTER_HEADER: self.requester}
+        if self._token is not None:
+            headers["authorization"] = f"Bearer {self._token}"
         sent = b""
         if body is not None:
             headers["content-type"] = "application/json"

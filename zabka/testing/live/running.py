@@ -88,6 +88,7 @@ class RunningPlayer:
         except ClusterFailed as failed:
             verdict.problems.append(str(failed))
             return verdict
+        cluster.requester = f"scenario {scenario.name}"
         try:
             self._play(cluster, scenario, verdict)
         except _WRONG as failed:

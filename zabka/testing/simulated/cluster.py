@@ -203,6 +203,7 @@ def start_simulated(
     given = [f"{key}={value}" for key, value in {**(settings or {}), "peers": peers, "brokers": brokers}.items()]
     try:
         cluster = SimulatedCluster(World(seed, world_settings(given)), seed)
+        cluster.world.requester = "fixture"
     except BadSetting as reason:
         raise ClusterFailed(f"the world cannot be made: {reason}") from None
     cluster.world.start()
