@@ -30,6 +30,7 @@ from zabka.kafka.client.consumer_status import TakeRecords
 from zabka.kafka.client.consumer_workload import ConsumerWorkload, GroupProgress
 from zabka.kafka.client.group_client import GroupSettings
 from zabka.kafka.client.group_consumer import GroupConsumer
+from zabka.kafka.client.transactional_workload import ReadProcessWriteWorkload, TransactionalWorkload
 from zabka.kafka.client.workload import Workload
 from zabka.kafka.client.zookeeper_consumer import ZookeeperConsumer
 
@@ -132,6 +133,77 @@ class _Consumer:
         self._channel.close()
 
 
+class _TransactionalProducer:
+    """A producer that writes transactions."""
+
+    def __init__(self, workload: TransactionalWorkload, channel: AsyncioChannel) -> None:
+        self._workload = workload
+        self._channel = channel
+        workload.start()
+
+    def view(self, workload_id: str, state: State) -> WorkloadView:
+        workload, status = self._workload, self._workload.status()
+        return WorkloadView(
+            id=workload_id,
+            kind="transactional-producer",
+            topic=workload.topic,
+            acks="all",
+            records_per_s=workload.records_per_s,
+            sent=workload.sent,
+            acknowledged=status.records,
+            failed=workload.failed,
+            state=state,
+            last_error=status.last_error,
+            transactional_id=workload.transactional_id,
+            committed=status.committed,
+            aborted=status.aborted,
+            unknown=status.unknown,
+        )
+
+    async def stop_workload(self) -> None:
+        await self._workload.stop()
+
+    def close(self) -> None:
+        self._workload.close()
+        self._channel.close()
+
+
+class _Loop:
+    """A read-process-write loop."""
+
+    def __init__(self, workload: ReadProcessWriteWorkload, channel: AsyncioChannel) -> None:
+        self._workload = workload
+        self._channel = channel
+        workload.start()
+
+    def view(self, workload_id: str, state: State) -> WorkloadView:
+        workload, status = self._workload, self._workload.status()
+        return WorkloadView(
+            id=workload_id,
+            kind="read-process-write",
+            topic=workload.topic,
+            group=workload.group_id,
+            offsets="kafka",
+            consumed=status.records,
+            lag=workload.lag,
+            partitions=workload.partitions if state == "running" else [],
+            state=state,
+            last_error=status.last_error,
+            transactional_id=workload.transactional_id,
+            output=workload.output,
+            committed=status.committed,
+            aborted=status.aborted,
+            unknown=status.unknown,
+        )
+
+    async def stop_workload(self) -> None:
+        await self._workload.stop()
+
+    def close(self) -> None:
+        self._workload.close()
+        self._channel.close()
+
+
 class WorkloadManager:
     """Starts, reports and ends workloads. Ended workloads can still be read."""
 
@@ -153,7 +225,9 @@ class WorkloadManager:
         except ValueError as reason:
             raise Problem(503, str(reason)) from None
         try:
-            await self._must_exist(client, requested.topic)
+            for topic in (requested.topic, requested.output):
+                if topic is not None:
+                    await self._must_exist(client, topic)
             # Other workloads may have been started meanwhile.
             self._must_have_room()
         except BaseException:
@@ -161,21 +235,41 @@ class WorkloadManager:
             raise
         workload_id = f"w{secrets.token_hex(3)}"
         runtime = AsyncioRuntime(asyncio.get_running_loop(), on_failure=self._failed)
-        if requested.group is not None:
-            consumer = self._consumer(requested, requested.group, workload_id, client, channel, runtime)
-            self._running[workload_id] = _Consumer(consumer, channel, requested.offsets)
-        else:
-            workload = Workload(
-                client,
-                runtime,
-                self._emit,
-                workload_id,
-                requested.topic,
-                acks=_ACKS[requested.acks],
-                records_per_s=requested.records_per_s,
-            )
-            self._running[workload_id] = _Producer(workload, channel, requested.acks)
+        self._running[workload_id] = self._start(requested, workload_id, client, channel, runtime)
         return self.get(workload_id)
+
+    def _start(
+        self,
+        requested: NewWorkload,
+        workload_id: str,
+        client: KafkaClient,
+        channel: AsyncioChannel,
+        runtime: AsyncioRuntime,
+    ) -> _Running:
+        transactional_id = requested.transactional_id or workload_id
+        match requested.kind:
+            case "consumer":
+                assert requested.group is not None, "checked by the model"
+                consumer = self._consumer(requested, requested.group, workload_id, client, channel, runtime)
+                return _Consumer(consumer, channel, requested.offsets)
+            case "transactional-producer":
+                transactional = TransactionalWorkload(
+                    client, runtime, self._emit, workload_id, requested.topic, transactional_id,
+                    records_per_s=requested.records_per_s, abort_every=requested.abort_every,
+                )  # fmt: skip
+                return _TransactionalProducer(transactional, channel)
+            case "read-process-write":
+                assert requested.group is not None and requested.output is not None, "checked by the model"
+                loop = ReadProcessWriteWorkload(
+                    client, runtime, self._emit, workload_id, requested.topic, transactional_id,
+                    output=requested.output, group_id=requested.group,
+                )  # fmt: skip
+                return _Loop(loop, channel)
+        workload = Workload(
+            client, runtime, self._emit, workload_id, requested.topic,
+            acks=_ACKS[requested.acks], records_per_s=requested.records_per_s,
+        )  # fmt: skip
+        return _Producer(workload, channel, requested.acks)
 
     def _must_have_room(self) -> None:
         if len(self._running) >= WORKLOADS_MAX:

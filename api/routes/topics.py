@@ -166,8 +166,11 @@ async def get_workloads(service: Service) -> list[Workload]:
     responses=responses(401, 403, 404, 422, 503),
 )
 async def create_workload(workload: NewWorkload, service: Service) -> Workload:
-    """Start a producer, which also reads its records back to count acknowledged and lost ones, or a group consumer."""
+    """Start a producer, which also reads its records back to count acknowledged and lost ones, a group consumer, a
+    transactional producer or a read-process-write loop."""
     _check_name(workload.topic)
+    if workload.output is not None:
+        _check_name(workload.output)
     return await service.workloads.create(workload)
 
 

@@ -352,17 +352,37 @@ class ElectionResult(BaseModel):
     message: str | None
 
 
+WorkloadKind = Literal["producer", "consumer", "transactional-producer", "read-process-write"]
+
+
 class NewWorkload(Body):
-    """A producer that checks its acknowledged records, or a consumer in a group, run by the API process."""
+    """A workload that the API process runs.
+
+    A producer checks its acknowledged records. A consumer is a member of a group. A transactional producer writes one
+    transaction after the other. A read-process-write loop copies committed records to another topic exactly once.
+    """
 
     model_config = _example(topic="orders", acks="all", records_per_s=50)
 
     topic: str = Field(min_length=1, max_length=249)
-    kind: Literal["producer", "consumer"] = "producer"
-    acks: Literal["all", "1", "0", "-1"] = Field("all", description="Producers only")
-    records_per_s: float = Field(50, gt=0, le=100_000, description="Producers only")
+    kind: WorkloadKind = "producer"
+    acks: Literal["all", "1", "0", "-1"] = Field("all", description="Producers only; transactions need all")
+    records_per_s: float = Field(50, gt=0, le=100_000, description="Producers and transactional producers only")
     group: str | None = Field(
-        None, min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$", description="Consumers only, required"
+        None,
+        min_length=1,
+        max_length=249,
+        pattern=r"^[a-zA-Z0-9._-]+$",
+        description="Consumers and loops only, required",
+    )
+    output: str | None = Field(
+        None, min_length=1, max_length=249, description="Loops only, required: the topic that they write to"
+    )
+    transactional_id: str | None = Field(
+        None, min_length=1, max_length=249, description="Transactional producers and loops only; default: the new id"
+    )
+    abort_every: int = Field(
+        0, ge=0, le=1_000_000, description="Transactional producers only: every so many transactions is aborted"
     )
     offsets: Literal["kafka", "zookeeper"] = Field(
         "kafka",
@@ -371,8 +391,16 @@ class NewWorkload(Body):
 
     @model_validator(mode="after")
     def _group_fits(self) -> NewWorkload:
-        if (self.kind == "consumer") != (self.group is not None):
-            raise ValueError("a consumer needs a group, and a producer has none")
+        if (self.kind in ("consumer", "read-process-write")) != (self.group is not None):
+            raise ValueError("a consumer and a loop need a group, and a producer has none")
+        if (self.kind == "read-process-write") != (self.output is not None):
+            raise ValueError("a loop needs an output topic, and other workloads have none")
+        if self.kind in ("producer", "consumer") and self.transactional_id is not None:
+            raise ValueError(f"a {self.kind} has no transactional id")
+        if self.kind == "transactional-producer" and self.acks not in ("all", "-1"):
+            raise ValueError("a transactional producer needs acks=all")
+        if self.offsets == "zookeeper" and self.kind == "read-process-write":
+            raise ValueError("a loop commits its offsets in transactions, which ZooKeeper does not have")
         if self.offsets == "zookeeper" and self.group in (".", ".."):
             raise ValueError(f"this is not a valid znode name: {self.group}")
         return self
@@ -389,11 +417,11 @@ class Workload(BaseModel):
     model_config = _example(
         id="w1", kind="producer", topic="orders", acks="all", records_per_s=50, sent=500, acknowledged=498, failed=0,
         lost=0, state="running", verified=True, last_error=None, group=None, offsets=None, consumed=0, duplicates=0,
-        out_of_order=0, lag=0, partitions=[],
+        out_of_order=0, lag=0, partitions=[], transactional_id=None, output=None, committed=0, aborted=0, unknown=0,
     )  # fmt: skip
 
     id: str
-    kind: Literal["producer", "consumer"] = "producer"
+    kind: WorkloadKind = "producer"
     topic: str
     acks: str = Field(default="", description="Producers only, like the fields up to `verified`")
     records_per_s: float = 0
@@ -404,13 +432,20 @@ class Workload(BaseModel):
     state: Literal["running", "ended"]
     verified: bool = Field(default=True, description="Whether every acknowledged record was read back")
     last_error: str | None
-    group: str | None = Field(default=None, description="Consumers only, like all fields below")
+    group: str | None = Field(default=None, description="Consumers and loops only, like the fields up to `partitions`")
     offsets: Literal["kafka", "zookeeper"] | None = None
     consumed: int = Field(default=0, description="Records that the group had not read before")
     duplicates: int = Field(default=0, description="Records that the group had already read")
     out_of_order: int = Field(default=0, description="Records read after a later record")
     lag: int = Field(default=0, description="Records below the high watermarks of its partitions that are not read yet")
     partitions: list[int] = Field(default=[], description="Currently assigned partitions")
+    transactional_id: str | None = Field(
+        default=None, description="Transactional producers and loops only, like the fields below"
+    )
+    output: str | None = Field(default=None, description="The topic that a loop writes to")
+    committed: int = Field(default=0, description="Transactions whose commit was acknowledged")
+    aborted: int = Field(default=0, description="Transactions that were aborted")
+    unknown: int = Field(default=0, description="Transactions whose commit was not acknowledged")
 
 
 class NewFault(RootModel[Annotated[LinkFault, StructSchema(LinkFault)]]):

@@ -342,7 +342,7 @@ function faultsOf(state) {
 function workloadsOf(state) {
   if (state.past) return workloadsThen(state);
   return (state.polled?.cluster.workloads ?? []).map((/** @type {any} */ w) => {
-    if (w.kind === "consumer") {
+    if (w.kind === "consumer" || w.kind === "read-process-write") {
       const journalled = state.cluster.consumers[w.id];
       if (w.state !== "running" || !journalled || journalled.consumed <= w.consumed) return w;
       const { consumed, duplicates, out_of_order, lag, partitions } = journalled;

@@ -86,6 +86,18 @@ class ConsumerCounts(msgspec.Struct, frozen=True):
     partitions: list[int]
 
 
+class TransactionCounts(msgspec.Struct, frozen=True):
+    """The counts of a workload with transactions; `records` are those in committed transactions.
+
+    The outcome of a transaction is unknown if its commit was not acknowledged.
+    """
+
+    committed: int
+    aborted: int
+    unknown: int
+    records: int
+
+
 class Node(Protocol):
     """One peer or broker: its process, and the actions on it."""
 
@@ -265,6 +277,19 @@ class Consumer(Protocol):
         ...
 
 
+class Transactions(Protocol):
+    """A transactional producer, or a loop that reads, processes and writes exactly once."""
+
+    @property
+    def counts(self) -> TransactionCounts:
+        """The current counts."""
+        ...
+
+    def stop(self) -> TransactionCounts:
+        """Let it end the open transaction, and return the final counts."""
+        ...
+
+
 class Cluster(Protocol):
     """A cluster of peers and brokers."""
 
@@ -362,6 +387,21 @@ class Cluster(Protocol):
 
     def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> Consumer:
         """Start a member of a consumer group; with `offsets="zookeeper"` an old consumer, as before Kafka 0.9."""
+        ...
+
+    def transactional_producer(
+        self, topic: str, *, transactional_id: str | None = None, records_per_s: float = 50, abort_every: int = 0
+    ) -> Transactions:
+        """Start a producer that writes one transaction after the other; every `abort_every`-th is aborted (0: none).
+
+        Without a transactional id it uses one of its own.
+        """
+        ...
+
+    def read_process_write(
+        self, topic: str, output: str, group: str, *, transactional_id: str | None = None
+    ) -> Transactions:
+        """Start a member of a group that copies committed records to another topic, exactly once."""
         ...
 
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:

@@ -19,15 +19,16 @@ const SPARK_POINTS = 60;
 
 /** @param {State} state @param {Model} m @param {Actions} actions */
 export function workloads(state, m, actions) {
-  const [producers, consumers] = [m.workloads.filter((w) => w.kind !== "consumer"), m.workloads.filter((w) => w.kind === "consumer")];
+  const [producers, consumers] = [m.workloads.filter((w) => !reads(w)), m.workloads.filter(reads)];
   const running = m.workloads.filter((w) => w.state === "running").length;
   const start = submit((fields) => void actions.send(requests.startWorkload({
-    topic: fields.topic, acks: fields.acks, records_per_s: Number(fields.records_per_s),
+    topic: fields.topic, acks: fields.acks, records_per_s: Number(fields.records_per_s), ...TRANSACTIONS[fields.transactions],
   })));
   const form = html`<form class="row" aria-label="Start a producer" @submit=${start}>
     ${select("producer", "topic", "topic", usersTopics(m.topics))}
     ${select("producer", "acks", "acks", ["all", "1", "0"])}
     <label class="field"><span>records/s</span><input name="records_per_s" type="number" min="1" max="100000" value="50" required></label>
+    ${select("producer", "transactions", "transactions", Object.keys(TRANSACTIONS))}
     <button class="primary" ?disabled=${actions.off !== "" || usersTopics(m.topics).length === 0}>Start producer</button></form>`;
   const body = html`${form}${producers.length === 0
     ? html`<p class="quiet">${usersTopics(m.topics).length ? "A producer writes numbered records and reads them back to detect lost records." : "Create a topic first: a producer needs one to write to."}</p>`
@@ -40,15 +41,30 @@ export function workloads(state, m, actions) {
   return panel("workloads", "Producers", html`<span class="sum">${aside}</span>${open ? acknowledge(state, actions) : nothing}`, body);
 }
 
+/** The fields of a new producer, by its transactions. @type {Record<string, object>} */
+const TRANSACTIONS = {
+  none: {},
+  commit: { kind: "transactional-producer", acks: "all" },
+  "abort every 5th": { kind: "transactional-producer", acks: "all", abort_every: 5 },
+};
+
+/** Whether a workload is a member of a consumer group. @param {any} w */
+const reads = (w) => w.kind === "consumer" || w.kind === "read-process-write";
+
+/** The ends of a workload's transactions. @param {any} w */
+const ends = (w) => w.transactional_id ? html`, ${w.transactional_id}: ${count(w.committed)} committed, ${count(w.aborted)} aborted, ${count(w.unknown)} unknown` : nothing;
+
 /** Members of consumer groups. @param {Model} m @param {any[]} consumers @param {Actions} actions */
 function groups(m, consumers, actions) {
   const start = submit((fields) => void actions.send(requests.startWorkload({
-    kind: "consumer", topic: fields.topic, group: fields.group, offsets: fields.offsets,
+    topic: fields.topic, group: fields.group, offsets: fields.offsets,
+    ...(fields.output ? { kind: "read-process-write", output: fields.output } : { kind: "consumer" }),
   })));
   const form = html`<form class="row" aria-label="Start a consumer" @submit=${start}>
     ${select("consumer", "topic", "topic", usersTopics(m.topics))}
     <label class="field"><span>group</span><input name="group" maxlength="249" pattern="[a-zA-Z0-9._\\-]+" value="readers" required></label>
     ${select("consumer", "offsets", "offsets in", ["kafka", "zookeeper"])}
+    ${select("consumer", "output", "copy to", [{ value: "", text: "no topic" }, ...usersTopics(m.topics)])}
     <button ?disabled=${actions.off !== "" || usersTopics(m.topics).length === 0}>Start consumer</button></form>`;
   if (consumers.length === 0) return form;
   return html`${form}<div class="scroll" tabindex="0" role="region" aria-label="Consumers, scrollable"><table>
@@ -63,7 +79,7 @@ function consumer(w, actions) {
   const has = w.partitions.length ? `partitions ${w.partitions.join(", ")}` : "no partition";
   return html`<tr aria-label="Consumer ${w.id}">
     <th scope="row"><span class="name">${icon(runs ? "running" : "empty")} ${w.topic}</span>
-      <span class="facts" title="consumer ${w.id}">${w.group}, ${runs ? has : w.state}</span></th>
+      <span class="facts" title="consumer ${w.id}">${w.group}, ${runs ? has : w.state}${w.output ? html`, copies to ${w.output}` : nothing}${ends(w)}</span></th>
     <td class="n">${count(w.consumed)}</td><td class="n">${count(w.duplicates)}</td>
     <td class="n ${w.out_of_order ? "bad" : ""}">${w.out_of_order ? icon("bad") : nothing} ${count(w.out_of_order)}</td>
     <td class="n">${count(w.lag)}</td>
@@ -76,7 +92,7 @@ function workload(state, w, actions) {
   const runs = w.state === "running";
   return html`<tr class=${w.lost ? "lost" : ""} aria-label="Producer ${w.id}">
     <th scope="row"><span class="name">${icon(runs ? "running" : "empty")} ${w.topic}</span>
-      <span class="facts" title="producer ${w.id}">acks=${w.acks}, ${count(w.records_per_s)}/s, ${w.state}</span></th>
+      <span class="facts" title="producer ${w.id}">acks=${w.acks}, ${count(w.records_per_s)}/s, ${w.state}${ends(w)}</span></th>
     <td class="n">${count(w.sent)}</td><td class="n">${count(w.acknowledged)}</td>
     <td class="n ${w.failed ? "warn" : ""}" title=${w.last_error ?? ""}>${w.failed ? icon("warn") : nothing} ${count(w.failed)}</td>
     <td class="n ${w.lost ? "bad" : ""}">${w.lost ? icon("bad") : nothing} ${count(w.lost)}</td>

@@ -16,6 +16,7 @@ from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.client import ATTEMPT_MS_MAX, Isolation, KafkaClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.client.consumer_status import lag_of
 from zabka.kafka.client.group_client import GroupMember, GroupSettings
 from zabka.kafka.client.transactional_producer import TransactionalProducer
 from zabka.kafka.record_batch import Record
@@ -67,6 +68,12 @@ class ReadProcessWrite:
         self._has_begun = False
         self._assigned: tuple[TopicPartition, ...] = ()
         self._positions: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
+
+    @property
+    def lag(self) -> int:
+        """The number of records below the high watermarks of its partitions that it has not read yet."""
+        return lag_of(self._positions, self._ends)
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
@@ -136,6 +143,7 @@ class ReadProcessWrite:
             # The log was truncated, or its beginning was deleted.
             self._positions[name] = await self._client.list_offset(name, EARLIEST, timeout_ms=ATTEMPT_MS_MAX)
             return (), position
+        self._ends[name] = fetched.high_watermark
         records = fetched.records[:RECORDS_MAX]
         is_whole = len(records) == len(fetched.records)
         return records, fetched.next_offset if is_whole else records[-1].offset + 1

@@ -23,7 +23,7 @@ from zabka.testing.live.ensemble import HEAL_TIMEOUT_S, LiveEnsemble
 from zabka.testing.live.isolation import remove_groups, reset_znodes
 from zabka.testing.live.nodes import Broker, Node
 from zabka.testing.live.topics import Topics
-from zabka.testing.live.workloads import Consumer, Workload
+from zabka.testing.live.workloads import Consumer, Transactions, Workload
 from zabka.testing.records import IsolationLevel, Payload, Record, read_records, write_records
 from zabka.testing.shared_calls import SharedCalls, Work
 
@@ -157,6 +157,26 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         """Start a member of a consumer group; with `offsets="zookeeper"` an old consumer, as before Kafka 0.9."""
         body = {"kind": "consumer", "topic": topic, "group": group, "offsets": offsets}
         return Consumer(self, str(self.post("/api/v1/workloads", body)["id"]))
+
+    def transactional_producer(
+        self, topic: str, *, transactional_id: str | None = None, records_per_s: float = 50, abort_every: int = 0
+    ) -> Transactions:
+        """Start a producer that writes one transaction after the other; every `abort_every`-th is aborted (0: none)."""
+        body = {
+            "kind": "transactional-producer", "topic": topic, "transactional_id": transactional_id,
+            "records_per_s": records_per_s, "abort_every": abort_every,
+        }  # fmt: skip
+        return Transactions(self, str(self.post("/api/v1/workloads", body)["id"]))
+
+    def read_process_write(
+        self, topic: str, output: str, group: str, *, transactional_id: str | None = None
+    ) -> Transactions:
+        """Start a member of a group that copies committed records to another topic, exactly once."""
+        body = {
+            "kind": "read-process-write", "topic": topic, "output": output, "group": group,
+            "transactional_id": transactional_id,
+        }  # fmt: skip
+        return Transactions(self, str(self.post("/api/v1/workloads", body)["id"]))
 
     def heal(self) -> None:
         """Start nodes that are down, resume paused ones, remove faults, delete workloads; wait for readiness."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zabka.testing.cluster import ConsumerCounts, WorkloadCounts
+from zabka.testing.cluster import ConsumerCounts, TransactionCounts, WorkloadCounts
 from zabka.testing.live.http_api import HttpApi
 
 
@@ -41,6 +41,28 @@ class Consumer:
     def stop(self) -> ConsumerCounts:
         """Let it commit and leave its group, and return the final counts."""
         return _consumer_counts(self._api.request("DELETE", self._path))
+
+
+class Transactions:
+    """A transactional producer or a read-process-write loop that runs inside the API's process."""
+
+    def __init__(self, api: HttpApi, workload_id: str) -> None:
+        self._api = api
+        self._path = f"/api/v1/workloads/{workload_id}"
+
+    @property
+    def counts(self) -> TransactionCounts:
+        """The current counts."""
+        return _transaction_counts(self._api.get(self._path))
+
+    def stop(self) -> TransactionCounts:
+        """Let it end the open transaction, and return the final counts."""
+        return _transaction_counts(self._api.request("DELETE", self._path))
+
+
+def _transaction_counts(counts: Mapping[str, Any]) -> TransactionCounts:
+    records = counts["acknowledged"] if counts["kind"] == "transactional-producer" else counts["consumed"]
+    return TransactionCounts(counts["committed"], counts["aborted"], counts["unknown"], records)
 
 
 def _consumer_counts(counts: Mapping[str, Any]) -> ConsumerCounts:

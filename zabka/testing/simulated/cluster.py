@@ -22,7 +22,13 @@ from zabka.testing.simulated.faults import SimFaults
 from zabka.testing.simulated.host import SimHost
 from zabka.testing.simulated.nodes import SimBroker, SimPeer
 from zabka.testing.simulated.topics import SimTopics
-from zabka.testing.simulated.workloads import SimConsumer, SimWorkload
+from zabka.testing.simulated.workloads import (
+    SimConsumer,
+    SimTransactions,
+    SimWorkload,
+    sim_read_process_write,
+    sim_transactional_producer,
+)
 
 T = TypeVar("T")
 
@@ -49,6 +55,7 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         self._progress: dict[tuple[str, str], GroupProgress] = {}
         self._workloads: list[SimWorkload] = []
         self._consumers: list[SimConsumer] = []
+        self._transactions: list[SimTransactions] = []
 
     # ---- queries -----------------------------------------------------------------------------------------------------
 
@@ -170,6 +177,23 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         consumer = SimConsumer(self, len(self._consumers) + 1, topic, group=group, offsets=offsets, progress=progress)
         self._consumers.append(consumer)
         return consumer
+
+    def transactional_producer(
+        self, topic: str, *, transactional_id: str | None = None, records_per_s: float = 50, abort_every: int = 0
+    ) -> SimTransactions:
+        """Start a producer that writes one transaction after the other; every `abort_every`-th is aborted (0: none)."""
+        number = len(self._transactions) + 1
+        started = sim_transactional_producer(self, number, topic, transactional_id, records_per_s, abort_every)
+        self._transactions.append(started)
+        return started
+
+    def read_process_write(
+        self, topic: str, output: str, group: str, *, transactional_id: str | None = None
+    ) -> SimTransactions:
+        """Start a member of a group that copies committed records to another topic, exactly once."""
+        started = sim_read_process_write(self, len(self._transactions) + 1, topic, output, group, transactional_id)
+        self._transactions.append(started)
+        return started
 
     def let_pass(self, seconds: float) -> None:
         """Let time pass."""

@@ -11,9 +11,11 @@ from zabka.kafka.client.consumer_status import TakeRecords
 from zabka.kafka.client.consumer_workload import ConsumerWorkload, GroupProgress
 from zabka.kafka.client.group_client import GroupSettings
 from zabka.kafka.client.group_consumer import GroupConsumer
+from zabka.kafka.client.transactional_workload import ReadProcessWriteWorkload, TransactionalWorkload
 from zabka.kafka.client.workload import Workload
 from zabka.kafka.client.zookeeper_consumer import ZookeeperConsumer
-from zabka.testing.cluster import ConsumerCounts, WorkloadCounts
+from zabka.simulation.cluster.client_machine import ScriptedMachine
+from zabka.testing.cluster import ConsumerCounts, TransactionCounts, WorkloadCounts
 from zabka.testing.simulated.host import SimHost
 
 _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
@@ -119,3 +121,52 @@ class SimConsumer:
         self._test.ask(self._workload.stop(), self._machine)
         self._workload.close()
         return self.counts
+
+
+class SimTransactions:
+    """A transactional producer or a read-process-write loop, on a host of its own."""
+
+    def __init__(
+        self, test: SimHost, machine: ScriptedMachine, workload: TransactionalWorkload | ReadProcessWriteWorkload
+    ) -> None:
+        self._test = test
+        self._machine = machine
+        self._workload = workload
+        workload.start()
+
+    @property
+    def counts(self) -> TransactionCounts:
+        """The current counts."""
+        status = self._workload.status()
+        return TransactionCounts(status.committed, status.aborted, status.unknown, status.records)
+
+    def stop(self) -> TransactionCounts:
+        """Let it end the open transaction, and return the final counts."""
+        self._test.ask(self._workload.stop(), self._machine)
+        self._workload.close()
+        return self.counts
+
+
+def sim_transactional_producer(
+    test: SimHost, number: int, topic: str, transactional_id: str | None, records_per_s: float, abort_every: int
+) -> SimTransactions:
+    """Start a transactional producer on a host of its own."""
+    client, machine = test.world.kafka_client(f"transactions-{number}")
+    emit, name = machine.journal(test.world.record).write, f"t{number}"
+    workload = TransactionalWorkload(
+        client, machine.runtime(), emit, name, topic, transactional_id or name,
+        records_per_s=records_per_s, abort_every=abort_every,
+    )  # fmt: skip
+    return SimTransactions(test, machine, workload)
+
+
+def sim_read_process_write(
+    test: SimHost, number: int, topic: str, output: str, group: str, transactional_id: str | None
+) -> SimTransactions:
+    """Start a read-process-write loop on a host of its own."""
+    client, machine = test.world.kafka_client(f"transactions-{number}")
+    emit, name = machine.journal(test.world.record).write, f"t{number}"
+    workload = ReadProcessWriteWorkload(
+        client, machine.runtime(), emit, name, topic, transactional_id or name, output=output, group_id=group
+    )
+    return SimTransactions(test, machine, workload)
