@@ -39,7 +39,7 @@ TAGS = [
     {"name": "brokers", "description": "Brokers, and actions on their processes"},
     {"name": "topics", "description": "Topics, their configuration, leader elections"},
     {"name": "workloads", "description": "Producers and consumers that the API process runs"},
-    {"name": "faults", "description": "Link faults"},
+    {"name": "faults", "description": "Faults of links and requests"},
     {"name": "losses", "description": "Lost records, and their acknowledgement by a user"},
     {"name": "scenarios", "description": "The outage library, run in a simulated world"},
     {"name": "lessons", "description": "Outages to predict, and the answers from their runs"},

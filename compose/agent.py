@@ -129,11 +129,11 @@ class _Calls:
         return _json(self._host.read_messages(await _body(request, JournalRequest)))
 
     async def faults(self, _: Request) -> Response:
-        return _json(FaultState(self._host.faults))
+        return _json(FaultState.of(self._host.faults))
 
     async def set_faults(self, request: Request) -> Response:
         state = await _body(request, FaultState)
-        await self._host.set_faults(state.faults, whole=state.whole)
+        await self._host.set_faults(state.all, whole=state.whole)
         return await self.faults(request)
 
 

@@ -16,6 +16,7 @@ import structlog
 from zabka.agent.protocol import API_NODE as API
 from zabka.agent.protocol import (
     NEWER_STATE,
+    FaultState,
     JournalAnswer,
     JournalRequest,
     NodeAction,
@@ -38,7 +39,8 @@ from zabka.compose.topology import (
     node_directory,
     write_node,
 )
-from zabka.ensemble.runtime.link_fault import HeldFault
+from zabka.ensemble.request_fault import HeldRequestFault, describe
+from zabka.ensemble.runtime.link_fault import AnyFault, HeldFault
 from zabka.ensemble.runtime.links import FaultTable
 from zabka.ensemble.runtime.supervisor import kept_up
 from zabka.journal.events import FaultInjected, FaultRemoved, NodeStarted, NodeStopped, ProcessChanged, TaskFailed
@@ -81,7 +83,7 @@ class Host:
         self._data = data
         self._fork = fork
         self._journal = JournalWriter(journal_directory(data, spec.name), spec.name)
-        self._faults: list[HeldFault] = []
+        self._faults: list[AnyFault] = []
         self._requesters: dict[str, str] = {}
         """Who requested the current action on each process."""
         self._faults_complete = False
@@ -282,11 +284,11 @@ class Host:
     # ---- faults -----------------------------------------------------------------------------------------------------
 
     @property
-    def faults(self) -> list[HeldFault]:
-        """The link faults in effect."""
+    def faults(self) -> list[AnyFault]:
+        """The faults of links and requests in effect."""
         return self._faults
 
-    async def set_faults(self, faults: list[HeldFault], *, whole: bool = True) -> None:
+    async def set_faults(self, faults: list[AnyFault], *, whole: bool = True) -> None:
         """Apply exactly these faults: send them to every node here (again after a node's restart), then journal them.
 
         Unless they are `whole`, the API must send them again.
@@ -294,36 +296,37 @@ class Host:
         self._faults_complete = whole
         before = {f.id: f for f in self._faults}
         self._faults = faults
+        added = [fault for fault in faults if fault.id not in before and self._owns(fault)]
+        # A request fault is journalled first, because its uses, which it causes, may follow at once.
+        for fault in added:
+            if isinstance(fault, HeldRequestFault):
+                self._journal.write(injected(fault))
+        self._journal.flush()
         for link in self.links.values():
             link.push_faults()
         await asyncio.gather(
             *(link.applied(FAULT_APPLY_S) for n, link in self.links.items() if self.processes[n].state == "running")
         )
         now = {f.id: f for f in faults}
-        for fault in faults:
-            if fault.id not in before and self._owns(fault):
-                self._journal.write(
-                    FaultInjected(
-                        fault.id,
-                        fault.kind,
-                        fault.source,
-                        fault.target,
-                        fault.both_ways,
-                        fault.delay_ms,
-                        requester=fault.requester,
-                    )
-                )
+        for fault in added:
+            if isinstance(fault, HeldFault):
+                self._journal.write(injected(fault))
         for fault in before.values():
             if fault.id not in now and self._owns(fault):
                 self._journal.write(FaultRemoved(fault.id))
         self._journal.flush()
 
-    def _owns(self, fault: HeldFault) -> bool:
-        """Return whether this host journals the fault: it does if the fault's source is one of its nodes."""
-        return fault.source in self.links
+    def _owns(self, fault: AnyFault) -> bool:
+        """Return whether this host journals the fault: the host of a link's source, or of a request's first node."""
+        if isinstance(fault, HeldFault):
+            return fault.source in self.links
+        first = next((spec.name for spec in self._topology.nodes() if fault.is_for(spec.name)), None)
+        return first in self.links
 
     def _faults_line(self, node: str) -> bytes:
-        return msgspec.json.encode(FaultTable(self._faults, node, self._names))
+        state = FaultState.of(self._faults)
+        requests = [fault for fault in state.requests if fault.is_for(node)]
+        return msgspec.json.encode(FaultTable(state.faults, node, self._names, requests))
 
     def _name_addresses(self) -> dict[str, str]:
         names: dict[str, str] = {}
@@ -334,6 +337,15 @@ class Host:
                 for port in (spec.client_port, spec.quorum_port, spec.election_port):
                     names[f"{spec.address}:{port}"] = spec.name
         return names
+
+
+def injected(fault: AnyFault) -> FaultInjected:
+    """Return the event for a new fault."""
+    if isinstance(fault, HeldFault):
+        return FaultInjected(
+            fault.id, fault.kind, fault.source, fault.target, fault.both_ways, fault.delay_ms, requester=fault.requester
+        )
+    return FaultInjected(fault.id, fault.kind, describe(fault), fault.node, both_ways=False, requester=fault.requester)
 
 
 def faults_left(directory: Path, host: str) -> list[str]:

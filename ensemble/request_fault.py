@@ -151,9 +151,10 @@ _DEFAULTS = dict(zip(RequestFault.__struct_fields__[-len(RequestFault.__struct_d
 
 
 class HeldRequestFault(RequestFault, frozen=True, kw_only=True):
-    """An active rule, with the id that removes it."""
+    """An active rule, with the id that removes it, and who requested it."""
 
     id: str
+    requester: str = ""
 
 
 def matches_text(pattern: str, text: str | None) -> bool:

@@ -24,7 +24,7 @@ from zabka.agent.protocol import (
 )
 from zabka.api.http.problems import Problem
 from zabka.api.settings import AgentAddress
-from zabka.ensemble.runtime.link_fault import HeldFault
+from zabka.ensemble.runtime.link_fault import AnyFault
 
 POLL_INTERVAL_S = 0.25
 IDLE_INTERVAL_S = 0.5
@@ -137,13 +137,13 @@ class Agent:
         """Return the message log lines that nodes have written after these positions."""
         return await self._call("POST", "/v1/messages", JournalAnswer, JournalRequest(positions), CALL_TIMEOUT_S)
 
-    async def faults(self) -> list[HeldFault]:
+    async def faults(self) -> list[AnyFault]:
         """Return the link faults that are active at this agent."""
-        return (await self._call("GET", "/v1/faults", FaultState, timeout_s=SILENT_AFTER_S)).faults
+        return (await self._call("GET", "/v1/faults", FaultState, timeout_s=SILENT_AFTER_S)).all
 
-    async def set_faults(self, faults: list[HeldFault], *, whole: bool = True) -> None:
+    async def set_faults(self, faults: list[AnyFault], *, whole: bool = True) -> None:
         """Make exactly these faults active. If not `whole`, the list may be incomplete and must be sent again."""
-        await self._call("PUT", "/v1/faults", FaultState, FaultState(faults, whole))
+        await self._call("PUT", "/v1/faults", FaultState, FaultState.of(faults, whole))
 
     def close(self) -> None:
         """Close the connections."""
@@ -187,7 +187,7 @@ class Agents:
         self._asked_s = clock_s()
         self._by_node = {node: agent for agent in agents for node in agent.nodes}
         self._faults_change = asyncio.Lock()
-        self._due: dict[str, list[HeldFault]] = {}
+        self._due: dict[str, list[AnyFault]] = {}
         """Faults still to be sent to agents that did not respond when the faults were set."""
 
     async def run(self) -> None:
@@ -270,7 +270,7 @@ class Agents:
         """Carry out an action on a node. Raises Problem."""
         return await self._by_node[node].request_action(node, action, requester)
 
-    async def faults(self) -> list[HeldFault]:
+    async def faults(self) -> list[AnyFault]:
         """Return the active faults, as the responding agents report them. Raises Problem 503 if none responds."""
         known = await self.known_faults()
         if known is None:
@@ -278,15 +278,25 @@ class Agents:
             raise Problem(503, f"no host agent responds ({names}): the faults are unknown")
         return known
 
-    async def known_faults(self) -> list[HeldFault] | None:
+    def fault_counts(self, fault_id: str) -> dict[str, tuple[int, int]]:
+        """Return (matching requests, uses) of a request fault by node, as the nodes last reported them."""
+        found = {}
+        for node in self._by_node:
+            last = self.last_status(node)
+            counts = None if last is None else last.status.get("request_faults", {}).get(fault_id)
+            if counts is not None:
+                found[node] = (int(counts[0]), int(counts[1]))
+        return found
+
+    async def known_faults(self) -> list[AnyFault] | None:
         """Return the active faults, or None if no agent responds. Raises Problem."""
         faults, answered = await self._faults_by_those_that_answer()
         return faults if answered else None
 
-    async def _faults_by_those_that_answer(self) -> tuple[list[HeldFault], int]:
+    async def _faults_by_those_that_answer(self) -> tuple[list[AnyFault], int]:
         """Return the active faults and the number of agents that responded."""
         asked = [agent for agent in self.all if agent.silence is None]
-        known: dict[str, HeldFault] = {}
+        known: dict[str, AnyFault] = {}
         answers = await asyncio.gather(*(agent.faults() for agent in asked), return_exceptions=True)
         for agent, answer in zip(asked, answers, strict=True):
             if isinstance(answer, list):
@@ -296,7 +306,7 @@ class Agents:
         return list(known.values()), sum(isinstance(answer, list) for answer in answers)
 
     @contextlib.asynccontextmanager
-    async def changing_faults(self) -> AsyncIterator[list[HeldFault]]:
+    async def changing_faults(self) -> AsyncIterator[list[AnyFault]]:
         """Yield the active faults while holding the lock for changing them. Raises Problem.
 
         Without the lock, one change could undo another.
@@ -304,7 +314,7 @@ class Agents:
         async with self._faults_change:
             yield await self.faults()
 
-    async def set_faults(self, faults: list[HeldFault]) -> None:
+    async def set_faults(self, faults: list[AnyFault]) -> None:
         """Make exactly these faults active on all agents.
 
         Raises Problem if an agent cannot be reached. The others have applied the faults then, and the agent receives

@@ -13,13 +13,37 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 
+class OneOfStructs:
+    """Annotation for a struct of one of two types: `second` if its field `tag` is `value`, otherwise `first`."""
+
+    def __init__(self, first: type[msgspec.Struct], second: type[msgspec.Struct], tag: str, value: str) -> None:
+        self._schemas = StructSchema(first), StructSchema(second)
+        self._kinds = first, second
+        self._tag = tag
+        self._value = value
+
+    def _checked(self, value: Any) -> msgspec.Struct:
+        if isinstance(value, self._kinds):
+            return value
+        is_second = isinstance(value, dict) and value.get(self._tag) == self._value
+        return self._schemas[is_second].checked(value)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self._checked, serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins)
+        )
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"oneOf": [schema.json_schema() for schema in self._schemas]}
+
+
 class StructSchema:
     """Annotation for a struct that refers to no other struct: `Annotated[Some, StructSchema(Some)]`."""
 
     def __init__(self, kind: type[msgspec.Struct]) -> None:
         self._kind = kind
 
-    def _checked(self, value: Any) -> msgspec.Struct:
+    def checked(self, value: Any) -> msgspec.Struct:
         """Return the struct itself, or convert decoded JSON to it. Raises ValueError."""
         if isinstance(value, self._kind):
             return value
@@ -30,9 +54,13 @@ class StructSchema:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(
-            self._checked, serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins)
+            self.checked, serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins)
         )
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return self.json_schema()
+
+    def json_schema(self) -> JsonSchemaValue:
+        """Return the struct's JSON schema."""
         _, components = msgspec.json.schema_components([self._kind])
         return dict(components[self._kind.__name__])

@@ -1,4 +1,4 @@
-"""Routes of link faults.
+"""Routes of faults of links and of requests.
 
 The agents hold the faults, so that they outlive this process; an agent that restarts receives them again.
 """
@@ -6,54 +6,137 @@ The agents hold the faults, so that they outlive this process; an agent that res
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Body, Response
 
 from zabka.api.collector.silent_hosts import out_of_reach
 from zabka.api.http.problems import Problem, responses
 from zabka.api.http.requester import Requester
 from zabka.api.services import Service, Services
-from zabka.api.views.models import FaultView, NewFault
-from zabka.ensemble.runtime.link_fault import ANY, HeldFault, LinkFault
+from zabka.api.views.models import CountedRequestFault, FaultView, NewFault, ReadySetView
+from zabka.ensemble.request_fault import HeldRequestFault, RequestFault
+from zabka.ensemble.runtime.link_fault import ANY, AnyFault, HeldFault, LinkFault
+from zabka.kafka.request_faults.ready_sets import READY_SETS, narrowed, takes, why_impossible
 
 router = APIRouter(prefix="/api/v1/faults", tags=["faults"])
 
 FAULTS_MAX = 1_000
+FRESH_MS = 200
+"""How long the nodes may take to report their counts."""
 
 
 async def fault_views(service: Services) -> list[FaultView] | None:
     """Return the active faults, or None if no agent responds."""
     known = await service.agents.known_faults()
-    return None if known is None else [FaultView(f) for f in known]
+    return None if known is None else [_view(fault, service) for fault in known]
 
 
-@router.get("", summary="The active link faults", responses=responses(503))
+def _view(fault: AnyFault, service: Services) -> FaultView:
+    if isinstance(fault, HeldFault):
+        return FaultView(fault)
+    counts = service.agents.fault_counts(fault.id)
+    return FaultView(
+        CountedRequestFault(
+            **msgspec.structs.asdict(fault),
+            matched=sum(matched for matched, _ in counts.values()),
+            used=sum(used for _, used in counts.values()),
+            used_by={node: used for node, (_, used) in counts.items() if used},
+        )
+    )
+
+
+@router.get("", summary="The active faults", responses=responses(503))
 async def get_faults(service: Service) -> list[FaultView]:
-    """Return the link faults between running nodes, or 503 while no host agent responds: only they know."""
-    return [FaultView(f) for f in await service.agents.faults()]
+    """Return the faults of links and requests, or 503 while no host agent responds: only they know.
+
+    A request fault has the number of its uses; the nodes are asked for it now.
+    """
+    faults = await service.agents.faults()
+    if any(isinstance(fault, HeldRequestFault) for fault in faults):
+        await service.agents.refresh(FRESH_MS)
+    return [_view(fault, service) for fault in faults]
 
 
-@router.post("", summary="Cut or delay a link", status_code=201, responses=responses(401, 403, 409, 422, 503))
+@router.get("/sets", summary="The ready sets of request faults", responses=responses())
+async def get_ready_sets() -> list[ReadySetView]:
+    """Return each ready set with the outage that it imitates, and its rules."""
+    return [
+        ReadySetView(
+            name=name,
+            imitates=ready.imitates,
+            expected=ready.expected,
+            takes=takes(name),
+            rules=[msgspec.to_builtins(rule) for rule in ready.rules],
+        )
+        for name, ready in READY_SETS.items()
+    ]
+
+
+@router.post("", summary="Add a fault", status_code=201, responses=responses(401, 403, 409, 422, 503))
 async def create_fault(new: NewFault, service: Service, requester: Requester) -> FaultView:
-    """Cut or delay the traffic from `from` to `to`, and back unless `both_ways` is false."""
-    fault = new.root
-    _check_nodes(fault, service)
+    """Cut or delay the traffic from `from` to `to`, and back unless `both_ways` is false.
+
+    With the kind `request`, change how nodes treat the matching requests of clients.
+    """
+    (made,) = await _add([new.root], service, requester)
+    return _view(made, service)
+
+
+@router.post(
+    "/sets/{name}", summary="Add a ready set of request faults", status_code=201,
+    responses=responses(401, 403, 404, 409, 422, 503),
+)  # fmt: skip
+async def create_ready_set(
+    name: str,
+    service: Service,
+    requester: Requester,
+    narrowing: Annotated[dict[str, Any], Body(examples=[{"topic": "orders"}])],
+) -> list[FaultView]:
+    """Add every rule of a set; the body narrows the rules, for example to a topic, and can change their times."""
+    if name not in READY_SETS:
+        raise Problem(404, f"there is no ready set {name}; sets are {', '.join(READY_SETS)}")
+    try:
+        rules = narrowed(name, narrowing)
+    except ValueError as bad:
+        raise Problem(422, str(bad)) from None
+    return [_view(made, service) for made in await _add(rules, service, requester)]
+
+
+async def _add(faults: Sequence[LinkFault | RequestFault], service: Services, requester: str) -> list[AnyFault]:
+    """Check the faults, give them ids, and make them active. Raises Problem."""
+    for fault in faults:
+        _check(fault, service)
     # Otherwise the responding hosts would apply the fault, and the silent one later, although the caller got an error.
     if (silence := next((each.silence for each in service.agents.all if each.silence is not None), None)) is not None:
-        raise out_of_reach("any link", silence)
-    made = HeldFault(id=f"f{secrets.token_hex(4)}", requester=requester, **msgspec.structs.asdict(fault))
+        raise out_of_reach("any node", silence)
+    made = [_held(fault, requester) for fault in faults]
     async with service.agents.changing_faults() as before:
-        if len(before) >= FAULTS_MAX:
+        if len(before) + len(made) > FAULTS_MAX:
             raise Problem(409, f"there are {len(before)} faults already; reset some")
-        await service.agents.set_faults([*before, made])
-    return FaultView(made)
+        await service.agents.set_faults([*before, *made])
+    return made
 
 
-def _check_nodes(fault: LinkFault, service: Services) -> None:
+def _held(fault: LinkFault | RequestFault, requester: str) -> AnyFault:
+    made_id = f"f{secrets.token_hex(4)}"
+    if isinstance(fault, RequestFault):
+        return HeldRequestFault(id=made_id, requester=requester, **msgspec.structs.asdict(fault))
+    return HeldFault(id=made_id, requester=requester, **msgspec.structs.asdict(fault))
+
+
+def _check(fault: LinkFault | RequestFault, service: Services) -> None:
     settings = service.settings
     nodes = [f"peer-{i}" for i in (*settings.peers, *settings.observers)]
     nodes += [f"broker-{i}" for i in settings.brokers]
+    if isinstance(fault, RequestFault):
+        if (reason := why_impossible(fault)) is not None:
+            raise Problem(422, reason)
+        if fault.node not in nodes and fault.node != ANY:
+            raise Problem(422, f"node: there is no node {fault.node!r}; nodes are {', '.join(nodes)}, or *")
+        return
     if fault.source not in nodes:
         raise Problem(422, f"from: there is no node {fault.source!r}; nodes are {', '.join(nodes)}")
     if fault.target not in nodes and fault.target != ANY:
@@ -62,7 +145,7 @@ def _check_nodes(fault: LinkFault, service: Services) -> None:
 
 @router.delete(
     "/{id}",
-    summary="Remove a link fault",
+    summary="Remove a fault",
     status_code=204,
     response_class=Response,
     responses=responses(401, 403, 404, 422, 503),
@@ -77,9 +160,9 @@ async def delete_fault(id: str, service: Service) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/reset", summary="Remove every link fault", responses=responses(401, 403, 503))
+@router.post("/reset", summary="Remove every fault", responses=responses(401, 403, 503))
 async def reset_faults(service: Service) -> list[FaultView]:
     """Remove every fault and return the removed faults."""
     async with service.agents.changing_faults() as before:
         await service.agents.set_faults([])
-    return [FaultView(f) for f in before]
+    return [_view(fault, service) for fault in before]

@@ -358,7 +358,7 @@ class Views:
     def cluster(self, fresh: Fresh, workloads: list[Workload], faults: list[FaultView] | None) -> Cluster:
         """Return the whole cluster as one object."""
         state = self._collector.state
-        held = self._journalled_faults() if faults is None else [fault.root for fault in faults]
+        held = self._journalled_faults() if faults is None else _links_of(faults)
         topics = self.topics(fresh, held)
         leads = -1 if self._agents.silence(f"peer-{state.zab_leader_id}") else state.zab_leader_id
         return Cluster(
@@ -445,6 +445,11 @@ def _addresses(bootstrap: str, brokers: list[int]) -> dict[int, tuple[str, int]]
         host, _, port = address.rpartition(":")
         found[broker_id] = (host.strip("[]"), int(port))
     return found
+
+
+def _links_of(faults: Sequence[FaultView]) -> list[LinkFault]:
+    """Return the faults of links."""
+    return [fault.root for fault in faults if isinstance(fault.root, LinkFault)]
 
 
 def _controller_terms(terms: list[ControllerTermView]) -> list[dict[str, Any]]:

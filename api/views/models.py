@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
 
 from zabka.agent.protocol import NodeAction
-from zabka.api.http.struct_schema import StructSchema
+from zabka.api.http.struct_schema import OneOfStructs
+from zabka.ensemble.request_fault import HeldRequestFault, RequestFault
 from zabka.ensemble.runtime.link_fault import HeldFault, LinkFault
 from zabka.kafka.wire.primitives import TEXT_BYTES_MAX
 
@@ -448,14 +449,28 @@ class Workload(BaseModel):
     unknown: int = Field(default=0, description="Transactions whose commit was not acknowledged")
 
 
-class NewFault(RootModel[Annotated[LinkFault, StructSchema(LinkFault)]]):
-    """A link fault between running nodes."""
+class CountedRequestFault(HeldRequestFault, frozen=True, kw_only=True):
+    """An active request fault: the matching requests and the uses since it was added, and its uses by node."""
+
+    matched: int
+    used: int
+    used_by: dict[str, int]
+
+
+class NewFault(
+    RootModel[Annotated[LinkFault | RequestFault, OneOfStructs(LinkFault, RequestFault, "kind", "request")]]
+):
+    """A link fault between running nodes, or, with the kind `request`, a fault of requests."""
 
     model_config = _example(**{"from": "broker-1", "to": "peer-2", "kind": "cut", "both_ways": True})
 
 
-class FaultView(RootModel[Annotated[HeldFault, StructSchema(HeldFault)]]):
-    """An active link fault."""
+class FaultView(
+    RootModel[
+        Annotated[HeldFault | CountedRequestFault, OneOfStructs(HeldFault, CountedRequestFault, "kind", "request")]
+    ]
+):
+    """An active fault of a link, or of requests."""
 
     model_config = _example(
         **{
@@ -468,6 +483,22 @@ class FaultView(RootModel[Annotated[HeldFault, StructSchema(HeldFault)]]):
             "requester": "page",
         }
     )
+
+
+class ReadySetView(BaseModel):
+    """A ready set of request faults: the outage that it imitates, the expected behaviour of clients, and its rules."""
+
+    model_config = _example(
+        name="ack-lost", imitates="The leader stores the records, and the connection breaks.",
+        expected="The producer sends the records again.", takes=["node", "topic"],
+        rules=[{"kind": "request", "api": "Produce", "effect": "drop_response", "times": 1}],
+    )  # fmt: skip
+
+    name: str
+    imitates: str
+    expected: str
+    takes: list[str] = Field(description="The fields that narrow it")
+    rules: list[dict[str, Any]]
 
 
 class Cluster(BaseModel):

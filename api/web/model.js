@@ -329,11 +329,11 @@ function controllerTermsOf(state, ensemble) {
   return reigns.slice(-100);
 }
 
-/** @param {State} state */
+/** Faults of links and nodes; those of requests are `requestFaultsOf`. @param {State} state */
 function faultsOf(state) {
-  const journalled = Object.values(state.cluster.faults);
+  const journalled = Object.values(state.cluster.faults).filter((f) => f.kind !== "request");
   if (!state.polled?.cluster.faults || journalCounts(state, readAtUs(state), "faults")) return journalled;
-  return state.polled.cluster.faults.map((/** @type {any} */ f) => ({
+  return state.polled.cluster.faults.filter((/** @type {any} */ f) => f.kind !== "request").map((/** @type {any} */ f) => ({
     fault_id: f.id, kind: f.kind, source: f.from, target: f.to, both_ways: f.both_ways, delay_ms: f.delay_ms,
   }));
 }

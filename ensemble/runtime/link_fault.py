@@ -14,6 +14,8 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from zabka.ensemble.request_fault import HeldRequestFault
+
 ANY = "*"
 """Matches every node, as either end of a fault."""
 DELAY_MS_MAX = 600_000
@@ -51,6 +53,10 @@ class HeldFault(LinkFault, frozen=True, kw_only=True):
 
     id: str
     requester: str = ""
+
+
+AnyFault = HeldFault | HeldRequestFault
+"""An active fault of a link, or of requests."""
 
 
 class Impairment(NamedTuple):

@@ -29,8 +29,10 @@ def page() -> str:
             if tag["name"] in route.get("tags", [])
         ]
         parts.append(f"## {tag['name']}\n\n{tag['description']}.\n\n" + "\n".join(_route(*route) for route in routes))
-    named = [name for name in sorted(schemas) if schemas[name].get("properties") and not name.startswith("HTTP")]
-    parts += [f"## Schemas\n\n{_SCHEMAS}\n", *(_schema(name, schemas[name]) for name in named)]
+    named = [
+        each for name in sorted(schemas) if not name.startswith("HTTP") for each in _alternatives(name, schemas[name])
+    ]
+    parts += [f"## Schemas\n\n{_SCHEMAS}\n", *(_schema(name, schema) for name, schema in named)]
     return document("HTTP API", _INTRODUCTION, *parts)
 
 
@@ -86,6 +88,14 @@ def _type(schema: dict[str, Any]) -> str:
     if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
         return f"object of {_type(schema['additionalProperties']) or 'anything'}"
     return str(schema.get("type", ""))
+
+
+def _alternatives(name: str, schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the schema by its name, or each alternative of it, if it has fields."""
+    alternatives = schema.get("oneOf")
+    if alternatives is None:
+        return [(name, schema)] if schema.get("properties") else []
+    return [(f"{name}, as {each['title']}", each) for each in alternatives]
 
 
 def _schema(name: str, schema: dict[str, Any]) -> str:

@@ -40,7 +40,7 @@ from zabka.api.views.ensemble_view import (
 )
 from zabka.api.views.models import ElectionResult, NewTopic, NewWorkload, Workload
 from zabka.ensemble.records import OPEN_ACL, Stat
-from zabka.ensemble.runtime.link_fault import HeldFault
+from zabka.ensemble.runtime.link_fault import AnyFault
 from zabka.journal.events import Event, TopicPartition
 
 HERE = Here("http://127.0.0.1:1")
@@ -74,7 +74,7 @@ class FakeAgent(Agent):
         self.asked: list[str] = []
         self.requesters: list[str] = []
         super().__init__(address, "token", self._now_s)
-        self.held: list[HeldFault] = []
+        self.held: list[AnyFault] = []
         self.faults_told = True
         self.processes = {n: ProcessInfo(n, "running", 100 + i, None, 1) for i, n in enumerate(NODES)}
         self.statuses: dict[str, tuple[float, dict[str, Any]]] = {}
@@ -129,12 +129,12 @@ class FakeAgent(Agent):
         """Forget all faults, as a restarted agent process does."""
         self.frozen, self.held, self.faults_told = False, [], False
 
-    async def faults(self) -> list[HeldFault]:
+    async def faults(self) -> list[AnyFault]:
         if self.frozen:
             raise AgentSilent("frozen")
         return self.held
 
-    async def set_faults(self, faults: list[HeldFault], *, whole: bool = True) -> None:
+    async def set_faults(self, faults: list[AnyFault], *, whole: bool = True) -> None:
         if self.frozen:
             raise AgentSilent("frozen")
         self.held, self.faults_told = faults, whole

@@ -17,7 +17,7 @@ from zabka.api.routes.faults import create_fault, delete_fault
 from zabka.api.services import Services
 from zabka.api.settings import AgentAddress
 from zabka.api.views.models import NewFault
-from zabka.ensemble.runtime.link_fault import HeldFault, LinkFault
+from zabka.ensemble.runtime.link_fault import AnyFault, HeldFault, LinkFault
 
 
 def _service(directory: Path) -> Services:
@@ -118,7 +118,7 @@ def test_silent_agent_receives_the_faults_once_it_answers() -> None:
     """Without this, a link stayed cut (or healed) at one end only, and was listed as cut (or healed)."""
     agents, (first, second) = _hosts("host-1", "host-2")
 
-    async def change(faults: list[HeldFault]) -> str:
+    async def change(faults: list[AnyFault]) -> str:
         second.freeze(0.1)
         with pytest.raises(Problem) as refusal:
             await agents.set_faults(faults)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
-from zabka.ensemble.runtime.link_fault import HeldFault
+from zabka.ensemble.request_fault import HeldRequestFault
+from zabka.ensemble.runtime.link_fault import AnyFault, HeldFault
 
 JOURNAL_CHUNK_BYTES_MAX = 1024 * 1024
 API_NODE = "api"
@@ -78,6 +80,18 @@ class FaultState(msgspec.Struct, frozen=True):
 
     faults: list[HeldFault]
     whole: bool = True
+    requests: list[HeldRequestFault] = []
+
+    @classmethod
+    def of(cls, faults: Sequence[AnyFault], whole: bool = True) -> FaultState:
+        """Return the state with these faults of either kind."""
+        links = [fault for fault in faults if isinstance(fault, HeldFault)]
+        return cls(links, whole, [fault for fault in faults if isinstance(fault, HeldRequestFault)])
+
+    @property
+    def all(self) -> list[AnyFault]:
+        """The faults of either kind."""
+        return [*self.faults, *self.requests]
 
 
 class FirstLine(msgspec.Struct, frozen=True):

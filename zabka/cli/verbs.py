@@ -33,6 +33,7 @@ VERBS = {
     "transactions": "List, describe or abort transactions, as kafka-transactions.sh does.",
     "broker-api-versions": "Print the requests that brokers serve, as kafka-broker-api-versions.sh does.",
     "log-dirs": "Print log directories, as kafka-log-dirs.sh does.",
+    "fault": "Add, list and remove faults of requests and links in a running cluster.",
     "simulate": "Run seeds in the simulated world; exit code 1 if an invariant was violated.",
     "replay": "Replay a seed, or a choice sequence of a search, byte-identical every time, and write its journal.",
     "search": "Search for a violation by changing runs that reached something new; exit code 1 if one is found.",
@@ -45,7 +46,7 @@ VERBS = {
 """Every verb in the order of `zabka --help`, and its purpose."""
 WITHOUT_TYPER = frozenset({
     "peer", "broker", "topics", "elect", "configs", "reassign", "consumer-groups", "get-offsets", "delete-records",
-    "produce", "consume", "transactions", "broker-api-versions", "log-dirs",
+    "produce", "consume", "transactions", "broker-api-versions", "log-dirs", "fault",
 })  # fmt: skip
 """The verbs that need no extra."""
 

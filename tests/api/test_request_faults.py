@@ -1,0 +1,162 @@
+"""Request faults over HTTP and from the command line: created, counted, refused with a reason, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.api.api_server import Server
+from zabka.cli.fault import main
+from zabka.ensemble.request_fault import HeldRequestFault
+
+FAULTS = "/api/v1/faults"
+LOST = {"kind": "request", "api": "Produce", "topic": "orders", "effect": "drop_response", "times": 1}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Server(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def http(server: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url) as client:
+        yield client
+
+
+def run(server: Server, *arguments: str) -> int:
+    return main([*arguments, "--on", server.url])
+
+
+def test_request_fault_is_created_counted_and_removed(server: Server, http: httpx.Client) -> None:
+    made = http.post(FAULTS, json=LOST)
+    assert made.status_code == 201
+    fault_id = made.json()["id"]
+    assert made.json() == {**LOST, "id": fault_id, "matched": 0, "used": 0, "used_by": {}}
+    assert server.agent.held == [HeldRequestFault(id=fault_id, **LOST)]  # type: ignore[arg-type]
+
+    server.agent.fresh_statuses["broker-1"] = {"request_faults": {fault_id: [3, 1]}}
+    server.agent.fresh_statuses["broker-2"] = {"request_faults": {fault_id: [2, 0]}}
+    (listed,) = http.get(FAULTS).json()
+    assert (listed["matched"], listed["used"], listed["used_by"]) == (5, 1, {"broker-1": 1})
+
+    assert http.delete(f"{FAULTS}/{fault_id}").status_code == 204
+    assert server.agent.held == []
+
+
+def test_request_faults_and_link_faults_are_reset_together(server: Server, http: httpx.Client) -> None:
+    http.post(FAULTS, json={"from": "broker-1", "to": "*", "kind": "cut"})
+    http.post(FAULTS, json=LOST)
+    assert {fault["kind"] for fault in http.get("/api/v1/cluster").json()["faults"]} == {"cut", "request"}
+    assert len(http.post(f"{FAULTS}/reset").json()) == 2
+    assert server.agent.held == []
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({**LOST, "effect": "error", "error": "NOT_COORDINATOR"}, "Produce cannot return NOT_COORDINATOR"),
+        ({**LOST, "effect": "error"}, "needs error"),
+        ({**LOST, "node": "broker-9"}, "there is no node 'broker-9'"),
+        ({**LOST, "node": "peer-1"}, "served by brokers"),
+        ({**LOST, "topics": "orders"}, "unknown field"),
+        ({"kind": "request", "effect": "close", "opcode": "creat"}, "no operation 'creat'"),
+    ],
+)
+def test_impossible_request_fault_is_refused(
+    server: Server, http: httpx.Client, body: dict[str, str], reason: str
+) -> None:
+    answer = http.post(FAULTS, json=body)
+    assert answer.status_code == 422
+    assert reason in answer.json()["detail"]
+    assert server.agent.held == []
+
+
+def test_ready_set_adds_its_rules(server: Server, http: httpx.Client) -> None:
+    made = http.post(f"{FAULTS}/sets/not-leader", json={"topic": "orders", "times": 2})
+    assert made.status_code == 201
+    assert [(each["api"], each["topic"], each["times"], each["part_of"]) for each in made.json()] == [
+        ("Produce", "orders", 2, "not-leader"),
+        ("Fetch", "orders", 2, "not-leader"),
+    ]
+    assert len(server.agent.held) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status", "reason"),
+    [("lost-ack", {}, 404, "sets are ack-lost"), ("ack-lost", {"group": "g"}, 422, "no request of the set")],
+)
+def test_impossible_ready_set_is_refused(
+    http: httpx.Client, name: str, body: dict[str, str], status: int, reason: str
+) -> None:
+    answer = http.post(f"{FAULTS}/sets/{name}", json=body)
+    assert (answer.status_code, reason in answer.json()["detail"]) == (status, True)
+
+
+def test_ready_sets_are_listed_with_their_outages(http: httpx.Client) -> None:
+    sets = {each["name"]: each for each in http.get(f"{FAULTS}/sets").json()}
+    assert "leader stores the records" in sets["ack-lost"]["imitates"]
+    assert sets["ack-lost"]["rules"] == [{"kind": "request", "effect": "drop_response", "api": "Produce", "times": 1}]
+    assert "topic" in sets["ack-lost"]["takes"] and "path" in sets["connection-loss-on-create"]["takes"]
+
+
+# ---- zabka fault ------------------------------------------------------------------------------------------------
+
+
+def test_command_adds_lists_and_removes(server: Server, http: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(server, "add", "--api", "Produce", "--effect", "drop_response", "--topic", "orders", "--times", "1") == 0
+    fault_id, text = capsys.readouterr().out.strip().split("  ")
+    assert text == "Produce topic=orders: drop_response, once"
+    server.agent.fresh_statuses["broker-1"] = {"request_faults": {fault_id: [3, 1]}}
+    assert run(server, "list") == 0
+    assert capsys.readouterr().out == f"{fault_id}  {text}; used 1 of 3 (broker-1 1)\n"
+    assert run(server, "remove", fault_id) == 0
+    assert run(server, "list") == 0
+    assert capsys.readouterr().out == f"removed {fault_id}\nno fault is active\n"
+
+
+def test_command_adds_ready_sets_and_link_faults(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(server, "add", "--set", "connection-loss-on-create", "--path", "/app/*") == 0
+    assert run(server, "add", "--from", "broker-1", "--to", "*", "--kind", "delay", "--delay-ms", "30") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[1] for line in lines] == [
+        "create path=/app/*: drop_response, once (connection-loss-on-create)",
+        "delay 30 ms broker-1 <-> *",
+    ]
+    assert run(server, "remove", "--all") == 0
+    assert capsys.readouterr().out == "removed 2 faults\n"
+
+
+def test_command_prints_the_ready_sets(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(server, "sets") == 0
+    assert "ack-lost: The leader stores the records" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("add",), "give one of --set, --api, --opcode and --from"),
+        (("add", "--api", "Produce"), "--effect is missing"),
+        (("add", "--api", "Prodcue", "--effect", "close"), "brokers serve no 'Prodcue'"),
+        (("add", "--api", "Produce", "--effect", "error"), "the effect error needs error"),
+        (("add", "--from", "broker-1", "--to", "*"), "needs --from, --to and --kind"),
+        (("add", "--from", "broker-1", "--to", "*", "--kind", "cut", "--topic", "t"), "--topic selects requests"),
+        (("add", "--set", "lost-ack"), "there is no ready set lost-ack"),
+        (("remove",), "give the ids of the faults, or --all"),
+        (("remove", "f9"), "there is no fault f9"),
+    ],
+)
+def test_command_reports_why_it_failed(
+    server: Server, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
+) -> None:
+    assert run(server, *arguments) == 1
+    assert reason in capsys.readouterr().err
+
+
+def test_command_reports_an_api_that_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--on", "http://127.0.0.1:1"]) == 1
+    assert capsys.readouterr().err.startswith("zabka fault: GET /api/v1/faults: ")

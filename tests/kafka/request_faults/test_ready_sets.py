@@ -1,0 +1,53 @@
+"""Ready sets: every rule makes sense, and narrowing reaches the rules that have the field."""
+
+from __future__ import annotations
+
+import pytest
+
+from zabka.kafka.request_faults.ready_sets import READY_SETS, narrowed, why_impossible
+
+NAMES = (
+    "ack-lost", "not-leader", "coordinator-loading", "coordinator-moves", "rebalance-storm", "slow-broker",
+    "stale-metadata", "throttled", "session-moved", "connection-loss-on-create",
+)  # fmt: skip
+
+
+def test_all_named_sets_exist() -> None:
+    assert tuple(READY_SETS) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_rule_of_a_set_makes_sense(name: str) -> None:
+    assert [why_impossible(rule) for rule in READY_SETS[name].rules] == [None] * len(READY_SETS[name].rules)
+    assert {rule.part_of for rule in narrowed(name, {})} == {name}
+
+
+def test_narrowed_set_keeps_its_times() -> None:
+    (rule,) = narrowed("ack-lost", {"topic": "orders", "node": "broker-1"})
+    assert (rule.topic, rule.node, rule.times, rule.effect) == ("orders", "broker-1", 1, "drop_response")
+
+
+def test_given_times_replace_those_of_the_set() -> None:
+    (rule,) = narrowed("rebalance-storm", {"group": "g", "times": 4})
+    assert (rule.group, rule.times, rule.every, rule.for_ms) == ("g", 4, 0, 0)
+
+
+def test_slow_broker_takes_another_delay() -> None:
+    (rule,) = narrowed("slow-broker", {"delay_ms": 50, "node": "broker-2"})
+    assert (rule.delay_ms, rule.node) == (50, "broker-2")
+
+
+@pytest.mark.parametrize(
+    ("name", "narrowing", "reason"),
+    [
+        ("ack-lots", {}, "no ready set 'ack-lots'"),
+        ("ack-lost", {"effect": "close"}, "effect: a ready set takes"),
+        ("ack-lost", {"group": "g"}, "group: no request of the set ack-lost has it"),
+        ("connection-loss-on-create", {"client_id": "c"}, "client_id: no request"),
+        ("ack-lost", {"node": "peer-1"}, "served by brokers"),
+        ("ack-lost", {"times": -1}, "times"),
+    ],
+)
+def test_impossible_narrowing_is_refused(name: str, narrowing: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        narrowed(name, narrowing)
