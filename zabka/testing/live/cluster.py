@@ -77,9 +77,9 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         if library in ("confluent", "java"):
             return {"bootstrap.servers": self.bootstrap}
         if library == "aiokafka":
-            return {"bootstrap.servers": self.bootstrap}
+            return {"bootstrap_servers": self.bootstrap}
         if library == "kafka-python":
-            return {"bootstrap.servers": self.bootstrap.split(",")}
+            return {"bootstrap_servers": self.bootstrap.split(",")}
         raise ValueError(f"{library!r} is not one of {', '.join(get_args(ClientLibrary))}")
 
     # ---- actions -----------------------------------------------------------------------------------------------------

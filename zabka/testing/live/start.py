@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from zabka.compose.config_keys import BadSetting, split_settings
 from zabka.compose.files import InUse, Run, forget_run, save_run, take_lock, write_host
@@ -23,10 +23,13 @@ from zabka.compose.plan import DEFAULT_KAFKA_PORT, DEFAULT_ZK_PORT, BadPlan, Wan
 from zabka.compose.ports import PortTaken, claim_ports
 from zabka.compose.topology import BadTopology, Topology, load, save
 from zabka.testing.cluster import ClusterFailed
+from zabka.testing.live.block import Block
 
 if TYPE_CHECKING:
     from zabka.testing.live.cluster import LiveCluster
     from zabka.testing.live.ensemble import LiveEnsemble
+
+E = TypeVar("E", bound="LiveEnsemble")
 
 Ports = Literal["free", "fixed"]
 """Free ports for every cluster, or the default ports of ZooKeeper and Kafka."""
@@ -187,7 +190,6 @@ def _end(agent: subprocess.Popen[bytes], data: Path) -> None:
     forget_run(data)
 
 
-@contextmanager
 def running_cluster(
     *,
     peers: int = 3,
@@ -196,27 +198,20 @@ def running_cluster(
     data: Path | None = None,
     ports: Ports = "free",
     advertised: Mapping[int, str] | None = None,
-) -> Iterator[LiveCluster]:
-    """Provide a cluster for a `with` block, also without pytest; `data` is kept if it is given.
+) -> Block[LiveCluster]:
+    """Provide a cluster for a `with` or `async with` block, also without pytest; `data` is kept if it is given.
 
-    `ports` and `advertised` are those of `start_live`.  Raises ClusterFailed with the reason.
+    `ports` and `advertised` are those of `start_live`.  The block raises ClusterFailed with the reason.
     """
-    with TemporaryDirectory(prefix="zabka-") as directory:
-        cluster = start_live(
-            data or Path(directory),
-            peers=peers,
-            brokers=brokers,
-            settings=settings,
-            ports=ports,
-            advertised=advertised,
+
+    def start(directory: Path) -> LiveCluster:
+        return start_live(
+            directory, peers=peers, brokers=brokers, settings=settings, ports=ports, advertised=advertised
         )
-        try:
-            yield cluster
-        finally:
-            stop_live(cluster)
+
+    return Block(lambda: _kept(start, data))
 
 
-@contextmanager
 def running_ensemble(
     *,
     peers: int = 3,
@@ -224,16 +219,21 @@ def running_ensemble(
     settings: Mapping[str, str] | None = None,
     data: Path | None = None,
     ports: Ports = "free",
-) -> Iterator[LiveEnsemble]:
-    """Provide an ensemble without brokers for a `with` block, also without pytest; `data` is kept if it is given.
+) -> Block[LiveEnsemble]:
+    """Provide an ensemble without brokers for a `with` or `async with` block, as `running_cluster` a cluster."""
 
-    Raises ClusterFailed with the reason.
-    """
+    def start(directory: Path) -> LiveEnsemble:
+        return start_ensemble(directory, peers=peers, observers=observers, settings=settings, ports=ports)
+
+    return Block(lambda: _kept(start, data))
+
+
+@contextmanager
+def _kept(start: Callable[[Path], E], data: Path | None) -> Iterator[E]:
+    """Start in a directory, by default a temporary one, and stop at the end."""
     with TemporaryDirectory(prefix="zabka-") as directory:
-        ensemble = start_ensemble(
-            data or Path(directory), peers=peers, observers=observers, settings=settings, ports=ports
-        )
+        running = start(data or Path(directory))
         try:
-            yield ensemble
+            yield running
         finally:
-            stop_live(ensemble)
+            stop_live(running)
