@@ -24,6 +24,7 @@ the rest, for example an error that the operation cannot return, or a match on a
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from functools import lru_cache
 from typing import Annotated, Literal
@@ -164,7 +165,8 @@ def matches_text(pattern: str, text: str | None) -> bool:
 
 @lru_cache(4_096)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, pattern.split(ANY))), re.DOTALL)
+    # The other wildcards of fnmatch, whose expressions do not backtrack, stand for themselves.
+    return re.compile(fnmatch.translate(re.sub(r"[?\[]", r"[\g<0>]", pattern)))
 
 
 def describe(rule: RequestFault) -> str:
