@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from tests.simulation.planting import Plant, broken
+from zabka.broker_sim.groups import store
+from zabka.broker_sim.groups.log import GroupLog
 from zabka.broker_sim.logs.log_manager import LogManager
 from zabka.broker_sim.logs.producer_state import ProducerStates
 from zabka.broker_sim.replication import fetch_answers
@@ -199,6 +201,17 @@ def producers_survive_a_truncation() -> Iterator[None]:
 
 
 @contextmanager
+def coordinators_do_not_read_their_log() -> Iterator[None]:
+    """The new leader of a partition of __consumer_offsets coordinates its groups at once, without their state."""
+
+    async def nothing(*_: Any) -> GroupLog:
+        return GroupLog()
+
+    with broken(store, read_group_log=nothing):
+        yield
+
+
+@contextmanager
 def replicas_of_deleted_topics_stay() -> Iterator[None]:
     """A broker answers StopReplica with its deletion, and keeps the files."""
     with broken(LogManager, delete=lambda self, name: None):
@@ -208,6 +221,9 @@ def replicas_of_deleted_topics_stay() -> Iterator[None]:
 PLANTED: dict[str, Plant] = {
     "producers survive a truncation": Plant(producers_survive_a_truncation, ("producer states equal the log",)),
     "replicas of deleted topics stay": Plant(replicas_of_deleted_topics_stay, ("still has",)),
+    "coordinators do not read their log": Plant(
+        coordinators_do_not_read_their_log, ("coordinators answer after they have read their log",)
+    ),
     "no epoch check on controller writes": Plant(unfenced_controller_writes, ("controller epochs rise and fence",)),
     "commit on a minority": Plant(commit_on_a_minority, ("committed and durable only on",)),
     "ack before fsync": Plant(ack_before_fsync, ("acknowledged and not durable",)),

@@ -14,6 +14,7 @@ from zabka.ensemble.ids import Zxid
 from zabka.ensemble.tree import answer_queues
 from zabka.ensemble.tree.commits import Commits
 from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.service import Service
 from zabka.ensemble.tree.sessions import SessionTracker
 from zabka.ensemble.txnlog import recovery
 from zabka.ensemble.txnlog.files import SNAPSHOT_PREFIX
@@ -333,6 +334,19 @@ def answers_overtake_the_commits_they_rely_on() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def servers_without_a_leader_serve_on() -> Iterator[None]:
+    """A server that has lost its leader keeps the connections of its clients, and answers their reads."""
+
+    def stop_serving(self: Service, now: Any) -> list[Effect]:
+        self._state.proposer = self._containers = None
+        self._state.tree.foreseen = {}
+        return []
+
+    with broken(Service, stop_serving=stop_serving):
+        yield
+
+
 PLANTED: dict[str, Plant] = {
     "a promise before it is durable": Plant(promise_before_it_is_durable, ("acceptedEpoch on disk is",)),
     "NEWLEADER acknowledged before the epoch": Plant(
@@ -374,5 +388,8 @@ PLANTED: dict[str, Plant] = {
     "a leader never steps down": Plant(a_leader_never_steps_down, ("liveness: a watch that fires",)),
     "votes are sent once": Plant(votes_are_sent_once, ("liveness: a serving ensemble",)),
     "ephemerals forgotten in snapshots": Plant(ephemerals_forgotten_in_snapshots, ("outlives its session",)),
+    "servers without a leader serve on": Plant(
+        servers_without_a_leader_serve_on, ("servers answer only while they serve",)
+    ),
     "epochs do not rise": Plant(epochs_do_not_rise, ("gap in history",)),
 }

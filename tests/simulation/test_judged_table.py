@@ -11,7 +11,15 @@ from tests.simulation.judged_table import HEADING, HUNDRED, WHOLE, Table
 from zabka.journal.judges.cause_chains import NAME as CAUSE_CHAINS
 from zabka.journal.judges.invariants import default_checkers
 from zabka.journal.judges.zab_invariants import zab_checkers
-from zabka.simulation.checkers import kafka_rules, platters, producer_states, replication_audit, watch_contract
+from zabka.simulation.checkers import (
+    kafka_rules,
+    loaded_coordinators,
+    platters,
+    producer_states,
+    replication_audit,
+    serving,
+    watch_contract,
+)
 from zabka.simulation.checkers.stored_commits import ANSWERED, ON_DISKS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "judges.md"
@@ -28,6 +36,8 @@ OF_PEERS = {
     platters.SAME_HISTORY,
     watch_contract.NAME,
     watch_contract.AT_SESSION_END,
+    serving.NAME,
+    loaded_coordinators.NAME,
 }
 OF_WORKLOADS = {"linearizable writes", "reads and watches", "read-only service", "records", "groups"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from zabka.journal.events import Entry, InvariantViolated, LogDamageFound, NodeS
 from zabka.journal.message_log import MessageNotes
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.simulation.checkers.audited_broker import replicas_agree
+from zabka.simulation.checkers.loaded_coordinators import LoadedCoordinators
 from zabka.simulation.checkers.minimums import MINIMUM, Minimums
 from zabka.simulation.checkers.producer_states import NAME as PRODUCER_STATES
 from zabka.simulation.checkers.producer_states import differing_producers
@@ -105,6 +107,16 @@ class ClusterWorld(ServingWorld):
         minimums = Minimums(int(shape.keys.get(MINIMUM, "1")), int(shape.keys["zookeeper.session.timeout.ms"]))
         self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.judged, self.emit, minimums)
         self.record.listeners.append(self.replication.journalled)
+        coordinators = LoadedCoordinators(
+            self.scheduler, self.brokers, self.replication.znodes, self.record.judged, self.emit
+        )
+        self.record.listeners.append(coordinators.journalled)
+        for broker, machine in self.brokers.items():
+            machine.on_read = coordinators.was_read
+            self.ground.network.observe(machine.address, KAFKA_PORT, partial(coordinators.connection, broker))
+            self.ground.network.observe(
+                machine.address, KAFKA_PORT, partial(self.serving.broker_connection, machine.name)
+            )
 
     def committed(self, txn: Txn) -> None:
         """Pass a committed transaction to Kafka's checkers."""

@@ -13,6 +13,7 @@ from zabka.ensemble.zab.messages import PeerState
 from zabka.journal.cause import Cause
 from zabka.journal.events import Entry, Event, FaultInjected, FaultRemoved, TxnCommitted
 from zabka.simulation.checkers.platters import DurableReports, PeerDisks, Platters
+from zabka.simulation.checkers.serving import Serving
 from zabka.simulation.checkers.watch_contract import WatchContract
 from zabka.simulation.cluster.client_machine import ClientMachine, ProgramMachine, ScriptedMachine, Work
 from zabka.simulation.cluster.peer_machine import CLIENT_PORT, ELECTION_PORT, QUORUM_PORT, PeerMachine, peer_address
@@ -51,10 +52,11 @@ class ServingWorld:
             self.peers[peer].on_no_member = self._configure_anew
         self.clients: dict[str, ProgramMachine] = {}
         self._watches = WatchContract(self.record.judged, self.emit)
+        self.serving = Serving(self.record.judged, self.emit)
+        self.record.listeners.append(self.serving.journalled)
         for machine in self.peers.values():
-            self.ground.network.observe(
-                machine.address, CLIENT_PORT, partial(self._watches.connection, machine.name)
-            )
+            for observe in (self._watches.connection, self.serving.peer_connection):
+                self.ground.network.observe(machine.address, CLIENT_PORT, partial(observe, machine.name))
         self._last_committed = 0
         self.record.listeners.append(self._hears_commit)
         self.disks = PeerDisks(lambda peer: self.peers[peer].volume)

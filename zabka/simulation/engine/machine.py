@@ -18,6 +18,7 @@ from zabka.simulation.engine.scheduler import Scheduler
 from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.engine.tcp import TcpNetwork
 from zabka.simulation.engine.virtual_time import Turn
+from zabka.simulation.filesystem.inode import Node
 from zabka.simulation.filesystem.process_files import ProcessFiles
 from zabka.simulation.filesystem.volume import PowerLost, Volume
 
@@ -81,6 +82,12 @@ class MachineFiles(ProcessFiles):
         self._machine.on_unlink(path)
         super().unlink(path)
 
+    def pread(self, descriptor: int, size: int, position: int, /) -> bytes:
+        """pread(2), which notifies `on_read`."""
+        data = super().pread(descriptor, size, position)
+        self._machine.on_read(self.node_at(descriptor), position, len(data))
+        return data
+
     def _begin(self, operation: str, path: str) -> None:
         try:
             super()._begin(operation, path)
@@ -130,6 +137,8 @@ class Machine:
         self.process: SimProcess | None = None
         self.skew_us = skew_us
         self.on_unlink: Callable[[Path], None] = _nobody
+        self.on_read: Callable[[Node, int, int], None] = _nobody_reads
+        """Called with each part of a file that a process has read: its first byte, and its size."""
         self._main = main
         self._on_exit = on_exit
         self._starts = 0
@@ -211,4 +220,8 @@ class Machine:
 
 
 def _nobody(_: Path) -> None:
+    return
+
+
+def _nobody_reads(_: Node, __: int, ___: int) -> None:
     return

@@ -140,6 +140,10 @@ class ProcessFiles:
             raise
         volume.sync(opened.node)
 
+    def node_at(self, descriptor: int) -> Node:
+        """Return the file that is open under this descriptor."""
+        return self._at(descriptor).node
+
     def fdatasync(self, descriptor: int, /) -> None:
         """fdatasync(2): the size is synced as well, because reading the data needs it."""
         self.fsync(descriptor)

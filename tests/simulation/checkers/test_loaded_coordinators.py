@@ -1,0 +1,195 @@
+"""Coordinators that answer before they have read their log are found; refusals and earlier answers are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.simulation.checkers.test_kafka_rules import TOPIC
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.records import OPEN_ACL, OpCode
+from zabka.ensemble.txn import CreateTxn, Txn
+from zabka.journal.events import Entry, Event, FollowershipTaken, LeadershipTaken, NodeStarted
+from zabka.journal.judges.judged import Judged
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.wire.frames import ResponseEncoder, encode_request
+from zabka.kafka.wire.kafka_schema import ApiKey, request, respond
+from zabka.simulation.checkers.kafka_znodes import KafkaZnodes
+from zabka.simulation.checkers.loaded_coordinators import NAME, LoadedCoordinators, Ranges, errors_in
+from zabka.simulation.engine.scheduler import Scheduler
+from zabka.simulation.filesystem.inode import FileNode
+
+OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+COMMIT = request(ApiKey.OFFSET_COMMIT, 8, group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=[])
+HEARTBEAT = request(ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m")
+FETCH = request(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": "g", "topics": None}])
+END = request(ApiKey.END_TXN, 3, transactional_id="t", producer_id=1, producer_epoch=0, committed=True)
+LOADING, NONE = int(ErrorCode.coordinator_load_in_progress), 0
+
+
+class Segment:
+    """A segment file."""
+
+    def __init__(self, size: int) -> None:
+        self.node = FileNode(0.0)
+        self._size = size
+
+    def size(self) -> int:
+        return self._size
+
+
+class Broker:
+    """Broker 1, which leads and follows the only partition of each internal topic, and one connection to it."""
+
+    name = "broker-1"
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.judged = Judged()
+        self.scheduler = Scheduler()
+        self.segments = {"0.log": Segment(100), "1.log": Segment(50)}
+        znodes = KafkaZnodes()
+        for zxid, topic in enumerate((OFFSETS, TRANSACTIONS), 1):
+            body = CreateTxn(f"/brokers/topics/{topic}", TOPIC, OPEN_ACL, False, 1)
+            list(znodes.committed(Txn(SessionId(1), 1, Zxid(zxid), 0, OpCode.CREATE, body)))
+        self.checker = LoadedCoordinators(
+            self.scheduler, {1: self}, znodes, self.judged, lambda event: self.said.append(event.detail)
+        )
+        self.connection = self.checker.connection(1)
+        self._number = 0
+
+    def files(self, partition: str, /) -> Any:
+        return self.segments
+
+    def happened(self, event: Event) -> None:
+        self.checker.journalled(Entry(self.name, 1, 0, 0, event, 1))
+
+    def leads(self, topic: str = OFFSETS, epoch: int = 1) -> None:
+        self.happened(LeadershipTaken(1, topic, 0, epoch, 10, 10))
+
+    def follows(self) -> None:
+        self.happened(FollowershipTaken(1, OFFSETS, 0, 2, 2, 10))
+
+    def reads(self, *names: str) -> None:
+        for name in names:
+            self.checker.was_read(self.segments[name].node, 0, self.segments[name].size())
+
+    def asks(self, message: KafkaMessage) -> None:
+        self._number += 1
+        self.connection.received(encode_request(self._number, "c", message))
+
+    def answers(self, message: KafkaMessage, **values: Any) -> None:
+        response = respond(message, throttle_time=0, **values)
+        self.connection.sent(ResponseEncoder().encode(self._number, response))
+
+    def commits(self, error: int) -> None:
+        self.asks(COMMIT)
+        rows = [{"name": "orders", "partitions": [{"partition_index": 0, "error_code": error}]}]
+        self.answers(COMMIT, topics=rows)
+
+
+def test_answer_is_allowed_once_every_byte_was_read() -> None:
+    broker = Broker()
+    broker.leads()
+    broker.commits(LOADING)
+    broker.reads("0.log")
+    broker.checker.was_read(broker.segments["1.log"].node, 0, 49)
+    assert broker.said == []
+    broker.commits(NONE)
+    assert broker.said == [
+        "broker 1 answers OFFSET_COMMIT for g with none, and it leads __consumer_offsets-0 and has not read its log"
+    ]
+    broker.said.clear()
+    broker.reads("1.log")
+    broker.commits(NONE)
+    assert broker.said == []
+    assert broker.judged.counts == {NAME: 2}
+
+
+def test_broker_that_does_not_lead_must_refuse() -> None:
+    broker = Broker()
+    broker.commits(int(ErrorCode.not_coordinator))
+    assert broker.said == []
+    broker.commits(int(ErrorCode.illegal_generation))
+    assert "it does not lead __consumer_offsets-0" in broker.said[0]
+
+
+def test_answer_to_a_request_from_before_the_end_is_allowed() -> None:
+    broker = Broker()
+    broker.leads()
+    broker.reads("0.log", "1.log")
+    broker.asks(HEARTBEAT)
+    broker.scheduler.run_until(5)
+    broker.follows()
+    broker.scheduler.run_until(9)
+    broker.answers(HEARTBEAT, error_code=NONE)
+    assert broker.said == []
+    broker.asks(HEARTBEAT)
+    broker.answers(HEARTBEAT, error_code=NONE)
+    assert len(broker.said) == 1
+
+
+def test_new_leadership_requires_another_read_and_a_new_epoch_does_not() -> None:
+    broker = Broker()
+    broker.leads()
+    broker.reads("0.log", "1.log")
+    broker.leads(epoch=2)
+    broker.commits(NONE)
+    assert broker.said == []
+    broker.scheduler.run_until(5)
+    broker.happened(NodeStarted("broker", 1, {}))
+    broker.leads(epoch=2)
+    broker.commits(NONE)
+    assert len(broker.said) == 1
+
+
+def test_loading_coordinator_answers_heartbeats_without_an_error() -> None:
+    broker = Broker()
+    broker.leads()
+    broker.asks(HEARTBEAT)
+    broker.answers(HEARTBEAT, error_code=NONE)
+    assert broker.said == []
+    broker.asks(HEARTBEAT)
+    broker.answers(HEARTBEAT, error_code=int(ErrorCode.unknown_member_id))
+    assert len(broker.said) == 1
+
+
+def test_segments_that_were_replaced_need_not_be_read() -> None:
+    broker = Broker()
+    broker.leads()
+    del broker.segments["0.log"]
+    broker.reads("1.log")
+    broker.commits(NONE)
+    assert broker.said == []
+
+
+@pytest.mark.parametrize(("error", "found"), [(NONE, 1), (LOADING, 0)])
+def test_coordinators_of_transactions_and_rows_are_checked(error: int, found: int) -> None:
+    broker = Broker()
+    broker.leads(TRANSACTIONS)
+    broker.asks(END)
+    broker.answers(END, error_code=error)
+    assert len(broker.said) == found
+    broker = Broker()
+    broker.leads()
+    broker.asks(FETCH)
+    broker.answers(FETCH, groups=[{"group_id": "g", "topics": [], "error_code": error}])
+    assert len(broker.said) == found
+
+
+def test_ranges_are_read_in_parts() -> None:
+    ranges = Ranges(10)
+    ranges.read(3, 5)
+    ranges.read(8, 20)
+    assert ranges.left == [(0, 3), (5, 8)]
+    ranges.read(0, 6)
+    ranges.read(6, 8)
+    assert ranges.left == []
+
+
+def test_errors_are_found_in_nested_rows() -> None:
+    rows = [{"name": "orders", "partitions": [{"partition_index": 0, "error_code": LOADING}]}]
+    response = respond(COMMIT, throttle_time=0, topics=rows)
+    assert list(errors_in(response)) == [ErrorCode.coordinator_load_in_progress]

@@ -1,0 +1,285 @@
+"""Checks that coordinators of groups and transactions do not answer before they have read their log.
+
+The leader of a partition of `__consumer_offsets` or `__transaction_state` coordinates the groups or transactional ids
+that hash to it.  Until it has read the partition to the end, it must refuse requests for them
+(COORDINATOR_LOAD_IN_PROGRESS; GroupMetadataManager, TransactionStateManager).  Otherwise it would answer without the
+offsets, members and transactions that its predecessor has stored.
+
+The checker knows the requests and answers by their frames.  It knows by the journal when the broker became leader, and
+by the file system which bytes of the segment files the broker's process has read since then.  The log counts as read
+when each byte that it had at that moment was read, for whatever purpose.  An answer may have been prepared earlier:
+the broker must have been a coordinator with a read log at some moment between the request and its answer.
+
+Kafka answers Heartbeat without an error while it loads, and SyncGroup with REBALANCE_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from struct import Struct
+from typing import Any, NamedTuple, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
+from zabka.broker_sim.groups.store import java_hash
+from zabka.journal import events as e
+from zabka.journal.events import Entry, InvariantViolated, TopicPartition
+from zabka.journal.judges.judged import Judged
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.topic_names import TRANSACTION_STATE
+from zabka.kafka.wire.frames import decode_request, decode_response, response_correlation_id
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
+from zabka.simulation.checkers.kafka_znodes import KafkaZnodes
+from zabka.simulation.engine.observed import FrameReader
+from zabka.simulation.engine.scheduler import Scheduler
+from zabka.simulation.filesystem.inode import FileNode, Node
+
+NAME = "coordinators answer after they have read their log"
+
+GROUP_REQUESTS = frozenset(
+    {
+        ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP, ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.OFFSET_DELETE,
+        ApiKey.TXN_OFFSET_COMMIT,
+    }
+)  # fmt: skip
+TRANSACTION_REQUESTS = frozenset(
+    {
+        ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+    }
+)  # fmt: skip
+ROWS = {
+    ApiKey.OFFSET_FETCH: ("groups", "group_id"),
+    ApiKey.DESCRIBE_GROUPS: ("groups", "group_id"),
+    ApiKey.DELETE_GROUPS: ("results", "group_id"),
+    ApiKey.ADD_PARTITIONS_TO_TXN: ("results_by_transaction", "transactional_id"),
+    ApiKey.DESCRIBE_TRANSACTIONS: ("transaction_states", "transactional_id"),
+}
+"""Responses that can have a row for each group or transactional id: the field with the rows, and the key of a row."""
+_KEYS = ("group_id", "transactional_id", "v3_and_below_transactional_id")
+_ERRORS = ("error_code", "partition_error_code")
+ANSWERS = frozenset(
+    {
+        ErrorCode.none, ErrorCode.illegal_generation, ErrorCode.inconsistent_group_protocol,
+        ErrorCode.unknown_member_id, ErrorCode.rebalance_in_progress, ErrorCode.invalid_producer_epoch,
+        ErrorCode.invalid_txn_state, ErrorCode.invalid_producer_id_mapping, ErrorCode.concurrent_transactions,
+        ErrorCode.non_empty_group, ErrorCode.group_id_not_found, ErrorCode.member_id_required,
+        ErrorCode.fenced_instance_id, ErrorCode.unstable_offset_commit, ErrorCode.producer_fenced,
+        ErrorCode.transactional_id_not_found,
+    }
+)  # fmt: skip
+"""Results that depend on the state of the group or transactional id."""
+WITHOUT_STATE = {
+    ApiKey.HEARTBEAT: ErrorCode.none,
+    ApiKey.SYNC_GROUP: ErrorCode.rebalance_in_progress,
+}
+"""Results of a loading coordinator that look like others."""
+_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+_REQUEST = Struct(">h")
+
+
+class SegmentFile(Protocol):
+    """One segment file."""
+
+    @property
+    def node(self) -> FileNode: ...
+    def size(self) -> int: ...
+
+
+class CoordinatorMachine(Protocol):
+    """A machine with a broker on it."""
+
+    @property
+    def name(self) -> str: ...
+    def files(self, partition: str, /) -> Mapping[str, SegmentFile]: ...
+
+
+class Ranges:
+    """The bytes of one file that are still to be read."""
+
+    def __init__(self, size: int) -> None:
+        self.left = [(0, size)] if size else []
+
+    def read(self, start: int, stop: int) -> None:
+        """Remove the bytes from `start` to before `stop`."""
+        self.left = [
+            part
+            for begin, end in self.left
+            for part in ((begin, min(end, start)), (max(begin, stop), end))
+            if part[0] < part[1]
+        ]
+
+
+class _Term:
+    """The leadership of one broker over one partition."""
+
+    def __init__(self, unread: dict[Node, Ranges]) -> None:
+        self.unread = unread
+        self.ended_us: int | None = None
+
+    def is_over_at(self, time_us: int) -> bool:
+        return self.ended_us is not None and self.ended_us < time_us
+
+
+class _Asked(NamedTuple):
+    """A request, and when the broker has read it."""
+
+    correlation_id: int
+    payload: KafkaMessage
+    at_us: int
+
+
+class LoadedCoordinators:
+    """Watches all coordinators of one world."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        machines: Mapping[int, CoordinatorMachine],
+        znodes: KafkaZnodes,
+        judged: Judged,
+        emit: Callable[[InvariantViolated], object],
+    ) -> None:
+        self._scheduler = scheduler
+        self._machines = machines
+        self._znodes = znodes
+        self._judged = judged
+        self._emit = emit
+        self._terms: dict[tuple[int, TopicPartition], _Term] = {}
+        self._unread: dict[Node, Ranges] = {}
+        """The files that are still to be read, of all terms."""
+
+    @property
+    def now_us(self) -> int:
+        """The time."""
+        return self._scheduler.now_us
+
+    # -- terms -------------------------------------------------------------------------------------------------------
+
+    def journalled(self, entry: Entry) -> None:
+        """Handle a journal entry."""
+        event = entry.event
+        if isinstance(event, e.NodeStarted):
+            for broker, name in list(self._terms):
+                if self._machines[broker].name == entry.node:
+                    self._end(broker, name)
+        elif isinstance(event, e.LeadershipTaken | e.FollowershipTaken) and event.topic in _TOPICS:
+            name = TopicPartition(event.topic, event.partition)
+            if isinstance(event, e.FollowershipTaken):
+                self._end(event.broker_id, name)
+            else:
+                self._begin(event.broker_id, name)
+
+    def _begin(self, broker: int, name: TopicPartition) -> None:
+        term = self._terms.get((broker, name))
+        if term is not None and term.ended_us is None:
+            # The leader of the next leader epoch keeps its state.
+            return
+        files = self._machines[broker].files(str(name)).values()
+        unread: dict[Node, Ranges] = {each.node: Ranges(each.size()) for each in files if each.size()}
+        self._unread.update(unread)
+        self._terms[broker, name] = _Term(unread)
+
+    def _end(self, broker: int, name: TopicPartition) -> None:
+        term = self._terms.get((broker, name))
+        if term is not None and term.ended_us is None:
+            term.ended_us = self.now_us
+            for node in term.unread:
+                self._unread.pop(node, None)
+
+    def was_read(self, node: Node, start: int, size: int) -> None:
+        """Handle a read of a file by any process."""
+        ranges = self._unread.get(node)
+        if ranges is not None:
+            ranges.read(start, start + size)
+
+    def _is_read(self, broker: int, name: TopicPartition, term: _Term) -> bool:
+        """Return whether the log was read; files that compaction or retention has replaced do not count."""
+        present = {each.node for each in self._machines[broker].files(str(name)).values()} if term.unread else ()
+        for node, ranges in list(term.unread.items()):
+            if not ranges.left or node not in present:
+                del term.unread[node]
+                self._unread.pop(node, None)
+        return not term.unread
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def connection(self, broker: int) -> CoordinatorConnection:
+        """Return the observer of a new connection to that broker."""
+        return CoordinatorConnection(self, broker)
+
+    def check(self, broker: int, asked: _Asked, response: KafkaMessage) -> None:
+        """Check the response to a request for groups or transactional ids."""
+        api_key = ApiKey(api_key_of(asked.payload))
+        topic = CONSUMER_OFFSETS if api_key in GROUP_REQUESTS else TRANSACTION_STATE
+        for key, row in answered_rows(api_key, asked.payload, response):
+            given = next((each for each in errors_in(row) if each in ANSWERS), None)
+            if given is None:
+                continue
+            self._judged.note(NAME)
+            name = self._partition(topic, key)
+            term = None if name is None else self._terms.get((broker, name))
+            if name is None or term is None or term.is_over_at(asked.at_us):
+                self._violated(broker, api_key, key, given, f"it does not lead {name or topic}")
+            elif given is not WITHOUT_STATE.get(api_key) and not self._is_read(broker, name, term):
+                self._violated(broker, api_key, key, given, f"it leads {name} and has not read its log")
+
+    def _partition(self, topic: str, key: str) -> TopicPartition | None:
+        assignment = self._znodes.topics.get(topic)
+        return None if assignment is None else TopicPartition(topic, java_hash(key) % len(assignment.partitions))
+
+    def _violated(self, broker: int, api_key: ApiKey, key: str, given: ErrorCode, why: str) -> None:
+        detail = f"broker {broker} answers {api_key.name} for {key} with {given.name}, and {why}"
+        self._emit(InvariantViolated(NAME, detail))
+
+
+class CoordinatorConnection:
+    """One connection to a broker."""
+
+    def __init__(self, coordinators: LoadedCoordinators, broker: int) -> None:
+        self._coordinators = coordinators
+        self._broker = broker
+        self._requests, self._responses = FrameReader(), FrameReader()
+        self._asked: deque[_Asked] = deque()
+        """Requests for a coordinator without a response yet; responses are sent in the order of requests."""
+
+    def received(self, data: bytes) -> None:
+        """Note the requests for a coordinator among these bytes."""
+        for frame in self._requests.read(data):
+            if _REQUEST.unpack_from(frame)[0] in GROUP_REQUESTS | TRANSACTION_REQUESTS:
+                request = decode_request(frame)
+                self._asked.append(_Asked(request.correlation_id, request.payload, self._coordinators.now_us))
+
+    def sent(self, data: bytes) -> None:
+        """Check the responses of a coordinator among these bytes."""
+        for frame in self._responses.read(data):
+            if self._asked and self._asked[0].correlation_id == response_correlation_id(frame):
+                asked = self._asked.popleft()
+                self._coordinators.check(self._broker, asked, decode_response(frame, asked.payload))
+
+
+def answered_rows(api_key: ApiKey, request: KafkaMessage, response: KafkaMessage) -> Iterator[tuple[str, Any]]:
+    """Yield each group or transactional id of a request, with the part of the response about it."""
+    rows, key = ROWS.get(api_key, ("", ""))
+    if rows and hasattr(response, rows):
+        yield from ((getattr(row, key), row) for row in getattr(response, rows))
+        return
+    asked = next((value for each in _KEYS if (value := getattr(request, each, None)) is not None), None)
+    if asked is not None:
+        yield asked, response
+
+
+def errors_in(row: Any) -> Iterator[ErrorCode]:
+    """Yield all error codes in a part of a response."""
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if field.name in _ERRORS:
+            yield value
+        elif isinstance(value, tuple):
+            for each in value:
+                if is_dataclass(each):
+                    yield from errors_in(each)

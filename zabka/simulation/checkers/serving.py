@@ -1,0 +1,101 @@
+"""Checks that no server answers a client before it has loaded its data and joined its cluster.
+
+A peer serves from the moment at which its role reaches BROADCAST in an epoch with an established leader, until it
+looks for a leader again (ZooKeeperServer.State.RUNNING).  Before that its tree may lack committed transactions, or hold
+uncommitted ones; only a read-only server answers then.  A broker serves from its first registration on
+(SocketServer.enableRequestProcessing): before that it has not opened all its logs.
+
+The answers are the bytes that a server writes to the connections of its port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zabka.ensemble.records import ConnectResponse
+from zabka.journal import events as e
+from zabka.journal.events import Entry, InvariantViolated
+from zabka.journal.judges.judged import Judged
+from zabka.simulation.engine.observed import FrameReader, Observer
+
+NAME = "servers answer only while they serve"
+BROADCAST = "BROADCAST"
+
+
+class Serving:
+    """Watches all servers of one world."""
+
+    def __init__(self, judged: Judged, emit: Callable[[InvariantViolated], object]) -> None:
+        self._judged = judged
+        self._emit = emit
+        self._established: dict[int, None] = {}
+        """The epochs with an established leader."""
+        self._states: dict[str, str] = {}
+        """The state of each server that does not serve."""
+        self._said: dict[str, None] = {}
+
+    def journalled(self, entry: Entry) -> None:
+        """Handle a journal entry."""
+        event = entry.event
+        if isinstance(event, e.NodeStarted):
+            self._states[entry.node] = "starting"
+        elif isinstance(event, e.LeaderEstablished):
+            self._established[event.epoch] = None
+        elif isinstance(event, e.PeerStateChanged):
+            if event.phase == BROADCAST and event.current_epoch in self._established:
+                self._states.pop(entry.node, None)
+            else:
+                self._states[entry.node] = f"{event.state} in {event.phase}, epoch {event.current_epoch}"
+        elif isinstance(event, e.BrokerRegistered):
+            self._states.pop(entry.node, None)
+
+    def peer_connection(self, node: str) -> Observer:
+        """Return the observer of a new connection to a peer's client port."""
+        return _PeerConnection(self, node)
+
+    def broker_connection(self, node: str) -> Observer:
+        """Return the observer of a new connection to a broker."""
+        return _Connection(self, node)
+
+    def check_answer(self, node: str) -> None:
+        """Check the state of a server that sends an answer."""
+        self._judged.note(NAME)
+        state = self._states.get(node)
+        if state is not None and node not in self._said:
+            self._said[node] = None
+            self._emit(InvariantViolated(NAME, f"{node} answers a client while it is {state}"))
+
+
+class _Connection:
+    """One connection."""
+
+    def __init__(self, serving: Serving, node: str) -> None:
+        self._serving = serving
+        self._node = node
+
+    def received(self, data: bytes) -> None:
+        """Do nothing: only answers are checked."""
+
+    def sent(self, data: bytes) -> None:
+        """Check an answer."""
+        self._serving.check_answer(self._node)
+
+
+class _PeerConnection(_Connection):
+    """One connection to a peer.  Its first answer shows whether the server is read-only."""
+
+    def __init__(self, serving: Serving, node: str) -> None:
+        super().__init__(serving, node)
+        self._frames = FrameReader()
+        self._is_attached = False
+        self._is_read_only = False
+
+    def sent(self, data: bytes) -> None:
+        """Check an answer."""
+        if not self._is_attached:
+            for frame in self._frames.read(data):
+                self._is_attached = True
+                self._is_read_only = bool(ConnectResponse.decode(frame).read_only)
+                break
+        if self._is_attached and not self._is_read_only:
+            super().sent(data)
