@@ -25,6 +25,7 @@ from zabka.api.routes import (
     runs,
     scenarios,
     topics,
+    transactions,
 )
 from zabka.api.services import Services
 
@@ -38,6 +39,7 @@ TAGS = [
     {"name": "ensemble", "description": "The ZAB ensemble: peers and znodes"},
     {"name": "brokers", "description": "Brokers, and actions on their processes"},
     {"name": "topics", "description": "Topics, their configuration, leader elections"},
+    {"name": "transactions", "description": "Open transactions, and the consumers that wait for them"},
     {"name": "workloads", "description": "Producers and consumers that the API process runs"},
     {"name": "faults", "description": "Faults of links and requests"},
     {"name": "losses", "description": "Lost records, and their acknowledgement by a user"},
@@ -72,7 +74,7 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     problems.install(app)
     for module in (
         health, nodes, topics, faults, scenarios, runs, messages,
-        lessons, journal, campaigns, losses,
+        lessons, journal, campaigns, losses, transactions,
     ):  # fmt: skip
         app.include_router(module.router)
     for router in dashboard.routers():

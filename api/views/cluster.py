@@ -24,13 +24,16 @@ from zabka.api.views.models import (
     Cluster,
     Controller,
     FaultView,
+    NodeProcess,
     Partition,
     Peer,
     ProcessState,
     Topic,
+    Transactions,
     Unknown,
     Workload,
 )
+from zabka.api.views.transactions import open_transactions
 from zabka.api.views.writable import obstacle, problems
 from zabka.ensemble.ids import zxid_text
 from zabka.ensemble.runtime.link_fault import LinkFault
@@ -349,7 +352,11 @@ class Views:
             committed_at_least=gone.committed_at_least,
         )
 
-    def _process_of(self, broker_id: int) -> str:
+    def transactions(self) -> Transactions:
+        """Return the open transactions."""
+        return open_transactions(self._collector.state, self._process_of)
+
+    def _process_of(self, broker_id: int) -> NodeProcess:
         known = broker_id in self._settings.brokers and not self._silent(broker_id)
         return self._process(f"broker-{broker_id}")[0] if known else "unknown"
 

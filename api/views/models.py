@@ -501,6 +501,63 @@ class ReadySetView(BaseModel):
     rules: list[dict[str, Any]]
 
 
+class OpenTransaction(BaseModel):
+    """An open transaction, as its coordinator last reported it."""
+
+    transactional_id: str
+    state: str = Field(description="Named as in Kafka's tools: Ongoing, PrepareCommit or PrepareAbort")
+    coordinator: int = Field(description="The broker that reported it last")
+    coordinator_process: NodeProcess
+    producer_id: int
+    producer_epoch: int
+    client_id: str | None = Field(
+        description="Client id of the producer; null if it sent nothing to this coordinator yet"
+    )
+    partitions: list[str] = Field(description="Partitions that still need a marker")
+    started_ms: int | None = Field(description="Its start by the coordinator's clock; null if unknown")
+    age_ms: int | None
+    timeout_ms: int | None = Field(description="The producer's transaction.timeout.ms; null if unknown")
+    stale: bool = Field(description="The coordinator's process does not run, or its state is unknown")
+    reported_ms_ago: int = Field(description="Age of the coordinator's last report about this transaction")
+
+
+class HeldOffset(BaseModel):
+    """A partition whose readers of committed records wait for an open transaction."""
+
+    topic: str
+    partition: int
+    leader: int = Field(description="The broker that reported it")
+    last_stable_offset: int
+    high_watermark: int
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str | None = Field(
+        description="Id of the open transaction; null if no coordinator has reported one, so that the transaction hangs"
+    )
+    held_ms: int = Field(description="Time since the leader found it")
+    stale: bool = Field(description="The leader's process does not run, or its state is unknown")
+
+
+class Transactions(BaseModel):
+    """The open transactions, and what they hold back."""
+
+    model_config = _example(
+        open=[{
+            "transactional_id": "payments", "state": "Ongoing", "coordinator": 2, "coordinator_process": "running",
+            "producer_id": 4000, "producer_epoch": 3, "client_id": "shop-1", "partitions": ["orders-0"],
+            "started_ms": 1700000000000, "age_ms": 31000, "timeout_ms": 60000, "stale": False,
+            "reported_ms_ago": 30900,
+        }],
+        held=[{
+            "topic": "orders", "partition": 0, "leader": 1, "last_stable_offset": 12, "high_watermark": 20,
+            "producer_id": 4000, "producer_epoch": 3, "transactional_id": "payments", "held_ms": 30500, "stale": False,
+        }],
+    )  # fmt: skip
+
+    open: list[OpenTransaction]
+    held: list[HeldOffset] = Field(description="Reported once a transaction has held an offset for ten seconds")
+
+
 class Cluster(BaseModel):
     """Everything in one object, as of journal number `seq`."""
 

@@ -18,10 +18,16 @@ import { noteReached, noteReport } from "./losses.js";
  * @typedef {{topic: string, partition: number, replicas: number[], leader: number, leader_epoch: number,
  *   isr: number[], partition_epoch: number, unclean: boolean, eligible: number[],
  *   high_watermarks: Record<string, number>,
- *   log_end_offsets: Record<string, number>, roles: Record<string, RoleView>, reached: Record<string, number>}} PartitionView
- *   `reached` is the highest high watermark that a replica reported in each leader epoch.
+ *   log_end_offsets: Record<string, number>, roles: Record<string, RoleView>, reached: Record<string, number>, held: HeldView | null}} PartitionView
+ *   `reached` is the highest high watermark that a replica reported in each leader epoch; `held` is set while consumers
+ *   of committed records wait for a transaction.
  * @typedef {{leader_epoch: number, is_leader: boolean, high_watermark: number | null}} RoleView  The role that a broker
  *   took for a partition, and the high watermark that it last reported in this role.
+ * @typedef {{broker_id: number, offset: number, high_watermark: number, producer_id: number, producer_epoch: number,
+ *   since_us: number}} HeldView
+ * @typedef {{transactional_id: string, broker_id: number, state: string, producer_id: number, producer_epoch: number,
+ *   partitions: string[], client_id: string, started_ms: number, timeout_ms: number, reported_us: number}} TransactionView
+ *   An open transaction, as its coordinator `broker_id` reported it.
  * @typedef {{fault_id: string, kind: string, source: string, target: string, both_ways: boolean,
  *   delay_ms: number}} FaultView
  * @typedef {{at_us: number, broker_id: number, topic: string, partition: number, first_offset: number,
@@ -41,7 +47,8 @@ import { noteReached, noteReport } from "./losses.js";
  *   configs: Record<string, Record<string, string>>, partitions: Record<string, PartitionView>,
  *   faults: Record<string, FaultView>, losses: Loss[], losses_acknowledged_seq: number,
  *   lost_acknowledged: Record<string, number>, workloads: Record<string, WorkloadView>,
- *   consumers: Record<string, ConsumerView>, groups: Record<string, GroupView>}} ClusterState
+ *   consumers: Record<string, ConsumerView>, groups: Record<string, GroupView>,
+ *   transactions: Record<string, TransactionView>}} ClusterState
  * @typedef {{seq: number, node: string, node_seq: number, wall_us: number, mono_us: number, type: string,
  *   [field: string]: any}} Entry  A journal line: the envelope, the type and the body's fields, flat.
  */
@@ -52,6 +59,8 @@ const PAUSES = new Set(["pause", "stopped"]);
 // Faults of the simulated world, where no host agent reports processes.
 /** @type {Record<string, string>} */
 const STOPS_A_NODE = { crash: "down", power_loss: "down", pause: "paused" };
+/** The states of transactional ids with an open transaction. */
+const OPEN = new Set(["Ongoing", "PrepareCommit", "PrepareAbort"]);
 const ENDS_WITH_A_START = new Set([...Object.keys(STOPS_A_NODE), "stop"]);
 
 /** The state before the first event. @returns {ClusterState} */
@@ -60,7 +69,7 @@ export function emptyState() {
     seq: 0, at_us: 0, peers: {}, brokers: {}, controller_id: -1, controller_epoch: 0, controller_zk_version: 0,
     reigns: [], zab_epoch: 0, zab_leader_id: -1, zab_leader_since_us: 0, topics: {}, configs: {}, partitions: {}, faults: {}, losses: [],
     losses_acknowledged_seq: 0, lost_acknowledged: {},
-    workloads: {}, consumers: {}, groups: {},
+    workloads: {}, consumers: {}, groups: {}, transactions: {},
   };
 }
 
@@ -85,7 +94,7 @@ export function newBroker(id) {
 export function newPartition(topic, partition) {
   return {
     topic, partition, replicas: [], leader: -1, leader_epoch: 0, isr: [], partition_epoch: 0, unclean: false,
-    eligible: [], high_watermarks: {}, log_end_offsets: {}, roles: {}, reached: {},
+    eligible: [], high_watermarks: {}, log_end_offsets: {}, roles: {}, reached: {}, held: null,
   };
 }
 
@@ -230,6 +239,8 @@ const HANDLERS = {
     } else if (e.role === "broker") {
       const { pid, registered, session_id } = broker(state, e.id);
       state.brokers[e.id] = { ...newBroker(e.id), process: "running", pid, registered, session_id, process_since_us: e.wall_us };
+      // The new process reports a held offset again.
+      for (const each of Object.values(state.partitions)) if (each.held?.broker_id === e.id) each.held = null;
       // The controller's process has ended, although no event reports it: its host's agent may have ended with it.
       holderLost(state, e.id, e.wall_us, "exited");
     }
@@ -362,6 +373,19 @@ const HANDLERS = {
       found.log_end_offsets[e.broker_id] = logEndOffset;
     }
   },
+  leadership_taken(state, e) {
+    const found = state.partitions[`${e.topic}-${e.partition}`];
+    // The new leader reports a held offset itself.
+    if (found?.held && found.held.broker_id !== e.broker_id) found.held = null;
+  },
+  last_stable_offset_held(state, e) {
+    const { broker_id, last_stable_offset: offset, high_watermark, producer_id, producer_epoch } = e;
+    const since_us = e.wall_us - e.held_ms * 1000;
+    partition(state, e.topic, e.partition).held = { broker_id, offset, high_watermark, producer_id, producer_epoch, since_us };
+  },
+  last_stable_offset_released(state, e) {
+    partition(state, e.topic, e.partition).held = null;
+  },
   replica_loaded(state, e) {
     const found = partition(state, e.topic, e.partition);
     found.high_watermarks[e.broker_id] = e.high_watermark;
@@ -412,5 +436,16 @@ const HANDLERS = {
     const { type, broker_id, group_id, state: stands, generation_id, leader_id, members } = e;
     if (stands === "Dead") delete state.groups[group_id];
     else put(state.groups, group_id, { type, broker_id, group_id, state: stands, generation_id, leader_id, members });
+  },
+  transaction_changed(state, e) {
+    if (!OPEN.has(e.state)) {
+      delete state.transactions[e.transactional_id];
+      return;
+    }
+    const { transactional_id, broker_id, state: stands, producer_id, producer_epoch, partitions } = e;
+    put(state.transactions, transactional_id, {
+      transactional_id, broker_id, state: stands, producer_id, producer_epoch, partitions, client_id: e.client_id ?? "",
+      started_ms: e.started_ms ?? -1, timeout_ms: e.timeout_ms ?? 0, reported_us: e.wall_us,
+    });
   },
 };

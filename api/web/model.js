@@ -26,13 +26,18 @@ import { isCut, links, named, obstacle } from "./writable.js";
  *   isr: number[], eligible: number[], replicas: number[], out_of_sync: number[], high_watermark: number | null, unclean: boolean,
  *   offline: boolean, unserved: "" | "dead" | "frozen", unwritable: string | null, deleting: boolean, rows: Replica[], gone: number, gone_committed: number, gone_open: number}} Partition  `gone_open`: committed, and not acknowledged by a user.
  *   `unserved`: the state of its leader's process if that does not run. `unwritable`: why it does not acknowledge a write with acks=all.
+ * @typedef {{id: string, state: string, coordinator: number, process: string, silent: Silent | null, producer: string, client: string,
+ *   partitions: string[], age_ms: number | null, timeout_ms: number | null, reported_ms: number}} Transaction  An open transaction. `process`
+ *   and `silent` are its coordinator's; `reported_ms` is the age of that broker's last report.
+ * @typedef {{name: string, offset: number, high_watermark: number, producer: string, holder: string | null, held_ms: number, leader: number,
+ *   process: string}} Held  A partition whose readers of committed records wait; `holder` is null if no coordinator has reported the transaction.
  * @typedef {{name: string, config: Record<string, string>, deleting: boolean, partitions: Partition[]}} Topic
  * @typedef {{level: "ok" | "warn" | "bad" | "unknown", word: string,
  *   reasons: {text: string, href: string}[]}} Health
  * @typedef {{id: number, epoch: number, zk_version: number, stale: boolean, age_ms: number}} Ensemble  `stale`: this is the last known state, of that age.
  * @typedef {{now_ms: number, ensemble: Ensemble, zab: {epoch: number, leader_id: number, known: boolean, since_us: number}, quorum: boolean,
  *   peers: Peer[], brokers: Broker[], topics: Topic[], reigns: import("./fold.js").ControllerTermView[],
- *   faults: any[], faults_known: boolean, workloads: any[], health: Health, settings: any, silent_ms: number | null}} Model  `faults_known`: false
+ *   faults: any[], faults_known: boolean, transactions: Transaction[], held: Held[], workloads: any[], health: Health, settings: any, silent_ms: number | null}} Model  `faults_known`: false
  *   while no host agent responds; `faults` are the last known ones then. `silent_ms`: the time since the API's last response; null
  *   while it responds.
  */
@@ -57,7 +62,8 @@ export function model(state, localMs) {
   const since_us = leader?.id === zab_leader_id ? zab_leader_since_us : 0;
   const zab = { epoch: leader?.current_epoch ?? zab_epoch, leader_id: leader?.id ?? -1, known, since_us };
   const shown = {
-    now_ms, ensemble, zab, quorum, peers, brokers, topics, reigns, faults, faults_known, workloads: workloadsOf(state), settings, silent_ms,
+    now_ms, ensemble, zab, quorum, peers, brokers, topics, reigns, faults, faults_known, settings, silent_ms,
+    transactions: transactionsOf(state, brokers, now_ms), held: heldOf(state, brokers, now_ms), workloads: workloadsOf(state),
   };
   return { ...shown, health: health(state, shown) };
 }
@@ -338,6 +344,44 @@ function faultsOf(state) {
   }));
 }
 
+/**
+ * The moment that ages refer to: a past state's own time, and the time of the last response if the API is silent.
+ * @param {State} state @param {number} now_ms
+ */
+const momentMs = (state, now_ms) => (state.past ? state.cluster.at_us / 1000 : now_ms);
+
+/** @param {State} state @param {Broker[]} brokers @param {number} now_ms @returns {Transaction[]} */
+function transactionsOf(state, brokers, now_ms) {
+  const at_ms = momentMs(state, now_ms);
+  return Object.values(state.cluster.transactions).map((found) => {
+    const coordinator = brokers.find((b) => b.id === found.broker_id);
+    return {
+      id: found.transactional_id, state: found.state, coordinator: found.broker_id,
+      process: coordinator?.process ?? "unknown", silent: coordinator?.silent ?? null,
+      producer: `${found.producer_id}, epoch ${found.producer_epoch}`, client: found.client_id, partitions: found.partitions,
+      age_ms: found.started_ms < 0 ? null : Math.max(0, at_ms - found.started_ms),
+      timeout_ms: found.timeout_ms > 0 ? found.timeout_ms : null, reported_ms: Math.max(0, at_ms - found.reported_us / 1000),
+    };
+  });
+}
+
+/** @param {State} state @param {Broker[]} brokers @param {number} now_ms @returns {Held[]} */
+function heldOf(state, brokers, now_ms) {
+  const at_ms = momentMs(state, now_ms);
+  const open = Object.values(state.cluster.transactions);
+  return Object.values(state.cluster.partitions).flatMap(({ topic, partition, held, high_watermarks }) => {
+    if (!held) return [];
+    const name = `${topic}-${partition}`;
+    const holder = open.find((each) => each.producer_id === held.producer_id && each.partitions.includes(name));
+    return [{
+      name, offset: held.offset, high_watermark: high_watermarks[held.broker_id] ?? held.high_watermark,
+      producer: `${held.producer_id}, epoch ${held.producer_epoch}`, holder: holder?.transactional_id ?? null,
+      held_ms: Math.max(0, at_ms - held.since_us / 1000), leader: held.broker_id,
+      process: brokers.find((b) => b.id === held.broker_id)?.process ?? "unknown",
+    }];
+  });
+}
+
 /** @param {State} state */
 function workloadsOf(state) {
   if (state.past) return workloadsThen(state);
@@ -420,6 +464,7 @@ function health(state, m) {
     if (hit.length) say(`${plural(hit.length, "partition")} ${how}: ${namesOf(hit)}`, "#partitions", true);
   }
   for (const [reason, hit] of unwritable) say(`${namesOf(hit)} cannot be written with acks=all: ${reason}`, "#partitions", true);
+  if (m.held.length) say(`consumers of committed records wait for a transaction: ${named(m.held.map((each) => each.name))}`, "#transactions");
   if (committed) say(`at least ${plural(committed, "committed record")} lost`, "#losses");
   if (missed) say(`${plural(missed, "acknowledged record")} lost`, "#workloads");
   if (doomed) notes.push({ text: `${plural(doomed, "topic")} being deleted`, href: "#topics" });

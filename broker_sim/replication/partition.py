@@ -125,6 +125,7 @@ from zabka.journal.events import (
     IsrProposed,
     LastStableOffsetHeld,
     LastStableOffsetMoved,
+    LastStableOffsetReleased,
     LeadershipTaken,
     MarkerWritten,
     RecordsAppended,
@@ -638,6 +639,7 @@ class Partition:
         stable = self.log.last_stable_offset
         if stable == before:
             return
+        self._release_stable_offset(stable, cause)
         producers = self.log.producers
         self.host.emit(
             LastStableOffsetMoved(
@@ -679,6 +681,24 @@ class Partition:
                     caused_by=open_transaction_cause(producer_id, self.topic_partition, stable),
                 )
             )
+
+    def _release_stable_offset(self, stable: int, cause: Cause) -> None:
+        held = self._held
+        if held is None or not held.is_journalled or not self.is_leader:
+            return
+        self._held = None
+        self.host.emit(
+            LastStableOffsetReleased(
+                broker_id=self.host.broker_id,
+                topic=self.topic_partition.topic,
+                partition=self.topic_partition.partition,
+                leader_epoch=self.leader_epoch,
+                last_stable_offset=stable,
+                high_watermark=self.log.high_watermark,
+                held_ms=self.now_ms() - held.since_ms,
+                caused_by=cause,
+            )
+        )
 
     def maybe_expand_isr(self, follower: FollowerState) -> None:
         """Propose a follower that may join."""

@@ -58,6 +58,7 @@ RARE = (
     e.TransactionBegun(1, "orders", 0, 2, 4, 7, 0, False, "producer 7"),
     e.MarkerWritten(1, "orders", 0, 2, 9, 7, 0, True, 0, 4, "decision 7@0"),
     e.LastStableOffsetMoved(1, "orders", 0, 2, 10, 10, -1, True, "broker-1#9"),
+    e.LastStableOffsetReleased(1, "orders", 0, 2, 10, 10, 61_000, "broker-1#9"),
     e.LastStableOffsetHeld(1, "orders", 0, 2, 4, 10, 7, 0, 12_000, "open 7 orders-0@4"),
     *(
         e.TransactionChanged(1, "payments", "", 7, 0, [], after)

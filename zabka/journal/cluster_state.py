@@ -79,6 +79,35 @@ class RoleView(msgspec.Struct):
     high_watermark: int | None = None
 
 
+class HeldOffsetView(msgspec.Struct):
+    """A last stable offset that an open transaction holds back, as the leader reported it; it began at `since_us`."""
+
+    broker_id: int
+    offset: int
+    high_watermark: int
+    producer_id: int
+    producer_epoch: int
+    since_us: int
+
+
+class TransactionView(msgspec.Struct):
+    """An open transaction, as its coordinator `broker_id` last reported it at `reported_us`.
+
+    `started_ms` is on the coordinator's wall clock; -1 if the report does not contain it.
+    """
+
+    transactional_id: str
+    broker_id: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    partitions: list[str]
+    client_id: str
+    started_ms: int
+    timeout_ms: int
+    reported_us: int
+
+
 class PartitionView(msgspec.Struct):
     """A partition as the controller last wrote it, and the offsets of its replicas.
 
@@ -98,6 +127,8 @@ class PartitionView(msgspec.Struct):
     log_end_offsets: dict[int, int] = {}
     roles: dict[int, RoleView] = {}
     reached: dict[int, int] = {}
+    held: HeldOffsetView | None = None
+    """Set while consumers of committed records wait for a transaction."""
 
     @property
     def high_watermark(self) -> int | None:
@@ -165,6 +196,8 @@ class ClusterState(msgspec.Struct):
     workloads: dict[str, e.WorkloadProgressed] = {}
     consumers: dict[str, e.ConsumerProgressed] = {}
     groups: dict[str, e.GroupChanged] = {}
+    transactions: dict[str, TransactionView] = {}
+    """The open ones, by transactional id."""
 
     def peer(self, peer_id: int) -> PeerView:
         """Return the view of a peer, created on first use."""
@@ -187,6 +220,19 @@ class ClusterState(msgspec.Struct):
         if found is None:
             found = self.partitions[name] = PartitionView(topic, partition, [])
         return found
+
+    def holder_of(self, partition: PartitionView) -> str | None:
+        """Return the transactional id whose open transaction holds the partition's last stable offset back.
+
+        None if no coordinator has reported such a transaction: then it hangs, and only an administrator can abort it.
+        """
+        name, held = f"{partition.topic}-{partition.partition}", partition.held
+        found = (
+            each.transactional_id
+            for each in self.transactions.values()
+            if held is not None and each.producer_id == held.producer_id and name in each.partitions
+        )
+        return next(found, None)
 
     def end_controller_term(self, at_us: int, reason: str) -> None:
         """End the current controller term at that time."""

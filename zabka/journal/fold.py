@@ -17,9 +17,11 @@ from zabka.journal.cluster_state import (
     ClusterState,
     ControllerTermView,
     FaultView,
+    HeldOffsetView,
     Loss,
     PeerView,
     RoleView,
+    TransactionView,
 )
 from zabka.journal.events import Entry, Event
 from zabka.journal.losses import note_reached, note_report
@@ -125,6 +127,10 @@ def _node_started(state: ClusterState, entry: Entry, event: e.NodeStarted) -> No
             session_id=before.session_id,
             process_since_us=entry.wall_us,
         )
+        for partition in state.partitions.values():
+            # The new process reports a held offset again.
+            if partition.held is not None and partition.held.broker_id == event.id:
+                partition.held = None
         # The controller's process has ended, although no event reports it: its host's agent may have ended with it.
         state.holder_lost(event.id, entry.wall_us, "exited")
 
@@ -356,6 +362,31 @@ def _replica_progressed(state: ClusterState, entry: Entry, event: e.ReplicaProgr
         partition.log_end_offsets[event.broker_id] = log_end_offset
 
 
+@_on(e.LeadershipTaken)
+def _leadership_taken(state: ClusterState, entry: Entry, event: e.LeadershipTaken) -> None:
+    partition = state.partitions.get(f"{event.topic}-{event.partition}")
+    if partition is not None and partition.held is not None and partition.held.broker_id != event.broker_id:
+        # The new leader reports a held offset itself.
+        partition.held = None
+
+
+@_on(e.LastStableOffsetHeld)
+def _stable_offset_held(state: ClusterState, entry: Entry, event: e.LastStableOffsetHeld) -> None:
+    state.partition(event.topic, event.partition).held = HeldOffsetView(
+        event.broker_id,
+        event.last_stable_offset,
+        event.high_watermark,
+        event.producer_id,
+        event.producer_epoch,
+        since_us=entry.wall_us - event.held_ms * 1000,
+    )
+
+
+@_on(e.LastStableOffsetReleased)
+def _stable_offset_released(state: ClusterState, entry: Entry, event: e.LastStableOffsetReleased) -> None:
+    state.partition(event.topic, event.partition).held = None
+
+
 @_on(e.ReplicaLoaded)
 def _replica_loaded(state: ClusterState, entry: Entry, event: e.ReplicaLoaded) -> None:
     partition = state.partition(event.topic, event.partition)
@@ -430,3 +461,26 @@ def _group_changed(state: ClusterState, entry: Entry, event: e.GroupChanged) -> 
         state.groups.pop(event.group_id, None)
     else:
         state.groups[event.group_id] = event
+
+
+_OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
+"""The states of transactional ids with an open transaction."""
+
+
+@_on(e.TransactionChanged)
+def _transaction_changed(state: ClusterState, entry: Entry, event: e.TransactionChanged) -> None:
+    if event.state not in _OPEN:
+        state.transactions.pop(event.transactional_id, None)
+        return
+    state.transactions[event.transactional_id] = TransactionView(
+        event.transactional_id,
+        event.broker_id,
+        event.state,
+        event.producer_id,
+        event.producer_epoch,
+        event.partitions,
+        client_id=event.client_id,
+        started_ms=event.started_ms,
+        timeout_ms=event.timeout_ms,
+        reported_us=entry.wall_us,
+    )

@@ -1,10 +1,11 @@
-// The data of the drawings as tables: the controller, peers, brokers, beliefs, partitions, losses.
+// The data of the drawings as tables: the controller, peers, brokers, beliefs, partitions, transactions, losses.
 
 import { html, nothing } from "lit-html";
 
 import { beliefs, brokers, peers } from "../views/nodes.js";
 import { losses, partitions } from "../views/partitions.js";
 import { reigns } from "../views/reigns.js";
+import { transactions } from "../views/transactions.js";
 
 /** @type {import("../tabs.js").View} */
 export function view(state, m, _moment, changed, actions) {
@@ -13,6 +14,6 @@ export function view(state, m, _moment, changed, actions) {
     ${reigns(m)}${many ? beliefs(m) : nothing}
     ${peers(m, actions)}${brokers(m, actions)}
     ${many ? nothing : beliefs(m)}
-    ${partitions(state, m, actions, changed)}${losses(state, m, actions)}
+    ${partitions(state, m, actions, changed)}${transactions(m)}${losses(state, m, actions)}
   </div>`;
 }

@@ -11,7 +11,7 @@ const UNTOLD = new Set(["seq", "at_us", "reigns", "losses", "losses_acknowledged
 /** @type {Record<string, string>} The names of the parts of a state. */
 const GROUPS = {
   peers: "peer ", brokers: "broker ", partitions: "", topics: "topic ", configs: "", faults: "fault ", workloads: "producer ",
-  consumers: "consumer ", groups: "group ",
+  consumers: "consumer ", groups: "group ", transactions: "transaction of ",
 };
 
 /**

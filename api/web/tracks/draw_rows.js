@@ -102,7 +102,8 @@ function writeOffsets(ctx, { palette, width, offsets }, row) {
   const end = view?.log_end_offsets[row.id];
   if (view === undefined || end === undefined) return;
   const font = `${palette.size - 1}px ${palette.font}`;
-  const text = `end ${end}, HW ${view.high_watermarks[row.id] ?? "unknown"}`;
+  const stable = view.held?.broker_id === row.id ? `, LSO ${view.held.offset}` : "";
+  const text = `end ${end}, HW ${view.high_watermarks[row.id] ?? "unknown"}${stable}`;
   const wide = palette.width(ctx, font, text);
   ground(ctx, { x: width - wide - 12, y: row.top + 1, width: wide + 8, height: row.height - 2 }, palette.colors.panel);
   ctx.font = font;

@@ -83,9 +83,12 @@ const KINDS = {
     return { ...PLAIN, fill: joins ? colors["warn-ground"] : colors["ok-ground"], alpha: frozen ? 0.5 : 1, outline: joins ? colors.warn : colors.edge,
       ink: colors.ink, weight: joins ? 1 : 0, words: ({ text, epoch }) => [text, `${state.slice(0, 6)} ${epoch}`] };
   },
-  // A partition that is not served or not writable.
+  // A partition that is not served or not writable, or whose readers of committed records wait.
   partition(_, palette, { state }) {
-    const { bad } = palette.colors;
+    const { bad, warn } = palette.colors;
+    if (state === "held") {
+      return { ...PLAIN, fill: warn, alpha: 0.09, ink: warn, bold: true, words: ({ text }) => [text, text.split(" by ")[0], "held back"] };
+    }
     return { ...PLAIN, fill: bad, alpha: 0.09, ink: bad, bold: true, weight: state === "offline" ? 2 : 1,
       words: ({ text }) => [text, TROUBLES[state] ?? state] };
   },

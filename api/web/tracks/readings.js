@@ -7,8 +7,9 @@ import { obstacle } from "../writable.js";
 /**
  * @typedef {import("../fold.js").ClusterState} ClusterState
  * @typedef {import("../fold.js").PartitionView} PartitionView
- * @typedef {{state: string, text: string, id: number, epoch: number, process: string}} Reading  `state` decides the look,
- *   `text` is the description; `id` is the broker for the colour (-1 for none); `process` is running, paused or down.
+ * @typedef {{state: string, text: string, id: number, epoch: number, process: string, since_us?: number}} Reading  `state` decides the look,
+ *   `text` is the description; `id` is the broker for the colour (-1 for none); `process` is running, paused or down. `since_us` is set
+ *   if the state began before the event that reports it.
  */
 
 /** A broker without events is unknown. @param {ClusterState} state @param {number} id */
@@ -52,7 +53,16 @@ export function replicaReading(state, partition, id) {
   return { ...base, epoch: 0, state: "out", text: "not in the ISR" };
 }
 
-/** Why a partition is not served, or cannot be written because its leader is cut off; null if neither. @param {ClusterState} state @param {PartitionView} partition @returns {Reading | null} */
+/**
+ * The last stable offset is behind the high watermark, since an open transaction holds it back.
+ * @param {import("../fold.js").HeldView} held @param {number} epoch @returns {Reading}
+ */
+function heldReading({ broker_id, offset, producer_id, since_us }, epoch) {
+  const text = `last stable offset ${offset} held back by the transaction of producer ${producer_id}`;
+  return { state: "held", text, id: broker_id, epoch, process: "running", since_us };
+}
+
+/** Why a partition is not served, or cannot be written because its leader is cut off, or holds committed readers back; null if none of these. @param {ClusterState} state @param {PartitionView} partition @returns {Reading | null} */
 export function troubleReading(state, partition) {
   const { leader, leader_epoch: epoch, isr } = partition;
   if (leader < 0) return epoch === 0 && isr.length === 0 ? null : { state: "offline", text: "offline: no leader", id: -1, epoch, process: "down" };
@@ -61,7 +71,8 @@ export function troubleReading(state, partition) {
   if (process === "paused") return { state: "orphan", text: "leader frozen", id: leader, epoch, process };
   const faults = Object.values(state.faults);
   const blocked = faults.length ? obstacle({ leader, isr, min_isr: null, lagging: [] }, (id) => brokersProcess(state, id), faults) : null;
-  return blocked === null ? null : { state: "blocked", text: `not writable: ${blocked}`, id: leader, epoch, process };
+  if (blocked !== null) return { state: "blocked", text: `not writable: ${blocked}`, id: leader, epoch, process };
+  return partition.held ? heldReading(partition.held, epoch) : null;
 }
 
 /** @type {Record<string, string>} */

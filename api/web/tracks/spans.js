@@ -24,6 +24,9 @@ const ACTION_TONES = { kill: "bad", stop: "bad", exited: "bad", pause: "warn", s
 /** Events of these types change no lane, however many there are. */
 const STILL = new Set(["replica_progressed", "zxid_checkpoint", "session_created", "txn_logged", "txn_committed", "txn_proposed"]);
 
+/** Troubles of a partition whose leader serves. */
+const SERVED = new Set(["blocked", "held"]);
+
 export class Spans {
   /** @param {ClusterState} state the initial state, owned by this object from now on */
   constructor(state) {
@@ -152,7 +155,7 @@ export class Spans {
     this.replicas.set(name, replicas);
     for (const id of replicas) this.#set(`replica:${name}:${id}`, replicaReading(this.state, partition, id));
     const short = partition.replicas.some((id) => !partition.isr.includes(id));
-    this.#count(partition.topic, name, { topic: partition.topic, unserved: trouble !== null && trouble.state !== "blocked", short });
+    this.#count(partition.topic, name, { topic: partition.topic, unserved: trouble !== null && !SERVED.has(trouble.state), short });
   }
 
   /** @param {string} topic @param {string} name @param {{topic: string, unserved: boolean, short: boolean} | null} now */
@@ -192,7 +195,10 @@ export class Spans {
     if (reading !== null && open !== null && same(open, reading)) return;
     if (reading === null && open === null) return;
     if (open !== null) open.to_us = this.state.at_us;
-    if (reading !== null) spans.push({ ...reading, from_us: this.state.at_us, to_us: null, seq: this.state.seq });
+    if (reading === null) return;
+    // Before its first event nothing is known of a history.
+    const from_us = Math.max(this.first_us, last?.to_us ?? 0, Math.min(reading.since_us ?? Infinity, this.state.at_us));
+    spans.push({ ...reading, from_us, to_us: null, seq: this.state.seq });
   }
 
   /** @param {Entry} e */

@@ -8,7 +8,13 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
 from zabka.broker_sim.ports import ProducedPartition
-from zabka.journal.events import LastStableOffsetHeld, LastStableOffsetMoved, MarkerWritten, TransactionBegun
+from zabka.journal.events import (
+    LastStableOffsetHeld,
+    LastStableOffsetMoved,
+    LastStableOffsetReleased,
+    MarkerWritten,
+    TransactionBegun,
+)
 from zabka.kafka.end_transaction_marker import EndTransactionMarker
 from zabka.kafka.record_batch import TRANSACTIONAL, decode_records
 
@@ -251,6 +257,18 @@ def test_offset_that_is_held_for_long_is_journalled_once() -> None:
         1, TP.topic, 0, 0, last_stable_offset=1, high_watermark=3, producer_id=PRODUCER, producer_epoch=2,
         held_ms=held.held_ms, caused_by="open 7 orders-0@1",
     )  # fmt: skip
+
+
+def test_held_offset_is_released_by_the_marker() -> None:
+    cluster = a_cluster()
+    write(cluster, 1, 0, "open")
+    cluster.run(60_000)
+    end(cluster, 1, False)
+    (released,) = cluster.events(LastStableOffsetReleased)
+    assert (released.last_stable_offset, released.high_watermark) == (2, 2)
+    assert released.held_ms > 59_000
+    (moved,) = [event for event in cluster.events(LastStableOffsetMoved) if event.is_leader]
+    assert released.caused_by == moved.caused_by
 
 
 def test_next_leader_journals_a_held_offset_again() -> None:

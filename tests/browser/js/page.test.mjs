@@ -725,3 +725,23 @@ test("losses of a deleted topic do not count for its successor", () => {
   assert.deepEqual([...lostByPartition(losses, 0, { t: "new" })], [["t-0", { gone: 5, gone_committed: 3, gone_open: 3 }]]);
   assert.deepEqual([...lostByPartition(losses, 0, { t: "newest" })], []);
 });
+
+test("the age of a transaction in a past moment is its age then", () => {
+  const state = { ...newState(), past: true };
+  takeSnapshot(state, emptyState(), 0);
+  const body = { broker_id: 2, transactional_id: "payments", state: "Ongoing", producer_id: 7, producer_epoch: 0, partitions: ["t-0"], after: "", started_ms: 900, timeout_ms: 60_000 };
+  takeEntry(state, entry(1, "broker-2", "node_started", { role: "broker", id: 2, config: {} }));
+  takeEntry(state, entry(2, "broker-2", "transaction_changed", body));
+  const [found] = model(state, 9_000_000).transactions;
+  assert.equal(Math.round(found.age_ms), 100);
+  assert.deepEqual([found.id, found.coordinator, found.process], ["payments", 2, "running"]);
+});
+
+test("a transaction whose start or coordinator is unknown says so", () => {
+  const state = newState();
+  takeSnapshot(state, { ...emptyState(), transactions: { p: {
+    transactional_id: "p", broker_id: 9, state: "Ongoing", producer_id: 7, producer_epoch: 0, partitions: [], client_id: "", started_ms: -1, timeout_ms: 0, reported_us: 0,
+  } } }, 1);
+  const [found] = model(state, 1000).transactions;
+  assert.deepEqual([found.age_ms, found.timeout_ms, found.process], [null, null, "unknown"]);
+});

@@ -439,6 +439,23 @@ test("a rate that stops is at nothing from that moment on, and does not sink to 
   assert.equal(ctx.lines.filter((x) => x === 300).length, 2, "down where it stopped");
 });
 
+const led = entry(1, "broker-1", "leader_elected", { topic: "t", partition: 0, leader: 1, leader_epoch: 1, isr: [1], replicas: [1], partition_epoch: 1, controller_epoch: 1, unclean: false, cause: "", eligible: [] });
+const held = (seq) => entry(seq, "broker-1", "last_stable_offset_held", { broker_id: 1, topic: "t", partition: 0, leader_epoch: 1, last_stable_offset: 4, high_watermark: 9, producer_id: 7, producer_epoch: 0, held_ms: 10_000 });
+const released = (seq) => entry(seq, "broker-1", "last_stable_offset_released", { broker_id: 1, topic: "t", partition: 0, leader_epoch: 1, last_stable_offset: 9, high_watermark: 9, held_ms: 20_000 });
+
+test("a held offset is a span from the time at which the transaction held it, not from its report", () => {
+  const spans = spansOf([led, held(21), released(31)]);
+  assert.deepEqual(brief(spans.lanes.get("trouble:t-0")), [["held", 11, 31]]);
+  assert.equal(spans.topics.get("t").unserved, 0);
+});
+
+test("a held offset begins neither before the history nor inside of the trouble before it", () => {
+  assert.deepEqual(brief(spansOf([led, held(5)]).lanes.get("trouble:t-0")), [["held", 1, null]]);
+  const down = (seq, process) => entry(seq, "host-1", "process_changed", { target: "broker-1", process, pid: null, action: "pause" });
+  const spans = spansOf([led, down(2, "paused"), down(20, "running"), held(21)]);
+  assert.deepEqual(brief(spans.lanes.get("trouble:t-0")), [["orphan", 2, 20], ["held", 20, null]]);
+});
+
 test("spans beside the window are not drawn", () => {
   assert.equal(rowOf("controller", [reign("reigns", -50, -10), reign("reigns", 1200, 1300)]).length, 0);
 });

@@ -34,6 +34,7 @@ from zabka.journal.events.broker import IsrChanged as IsrChanged
 from zabka.journal.events.broker import IsrProposed as IsrProposed
 from zabka.journal.events.broker import LastStableOffsetHeld as LastStableOffsetHeld
 from zabka.journal.events.broker import LastStableOffsetMoved as LastStableOffsetMoved
+from zabka.journal.events.broker import LastStableOffsetReleased as LastStableOffsetReleased
 from zabka.journal.events.broker import LeadershipTaken as LeadershipTaken
 from zabka.journal.events.broker import LogCompacted as LogCompacted
 from zabka.journal.events.broker import LogTruncated as LogTruncated
@@ -167,6 +168,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     MarkerWritten,
     LastStableOffsetMoved,
     LastStableOffsetHeld,
+    LastStableOffsetReleased,
     # zabka/journal/events/clients.py
     GroupChanged,
     TransactionChanged,

@@ -345,3 +345,16 @@ class LastStableOffsetHeld(Event):
     producer_epoch: int
     held_ms: int
     caused_by: str = ""
+
+
+class LastStableOffsetReleased(Event):
+    """The last stable offset of a partition moves again, after `LastStableOffsetHeld`; it was held for `held_ms`."""
+
+    broker_id: int
+    topic: str
+    partition: int
+    leader_epoch: int
+    last_stable_offset: int
+    high_watermark: int
+    held_ms: int
+    caused_by: str = ""

@@ -250,6 +250,7 @@ BROKER_RULES: Mapping[type[e.Event], tuple[tuple[str, Rule], ...]] = {
     e.MarkerWritten: (("", MARKER),),
     e.LastStableOffsetMoved: (("", LAST_STABLE_OFFSET),),
     e.LastStableOffsetHeld: (("", HELD_BACK),),
+    e.LastStableOffsetReleased: (("", LAST_STABLE_OFFSET),),
     e.RecordsAcknowledged: (("acks=-1", ACKS_ALL), ("acks=1", ACKS_ONE)),
     e.RequestFenced: (
         ("reason=STALE_CONTROLLER_EPOCH", STALE_CONTROLLER),
