@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
+from collections.abc import Sequence
 from itertools import islice
 from typing import cast
 
@@ -28,9 +29,12 @@ from zabka.ensemble.records import (
     ReplyFrames,
     ServerMessage,
 )
+from zabka.ensemble.request_fault import HeldRequestFault
+from zabka.ensemble.request_fault_uses import Counts
 from zabka.ensemble.runtime.descriptors import may_stay
 from zabka.ensemble.server.config.tls import TlsStore, certificate_of
 from zabka.ensemble.server.net.admission import Admission, RequestGate
+from zabka.ensemble.server.net.client_faults import ClientFaults, ConnectionState
 from zabka.ensemble.server.net.client_listener import ClientListener, Newcomer
 from zabka.ensemble.server.net.lingering import Lingering
 from zabka.ensemble.server.net.peer_tap import PeerTap
@@ -98,10 +102,18 @@ class ClientPort:
     """The listening port and every client connection."""
 
     def __init__(
-        self, listener: ClientListener, admission: Admission, policy: AuthPolicy, tap: PeerTap | None = None
+        self,
+        listener: ClientListener,
+        admission: Admission,
+        policy: AuthPolicy,
+        tap: PeerTap | None = None,
+        faults: ClientFaults | None = None,
     ) -> None:
         self.listener = listener
         self.tap = tap
+        self.faults: ClientFaults | None = None
+        """The request faults; None until there was one, so that requests cost nothing more."""
+        self._all_faults = faults
         self.admission = admission
         self.gate = RequestGate(admission) if admission.limits.in_process else None
         self._policy = policy
@@ -165,6 +177,17 @@ class ClientPort:
         number: int = self._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
         return number
 
+    def hold_faults(self, rules: Sequence[HeldRequestFault]) -> None:
+        """Apply exactly these request faults from now on."""
+        if rules and self.faults is None:
+            self.faults = self._all_faults
+        if self.faults is not None:
+            self.faults.hold(rules)
+
+    def fault_counts(self) -> Counts:
+        """Return (matching requests, uses) of each request fault, by its id."""
+        return {} if self.faults is None else self.faults.counts()
+
     @property
     def handshakes(self) -> int:
         """Number of TLS handshakes in progress."""
@@ -215,10 +238,11 @@ class ClientPort:
         """Queue a frame for a client."""
         connection = self._connections.get(connection_id)
         if connection is not None:
-            if isinstance(message, ReplyFrames):
-                connection.out.append(message)
+            framed = message if isinstance(message, ReplyFrames) else self._framed(message)
+            if self.faults is None or isinstance(message, ConnectResponse):
+                connection.out.append(framed)
             else:
-                connection.out.append(self._framed(message))
+                self.faults.answered(connection, framed)
             self._unflushed[connection_id] = connection
             if self.tap is not None:
                 self.tap.sent_to_client(connection_id, message)
@@ -287,6 +311,7 @@ class ClientConnection(asyncio.Protocol):
         self.remote = "unknown"
         self.asks = False
         self.identities: tuple[AuthId, ...] = ()
+        self.fault_state: ConnectionState | None = None
         self._port = port
         self._secure = secure
         self._host: str | None = None
@@ -429,6 +454,14 @@ class ClientConnection(asyncio.Protocol):
             return
         if self._port.tap is not None and self._transport is not None:
             self._port.tap.received_from_client(self._id, self._transport, messages)
+        if self._port.faults is not None:
+            messages = self._port.faults.received(self, messages)
+        self.deliver(messages)
+
+    def deliver(self, messages: list[ClientMessage]) -> None:
+        """Pass messages to the listener, unless the connection has ended."""
+        if not messages or self._id is None:
+            return
         gate = self._port.gate
         if gate is None or not gate.holds(self._id, messages, now_ms()):
             self._port.admission.hand_over(self._id, messages)

@@ -29,6 +29,7 @@ from zabka.ensemble.server.config.limits import Limits
 from zabka.ensemble.server.config.tls import TlsStore
 from zabka.ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, load
 from zabka.ensemble.server.net.admission import Admission
+from zabka.ensemble.server.net.client_faults import ClientFaults
 from zabka.ensemble.server.net.client_port import ClientPort, now_ms
 from zabka.ensemble.server.net.election_port import ElectionPort
 from zabka.ensemble.server.net.peer_security import PeerSecurity
@@ -280,9 +281,11 @@ async def serve(config: ZooConfig, loaded: Loaded, environment: PeerEnvironment)
     if restored is not None and config.journal_full:
         driver.emit(HistoryReplaced(restored))
     driver.tap = PeerTap(environment.messages) if environment.messages is not None else None
+    draw = environment.random.random
     driver.clients = clients = ClientPort(
-        driver, Admission(config.limits, environment.random.random, now_ms()), config.auth, driver.tap
-    )
+        driver, Admission(config.limits, draw, now_ms()), config.auth, driver.tap,
+        ClientFaults(driver.emit, draw, now_ms),
+    )  # fmt: skip
     running = RunningPeer(config, peer, service, clients, storage)
     control: ControlSocket | None = None
     ending = _Ending(driver)
@@ -361,7 +364,7 @@ async def _open_ports(
     await driver.operator.open()
     if config.control_socket is None:
         return None
-    control = ControlSocket(config.control_socket, faults, lambda: report(running.peer))
+    control = ControlSocket(config.control_socket, faults, lambda: report(running), clients.hold_faults)
     await control.start()
     return control
 
@@ -390,9 +393,10 @@ def quorum_auth(config: ZooConfig, nonce: Callable[[], str]) -> QuorumAuth | Non
     return QuorumAuth(sasl, nonce) if sasl is not None else None
 
 
-def report(peer: Peer) -> dict[str, Any]:
+def report(running: RunningPeer) -> dict[str, Any]:
     """Return a peer's state as plain JSON, for the host agent."""
-    return {**msgspec.to_builtins(peer.status()), "state": peer.state.name}
+    peer, counts = running.peer, running.clients.fault_counts()
+    return {**msgspec.to_builtins(peer.status()), "state": peer.state.name, "request_faults": counts}
 
 
 async def _close(driver: PeerDriver, control: ControlSocket | None) -> None:

@@ -28,8 +28,10 @@ from zabka.ensemble.records import (
 from zabka.ensemble.server.config.limits import Limits, ThrottleSettings
 from zabka.ensemble.server.net import client_port
 from zabka.ensemble.server.net.admission import Admission
-from zabka.ensemble.server.net.client_port import Arriving, ClientPort
+from zabka.ensemble.server.net.client_faults import ClientFaults
+from zabka.ensemble.server.net.client_port import Arriving, ClientPort, now_ms
 from zabka.ensemble.tree.backlog import ANSWERS_BYTES_MAX
+from zabka.journal.events import Event
 
 HELLO = ConnectRequest(0, 0, 5000, 0, bytes(16)).encode()
 
@@ -118,7 +120,9 @@ class Port:
     def __init__(self, limits: Limits, listener: Listener) -> None:
         self.listener = listener
         self.admission = Admission(limits, lambda: 0.5, 0)
-        self.port = ClientPort(self.listener, self.admission, OPEN_POLICY)
+        self.events: list[Event] = []
+        faults = ClientFaults(self.events.append, lambda: 0.5, now_ms)
+        self.port = ClientPort(self.listener, self.admission, OPEN_POLICY, faults=faults)
         self.listener.taken = self.admission.handed_over.clear
         self.made: list[Client] = []
 

@@ -1,0 +1,163 @@
+"""Request faults at a peer's client port: each effect, in the order of the connection's requests."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from typing import Any
+
+import pytest
+
+from tests.ensemble.server.net.test_client_port import Client, Port, run, until
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import ConnectionId
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.request_fault import HeldRequestFault
+from zabka.journal.events import RequestFaultApplied
+
+FIRST = ConnectionId(1)
+
+
+def fault(**fields: Any) -> HeldRequestFault:
+    return HeldRequestFault(**{"id": "f1", "kind": "request", "opcode": "getData", "times": 1, **fields})
+
+
+async def connected(port: Port, *faults: HeldRequestFault) -> Client:
+    (client,) = await port.clients(1)
+    port.port.hold_faults(faults)
+    return client
+
+
+async def reply(client: Client) -> tuple[int, int]:
+    """Return (xid, error) of the next reply."""
+    size = struct.unpack(">i", await client.reader.readexactly(4))[0]
+    xid, _, error = struct.unpack_from(">iqi", await client.reader.readexactly(size))
+    return xid, error
+
+
+async def arrived(port: Port, count: int) -> None:
+    await until(lambda: len(port.listener.got) == count)
+
+
+def test_error_replaces_the_answer_of_an_unapplied_request() -> None:
+    async def test(port: Port) -> None:
+        client = await connected(port, fault(effect="error", error="NO_NODE"))
+        await client.ask(1, 2)
+        await arrived(port, 2)
+        assert [request.op for _, request in port.listener.got] == [OpCode.EXISTS, OpCode.GET_DATA]
+        port.answer(FIRST, 1, 2)
+        assert [await reply(client), await reply(client)] == [(1, ErrorCode.NO_NODE), (2, 0)]
+
+    port = run(test)
+    (event,) = port.events
+    assert isinstance(event, RequestFaultApplied)
+    assert (event.request, event.subject, event.effect, event.use, event.caused_by) == (
+        "getData", "/", "error", 1, "fault f1",
+    )  # fmt: skip
+    assert port.port.fault_counts() == {"f1": [1, 1]}
+
+
+def test_dropped_response_closes_after_the_request_was_applied() -> None:
+    async def test(port: Port) -> None:
+        client = await connected(port, fault(effect="drop_response", nth=2, times=0))
+        await client.ask(1, 2)
+        await arrived(port, 2)
+        port.answer(FIRST, 1, 2)
+        assert await reply(client) == (1, 0)
+        assert await client.reader.read() == b""
+
+    assert run(test).listener.xids(FIRST) == [1, 2]
+
+
+def test_truncated_answer_ends_the_connection() -> None:
+    async def test(port: Port) -> None:
+        client = await connected(port, fault(effect="truncate"))
+        await client.ask(1)
+        await arrived(port, 1)
+        port.answer(FIRST, 1)
+        assert len(await client.reader.read()) == 10
+
+    run(test)
+
+
+def test_closed_connection_has_not_applied_the_request() -> None:
+    async def test(port: Port) -> None:
+        client = await connected(port, fault(effect="close"))
+        await client.ask(1)
+        assert await client.reader.read() == b""
+
+    assert run(test).listener.got == []
+
+
+def test_hanging_connection_reads_no_later_request() -> None:
+    async def test(port: Port) -> None:
+        client = await connected(port, fault(effect="hang", nth=2, times=0))
+        await client.ask(1, 2, 3)
+        await until(lambda: bool(port.events))
+        await asyncio.sleep(0.02)
+
+    assert run(test).listener.xids(FIRST) == [1]
+
+
+def test_delayed_request_holds_back_the_later_ones() -> None:
+    async def test(port: Port) -> None:
+        client = await connected(port, fault(effect="delay_before", delay_ms=100))
+        began = time.monotonic()
+        await client.ask(1, 2)
+        await arrived(port, 2)
+        assert time.monotonic() - began >= 0.1
+
+    assert run(test).listener.xids(FIRST) == [1, 2]
+
+
+def test_delayed_answer_holds_back_the_later_ones() -> None:
+    async def test(port: Port) -> None:
+        client = await connected(port, fault(effect="delay_after", delay_ms=100))
+        await client.ask(1, 2)
+        await arrived(port, 2)
+        began = time.monotonic()
+        port.answer(FIRST, 1, 2)
+        assert [await reply(client), await reply(client)] == [(1, 0), (2, 0)]
+        assert time.monotonic() - began >= 0.1
+
+    run(test)
+
+
+def test_other_connections_and_paths_are_left_alone() -> None:
+    async def test(port: Port) -> None:
+        client = await connected(port, fault(effect="close", path="/app/*"))
+        await client.ask(1)
+        await arrived(port, 1)
+        port.answer(FIRST, 1)
+        assert await reply(client) == (1, 0)
+
+    port = run(test)
+    assert (port.events, port.port.fault_counts()) == ([], {"f1": [0, 0]})
+
+
+@pytest.mark.parametrize("effect", ["drop_response", "error"])
+def test_removed_fault_completes_what_is_under_way(effect: str) -> None:
+    async def test(port: Port) -> None:
+        error = {"error": "NO_NODE"} if effect == "error" else {}
+        client = await connected(port, fault(effect=effect, **error))
+        await client.ask(1)
+        await arrived(port, 1)
+        port.port.hold_faults([])
+        port.answer(FIRST, 1)
+        if effect == "error":
+            assert await reply(client) == (1, ErrorCode.NO_NODE)
+        else:
+            assert await client.reader.read() == b""
+
+    run(test)
+
+
+def test_port_without_faults_keeps_none() -> None:
+    async def test(port: Port) -> None:
+        client = await connected(port)
+        await client.ask(1)
+        await arrived(port, 1)
+        assert port.port.faults is None
+
+    run(test)
