@@ -194,9 +194,11 @@ def main(config: Path) -> int:
     fork: Fork | None = None
     if agent_config.preloads:
         from zabka.compose.forked import fork
+    host = Host(topology, spec, data, fork)
+    # The API reads the last events of its nodes from this agent while they stop.
     server = QuietServer(
         uvicorn.Config(
-            create_app(Host(topology, spec, data, fork), token),
+            create_app(host, token),
             host=spec.agent_bind,
             port=spec.agent_port,
             log_level="warning",
@@ -206,7 +208,8 @@ def main(config: Path) -> int:
             timeout_keep_alive=60,
             http=BoundedConnection,
             ws="none",
-        )
+        ),
+        host.stop,
     )
     # When all is done, the server raises the signal that ended it again: the exit code would be the signal's, not 0.
     for number in (signal.SIGTERM, signal.SIGINT):

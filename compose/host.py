@@ -90,6 +90,7 @@ class Host:
         self._names = self._name_addresses()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._stopped = False
         self._api_down = asyncio.Event()
         self.processes: dict[str, ManagedProcess] = {}
         self.links: dict[str, ControlLink] = {}
@@ -143,7 +144,12 @@ class Host:
         self._journal.flush()
 
     async def stop(self) -> None:
-        """Stop everything, in a clean order: brokers (their controlled shutdown needs peers), peers, then the API."""
+        """Stop everything, in a clean order: brokers (their controlled shutdown needs peers), peers, then the API.
+
+        Further calls do nothing.
+        """
+        if self._stopping:
+            return
         self._stopping = True
         brokers = [n for n in self.links if n.startswith("broker-")]
         peers = [n for n in self.links if n.startswith("peer-")]
@@ -155,6 +161,7 @@ class Host:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._stopped = True
         self._growth.close()
         for fault in filter(self._owns, self._faults):
             self._journal.write(FaultRemoved(fault.id))
@@ -178,6 +185,8 @@ class Host:
     async def apply_action(self, name: str, action: NodeAction, requester: str) -> ProcessInfo:
         """Apply the action to a process.  Raises KeyError for an unknown process, NotNow."""
         process = self.processes[name]
+        if self._stopping:
+            raise NotNow(f"{self.spec.name} is stopping all its processes")
         self._requesters[name] = requester
         try:
             await self._apply(process, action)
@@ -272,7 +281,7 @@ class Host:
             if chunks:
                 self._growth.wrote()
             left_s = deadline - time.monotonic()
-            if chunks or left_s <= 0 or self._stopping:
+            if chunks or left_s <= 0 or self._stopped:
                 return JournalAnswer(chunks)
             await self._growth.grown(notice, left_s)
 

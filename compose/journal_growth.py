@@ -91,12 +91,13 @@ class JournalGrowth:
         self._written_s = time.monotonic()
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching, and wake the waiters."""
         if self._inotify is not None:
             if self._waiting:
                 asyncio.get_running_loop().remove_reader(self._inotify.descriptor)
             self._inotify.close()
         self._inotify, self._watched = None, False
+        self._notice.set()
 
     def _take(self) -> None:
         """Read the notices, and wake the waiters."""

@@ -30,6 +30,7 @@ READ_TIMEOUT_S = 1.0
 LOOK_S_MAX = 20.0
 """Limit for one reading. With the most partitions that are shown, it takes three seconds on two busy cores."""
 _NOTED_S = READ_TIMEOUT_S / 10
+CLOSE_WAIT_MS = 1_000
 CACHE_S = 0.1
 CHECK_INTERVAL_S = 0.5
 IDLE_INTERVAL_S = 2.0
@@ -168,10 +169,10 @@ class EnsembleView:
         return IDLE_INTERVAL_S if is_idle else CHECK_INTERVAL_S
 
     async def close(self) -> None:
-        """Close the session."""
+        """Close the session.  Without a connection, for example after the peers have stopped, do not wait for one."""
         if self._client is not None:
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(self._client.close(), 1.0)
+                await self._client.close(wait_ms=CLOSE_WAIT_MS if self.connected else 0)
 
     @property
     def connected(self) -> bool:

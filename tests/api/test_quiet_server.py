@@ -52,6 +52,20 @@ def test_signal_before_serving_stops_the_server() -> None:
     asyncio.run(asyncio.wait_for(quiet.main_loop(), LONG_S))
 
 
+def test_clients_are_served_until_what_is_served_has_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = []
+
+    async def stop() -> None:
+        order.append("stop")
+
+    async def shutdown(self: uvicorn.Server, sockets: object = None) -> None:
+        order.append("close")
+
+    monkeypatch.setattr(uvicorn.Server, "shutdown", shutdown)
+    asyncio.run(QuietServer(uvicorn.Config(Starlette()), stop).shutdown())
+    assert order == ["stop", "close"]
+
+
 def test_every_tick_updates_the_date_header(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quiet_server, "TICK_S", 0.001)
 

@@ -45,6 +45,17 @@ def growth(journal: Path) -> Iterator[JournalGrowth]:
 
 
 @needs_inotify
+def test_close_ends_the_wait(growth: JournalGrowth) -> None:
+    async def scene() -> None:
+        waiting = asyncio.create_task(growth.grown(growth.next_growth(), 2 * LONG_S))
+        await asyncio.sleep(0)
+        growth.close()
+        await waiting
+
+    play(scene())
+
+
+@needs_inotify
 def test_new_line_ends_the_wait(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()

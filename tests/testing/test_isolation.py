@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
+
+import pytest
 
 from zabka.ensemble.client.aio import connect
 from zabka.ensemble.ports import Runtime
@@ -94,3 +97,15 @@ def test_report_begins_at_the_test_without_internal_topics(zabka_cluster: LiveCl
     text = report(zabka_cluster.journal(), zabka_cluster.began_us)
     assert "refunds" in text and "causes of the newest leader_elected:" in text
     assert not {"orders", "payments", "__consumer_offsets"} & set(text.replace("-", " ").split())
+
+
+def test_calls_of_a_cluster_log_nothing(zabka_cluster: LiveCluster, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        zabka_cluster.topics.create("orders")
+        zabka_cluster.until(lambda: zabka_cluster.controller)
+    assert [record.name for record in caplog.records if record.name != "asyncio"] == []
+
+
+@pytest.mark.zabka(peers=1, brokers=1, settings={"num.partitions": "2"})
+def test_first_member_of_a_group_does_not_wait_for_more(zabka_cluster: LiveCluster) -> None:
+    assert zabka_cluster.settings()["group.initial.rebalance.delay.ms"] == "0"

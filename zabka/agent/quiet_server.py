@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+from collections.abc import Awaitable, Callable
 from types import FrameType
 
 import uvicorn
@@ -14,10 +16,14 @@ _TICKS_OF_UVICORN = 10
 
 
 class QuietServer(uvicorn.Server):
-    """uvicorn's server, stopped by SIGINT or SIGTERM."""
+    """uvicorn's server, stopped by SIGINT or SIGTERM.
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    `stop` is awaited before the server closes its connections: its clients are served until then.
+    """
+
+    def __init__(self, config: uvicorn.Config, stop: Callable[[], Awaitable[None]] | None = None) -> None:
         super().__init__(config)
+        self._stop = stop
         self._exiting = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -29,6 +35,12 @@ class QuietServer(uvicorn.Server):
             turn += _TICKS_OF_UVICORN
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._exiting.wait(), TICK_S)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop what is served, then the server."""
+        if self._stop is not None:
+            await self._stop()
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a signal, which can arrive at any time, and wake the loop."""

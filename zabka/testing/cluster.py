@@ -23,6 +23,8 @@ ClientLibrary = Literal["confluent", "aiokafka", "kafka-python", "java"]
 """The clients whose configuration a live cluster returns; confluent means all clients of librdkafka."""
 
 READY_TIMEOUT_S = 90.0
+FIXTURE_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+"""Settings of all clusters of tests, unless a test names others: the first member of a group does not wait for more."""
 
 
 class ClusterFailed(AssertionError):

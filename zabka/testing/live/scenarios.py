@@ -258,9 +258,10 @@ class LivePlayer:
 
 
 def _own_times() -> dict[str, str]:
-    """Return the timeouts of the simulated world, which the scripts' waits are made for."""
+    """Return the times of the simulated world, which the scripts' waits are made for."""
     world = WorldSettings()
     return {
+        "group.initial.rebalance.delay.ms": "3000",
         "zookeeper.session.timeout.ms": str(world.session_timeout_ms),
         "replica.lag.time.max.ms": str(world.replica_lag_time_max_ms),
     }

@@ -22,7 +22,7 @@ from zabka.compose.launch import start_agent
 from zabka.compose.plan import DEFAULT_KAFKA_PORT, DEFAULT_ZK_PORT, BadPlan, Wanted, plan
 from zabka.compose.ports import PortTaken, claim_ports
 from zabka.compose.topology import BadTopology, Topology, load, save
-from zabka.testing.cluster import ClusterFailed
+from zabka.testing.cluster import FIXTURE_SETTINGS, ClusterFailed
 from zabka.testing.live.block import Block
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def start_live(
     `advertised` is HOST:PORT of a proxy for each broker: clients connect to it, and it to `LiveCluster.listeners`.
     The cluster ends with this process, also if this process is killed.
     """
-    wanted = _wanted(settings, peers=peers, brokers=brokers, ports=ports, advertised=advertised)
+    given = {**FIXTURE_SETTINGS, **(settings or {})}
+    wanted = _wanted(given, peers=peers, brokers=brokers, ports=ports, advertised=advertised)
     with _started(data, wanted) as (url, agent):
         from zabka.testing.live.cluster import LiveCluster
 

@@ -15,7 +15,7 @@ from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN
 from zabka.kafka.client.consumer_workload import GroupProgress
 from zabka.simulation.cluster.world import World
 from zabka.simulation.settings import BadSetting, world_settings
-from zabka.testing.cluster import READY_TIMEOUT_S, ClientLibrary, ClusterFailed, Happening
+from zabka.testing.cluster import FIXTURE_SETTINGS, READY_TIMEOUT_S, ClientLibrary, ClusterFailed, Happening
 from zabka.testing.records import IsolationLevel, Payload, Record, read_records, write_records
 from zabka.testing.shared_calls import SharedCalls, Work
 from zabka.testing.simulated.faults import SimFaults
@@ -224,7 +224,10 @@ def start_simulated(
 
     Raises ClusterFailed with the reason.
     """
-    given = [f"{key}={value}" for key, value in {**(settings or {}), "peers": peers, "brokers": brokers}.items()]
+    given = [
+        f"{key}={value}"
+        for key, value in {**FIXTURE_SETTINGS, **(settings or {}), "peers": peers, "brokers": brokers}.items()
+    ]
     try:
         cluster = SimulatedCluster(World(seed, world_settings(given)), seed)
         cluster.world.requester = "fixture"
