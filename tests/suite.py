@@ -21,6 +21,8 @@ SIDE_BY_SIDE = (
 sessions expire in real time; there are at most as many of them at a time as cores."""
 ALONE = ("api/test_bounded_http.py", "browser/test_live.py", "browser/test_load.py")
 """Files that run alone on the machine."""
+SLOWEST = 40
+"""Tests of each run whose duration is printed."""
 
 
 def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
@@ -47,7 +49,8 @@ def _without_those_alone(folder: str) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Run the suite; return the first exit code of a failure, after all runs."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    codes = [subprocess.call([sys.executable, "-m", "pytest", *run], cwd=HERE.parent) for run in runs(arguments, cores)]
+    pytest = [sys.executable, "-m", "pytest", f"--durations={SLOWEST}"]
+    codes = [subprocess.call([*pytest, *run], cwd=HERE.parent) for run in runs(arguments, cores)]
     return next((code for code in codes if code), 0)
 
 
