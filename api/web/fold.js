@@ -359,6 +359,8 @@ const HANDLERS = {
     const found = partition(state, e.topic, e.partition);
     found.roles[e.broker_id] = { leader_epoch: e.leader_epoch, is_leader: true, high_watermark: e.high_watermark };
     noteReached(found, e.leader_epoch, e.high_watermark);
+    // The new leader reports a held offset itself.
+    if (found.held && found.held.broker_id !== e.broker_id) found.held = null;
   },
   followership_taken(state, e) {
     const { roles } = partition(state, e.topic, e.partition);
@@ -372,11 +374,6 @@ const HANDLERS = {
       found.high_watermarks[e.broker_id] = highWatermark;
       found.log_end_offsets[e.broker_id] = logEndOffset;
     }
-  },
-  leadership_taken(state, e) {
-    const found = state.partitions[`${e.topic}-${e.partition}`];
-    // The new leader reports a held offset itself.
-    if (found?.held && found.held.broker_id !== e.broker_id) found.held = null;
   },
   last_stable_offset_held(state, e) {
     const { broker_id, last_stable_offset: offset, high_watermark, producer_id, producer_epoch } = e;

@@ -344,6 +344,9 @@ def _leadership_taken(state: ClusterState, entry: Entry, event: e.LeadershipTake
     partition = state.partition(event.topic, event.partition)
     partition.roles[event.broker_id] = RoleView(event.leader_epoch, True, event.high_watermark)
     note_reached(partition, event.leader_epoch, event.high_watermark)
+    if partition.held is not None and partition.held.broker_id != event.broker_id:
+        # The new leader reports a held offset itself.
+        partition.held = None
 
 
 @_on(e.FollowershipTaken)
@@ -360,14 +363,6 @@ def _replica_progressed(state: ClusterState, entry: Entry, event: e.ReplicaProgr
             note_report(partition, role, high_watermark)
         partition.high_watermarks[event.broker_id] = high_watermark
         partition.log_end_offsets[event.broker_id] = log_end_offset
-
-
-@_on(e.LeadershipTaken)
-def _leadership_taken(state: ClusterState, entry: Entry, event: e.LeadershipTaken) -> None:
-    partition = state.partitions.get(f"{event.topic}-{event.partition}")
-    if partition is not None and partition.held is not None and partition.held.broker_id != event.broker_id:
-        # The new leader reports a held offset itself.
-        partition.held = None
 
 
 @_on(e.LastStableOffsetHeld)
