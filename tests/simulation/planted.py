@@ -16,6 +16,7 @@ from zabka.broker_sim.logs.producer_state import ProducerStates
 from zabka.broker_sim.replication import fetch_answers
 from zabka.broker_sim.replication.partition import Partition
 from zabka.controller import alter_partition, election, failover, partition_state_machine, partition_store
+from zabka.controller.context import ControllerContext
 from zabka.ensemble.errors import ErrorCode
 from zabka.ensemble.ids import Zxid
 from zabka.ensemble.tree.datatree import DataTree
@@ -194,6 +195,23 @@ def unseen_bounces_are_not_fenced() -> Iterator[None]:
 
 
 @contextmanager
+def controllers_do_not_note_shutdowns() -> Iterator[None]:
+    """A controller moves the leaderships of a broker that shuts down, and goes on as if the broker stayed."""
+    begin = ControllerContext.__init__
+
+    class Forgetful(set[int]):
+        def add(self, _: int) -> None:
+            return
+
+    def forgetful(self: ControllerContext, epoch: int, epoch_zk_version: int) -> None:
+        begin(self, epoch, epoch_zk_version)
+        self.shutting_down = Forgetful()
+
+    with broken(ControllerContext, __init__=forgetful):
+        yield
+
+
+@contextmanager
 def producers_survive_a_truncation() -> Iterator[None]:
     """A truncated log keeps the state of its producers."""
     with broken(ProducerStates, truncate=lambda self, offset: True):
@@ -224,6 +242,7 @@ PLANTED: dict[str, Plant] = {
     "coordinators do not read their log": Plant(
         coordinators_do_not_read_their_log, ("coordinators answer after they have read their log",)
     ),
+    "controllers do not note shutdowns": Plant(controllers_do_not_note_shutdowns, ("LeavingBrokersStayOut",)),
     "no epoch check on controller writes": Plant(unfenced_controller_writes, ("controller epochs rise and fence",)),
     "commit on a minority": Plant(commit_on_a_minority, ("committed and durable only on",)),
     "ack before fsync": Plant(ack_before_fsync, ("acknowledged and not durable",)),

@@ -18,6 +18,7 @@ from zabka.simulation.checkers import (
     producer_states,
     replication_audit,
     serving,
+    shutdowns,
     watch_contract,
 )
 from zabka.simulation.checkers.stored_commits import ANSWERED, ON_DISKS
@@ -37,6 +38,7 @@ OF_PEERS = {
     watch_contract.NAME,
     watch_contract.AT_SESSION_END,
     serving.NAME,
+    shutdowns.NAME,
     loaded_coordinators.NAME,
 }
 OF_WORKLOADS = {"linearizable writes", "reads and watches", "read-only service", "records", "groups"}
@@ -46,7 +48,7 @@ def _of_journals_and_logs() -> set[str]:
     checkers = [each.name for each in (*default_checkers(), *zab_checkers()) if each.judged is not None]
     told = f"{replication_audit.__doc__}{kafka_rules.__doc__}"
     of_logs = set(re.findall(r"^([A-Z]\w+)  +", told, re.MULTILINE))
-    assert len(of_logs) == 13
+    assert len(of_logs) == 12
     return {*checkers, *of_logs, CAUSE_CHAINS}
 
 

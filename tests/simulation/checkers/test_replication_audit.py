@@ -130,21 +130,6 @@ def test_config_overrides_are_read_from_committed_transactions() -> None:
     assert (notified, gone) == ([], [Configured("topics/t", {})])
 
 
-@pytest.mark.parametrize(("writer", "said"), [(1, ["LeavingBrokersStayOut"]), (2, [])])
-def test_adding_a_stopping_broker_to_an_isr_is_a_violation(writer: int, said: list[str]) -> None:
-    # Broker 1 is still controller of epoch 1 and has started its own shutdown, which controller 2 has not seen.
-    context = SimpleNamespace(epoch=1, shutting_down={1}, broker_epoch=lambda broker: None)
-    controller = SimpleNamespace(term=SimpleNamespace(context=context))
-    broker = SimpleNamespace(controller=controller, replicas=SimpleNamespace(partitions={}))
-    found: list[InvariantViolated] = []
-    nodes: Any = {1: SimpleNamespace(broker=broker)}
-    audit = ReplicationAudit(Scheduler(), nodes, Judged(), found.append, Minimums(1, 6_000))
-    before, after = state(2, 0, (2, 3)), state(2, 0, (2, 3, 1))._replace(controller_epoch=writer)
-    audit.committed(txn(5, created(STATE, encode_partition_state(before))))
-    audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(after), 1)))
-    assert [violation.invariant for violation in found] == said
-
-
 # -- a replica that joins the ISR has all committed records
 
 

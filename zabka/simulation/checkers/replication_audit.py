@@ -11,12 +11,11 @@ WeakIsr              records below a presumed leader's high watermark are in the
 StrongIsr            ... and of all members of the quorum's ISR, so that the next elected leader has them
 ValidHighWatermark   the same for the quorum's leader: no in-sync replica's log ends below its high watermark
 
-Four more are rules of Kafka that the model omits (others are in `zabka.simulation.checkers.kafka_rules`):
+Three more are rules of Kafka that the model omits (others are in `zabka.simulation.checkers.kafka_rules`):
 
 NothingCommittedUnderMinIsr   a leader's high watermark does not move while the ISR is smaller than min.insync.replicas,
                               both as the leader knows it and as the quorum has it (`minimums`)
 OnlyTheLivingJoin             a broker that joins an ISR is alive, as far as the controller that writes the ISR knows
-LeavingBrokersStayOut         ... and is not in a controlled shutdown, as far as that controller knows
 WhoJoinsHasAll                a broker that joins an ISR has all records that any leader has committed (KAFKA-7128)
 
 The model has neither unclean elections nor disks that lose data.  A presumed leader is no longer checked if its
@@ -38,7 +37,7 @@ from zabka.journal.judges.judged import Judged
 from zabka.kafka.zk.znodes import LeaderAndIsr
 from zabka.simulation.checkers.audited_broker import AuditedBroker
 from zabka.simulation.checkers.kafka_rules import KafkaRules
-from zabka.simulation.checkers.kafka_znodes import Configured, KafkaZnodes, Registered, StateWritten, TopicGone
+from zabka.simulation.checkers.kafka_znodes import Change, Configured, KafkaZnodes, Registered, StateWritten, TopicGone
 from zabka.simulation.checkers.minimums import Minimums
 from zabka.simulation.checkers.replica_logs import ReplicaLog, Stored
 from zabka.simulation.engine.scheduler import Scheduler
@@ -101,6 +100,8 @@ class ReplicationAudit:
         minimums: Minimums,
     ) -> None:
         self.znodes = KafkaZnodes()
+        self.listeners: list[Callable[[Change], None]] = []
+        """Called with every change of Kafka's znodes, before it is checked here."""
         self._minimums = minimums
         self._scheduler = scheduler
         self._nodes = nodes
@@ -149,6 +150,8 @@ class ReplicationAudit:
     def committed(self, txn: Txn) -> None:
         """Handle a transaction when the first peer applies it."""
         for change in self.znodes.committed(txn):
+            for listener in self.listeners:
+                listener(change)
             if isinstance(change, TopicGone):
                 self._rules.gone(change.topic)
                 for name in [name for name in self._partitions if name.topic == change.topic]:
@@ -266,7 +269,7 @@ class ReplicationAudit:
         return next((at for at, stored in known if at >= log.start and log.batches.get(at) != stored), None)
 
     def _judge_joining(self, write: StateWritten) -> None:
-        """Check that new ISR members are alive and not stopping, as far as the writing controller knows (KIP-841)."""
+        """Check that new ISR members are alive, as far as the writing controller knows."""
         before, after = write.before, write.after
         if before is None:
             return
@@ -277,15 +280,10 @@ class ReplicationAudit:
             if self._is_powerless(broker):
                 # The request to add it to the ISR was in flight when its power failed.
                 self._of(write.partition).lost_power[broker] = None
-            self._judged.note("LeavingBrokersStayOut")
             if live is not None:
                 self._judged.note("OnlyTheLivingJoin")
             if live is not None and broker not in live:
                 self._violated("OnlyTheLivingJoin", write.partition, f"broker {broker} is gone, and joins the ISR")
-            if self._was_heard_leaving(broker, after.controller_epoch):
-                self._violated(
-                    "LeavingBrokersStayOut", write.partition, f"broker {broker} is leaving, and joins the ISR"
-                )
 
     def _judge_what_they_have(self, write: StateWritten) -> None:
         """Check that new ISR members have all records that any leader has ever committed."""
@@ -320,17 +318,6 @@ class ReplicationAudit:
         while at < mark and (stored := log.batches.get(at)) is not None:
             audited.committed[at] = stored
             at = audited.committed_end = stored.last + 1
-
-    def _was_heard_leaving(self, broker: int, controller_epoch: int) -> bool:
-        """Return whether the controller of that epoch knows that the broker is stopping.
-
-        A controller processes no requests while it writes.
-        """
-        brokers = [node.broker for node in self._nodes.values() if node.broker is not None]
-        reigns = [each.controller.term for each in brokers if each.controller.term is not None]
-        return any(
-            reign.context.epoch == controller_epoch and broker in reign.context.shutting_down for reign in reigns
-        )
 
     # -- checks ------------------------------------------------------------------------------------------------------
 

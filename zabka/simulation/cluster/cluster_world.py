@@ -19,6 +19,7 @@ from zabka.simulation.checkers.producer_states import NAME as PRODUCER_STATES
 from zabka.simulation.checkers.producer_states import differing_producers
 from zabka.simulation.checkers.replication_audit import ReplicationAudit
 from zabka.simulation.checkers.settled import unsettled
+from zabka.simulation.checkers.shutdowns import Shutdowns
 from zabka.simulation.cluster.broker_machine import KAFKA_PORT, BrokerMachine, broker_address
 from zabka.simulation.cluster.client_machine import KafkaProgram, ProgramMachine, tapped_channel
 from zabka.simulation.cluster.ensemble_world import ServingWorld
@@ -111,12 +112,18 @@ class ClusterWorld(ServingWorld):
             self.scheduler, self.brokers, self.replication.znodes, self.record.judged, self.emit
         )
         self.record.listeners.append(coordinators.journalled)
+        shutdowns = Shutdowns(self.replication.znodes, self.record.judged, self.emit)
+        self.record.listeners.append(shutdowns.journalled)
+        self.replication.listeners.append(shutdowns.changed)
         for broker, machine in self.brokers.items():
             machine.on_read = coordinators.was_read
-            self.ground.network.observe(machine.address, KAFKA_PORT, partial(coordinators.connection, broker))
-            self.ground.network.observe(
-                machine.address, KAFKA_PORT, partial(self.serving.broker_connection, machine.name)
+            observers = (
+                partial(coordinators.connection, broker),
+                partial(shutdowns.connection, broker),
+                partial(self.serving.broker_connection, machine.name),
             )
+            for observe in observers:
+                self.ground.network.observe(machine.address, KAFKA_PORT, observe)
 
     def committed(self, txn: Txn) -> None:
         """Pass a committed transaction to Kafka's checkers."""

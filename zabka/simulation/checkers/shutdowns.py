@@ -1,0 +1,126 @@
+"""Checks the leaders and ISRs that a controller chooses while a broker shuts down.
+
+A broker in a controlled shutdown asks the controller to move its leaderships (ControlledShutdown).  Once that
+controller has begun to do so, it makes the broker neither leader of a partition nor a member of an ISR, until the
+broker registers again (KafkaController.doControlledShutdown, KIP-841).  Another controller does not know of the
+shutdown.
+
+The controller's memory is not involved.  The request and its response are frames on the controller's connections.
+The controller has begun when it moves a leadership away from the broker, at the latest when it sends the response.
+The writes are the quorum's transactions, which name the controller's epoch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+
+from kio.schema.errors import ErrorCode
+
+from zabka.journal import events as e
+from zabka.journal.events import Entry, InvariantViolated
+from zabka.journal.judges.judged import Judged
+from zabka.kafka.wire.frames import DecodedRequest, decode_request, decode_response, response_correlation_id
+from zabka.kafka.wire.kafka_schema import ApiKey
+from zabka.simulation.checkers.kafka_znodes import Change, KafkaZnodes, Registered, StateWritten
+from zabka.simulation.engine.observed import FrameReader
+
+NAME = "LeavingBrokersStayOut"
+_REQUEST = Struct(">h")
+
+
+class Shutdowns:
+    """Watches all controlled shutdowns of one world."""
+
+    def __init__(self, znodes: KafkaZnodes, judged: Judged, emit: Callable[[InvariantViolated], object]) -> None:
+        self._znodes = znodes
+        self._judged = judged
+        self._emit = emit
+        self._epochs: dict[int, int] = {}
+        """The last controller epoch of each broker that was elected."""
+        self._asked: dict[int, int] = {}
+        """Brokers that have asked for a shutdown, and the epoch of the controller that has read the request."""
+        self._leaving: dict[int, dict[int, None]] = {}
+        """Brokers that are shutting down, and the epochs of the controllers that know it."""
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def journalled(self, entry: Entry) -> None:
+        """Handle a journal entry."""
+        event = entry.event
+        if isinstance(event, e.ControllerElected):
+            self._epochs[event.broker_id] = event.controller_epoch
+
+    def changed(self, change: Change) -> None:
+        """Handle a change of Kafka's znodes."""
+        if isinstance(change, Registered):
+            self._asked.pop(change.broker, None)
+            self._leaving.pop(change.broker, None)
+        elif isinstance(change, StateWritten):
+            self._check(change)
+            moved_from = -1 if change.before is None else change.before.leader
+            epoch = change.after.controller_epoch
+            if moved_from != change.after.leader and self._asked.get(moved_from) == epoch:
+                self._leaving.setdefault(moved_from, {})[epoch] = None
+
+    def connection(self, broker: int) -> ShutdownConnection:
+        """Return the observer of a new connection to that broker."""
+        return ShutdownConnection(self, broker)
+
+    def asked(self, controller: int, broker: int, broker_epoch: int) -> None:
+        """Note a request that a controller has read, unless it is from an earlier registration of the broker."""
+        epoch = self._epochs.get(controller)
+        if epoch is not None and self._znodes.brokers.get(broker) == broker_epoch:
+            self._asked[broker] = epoch
+
+    def answered(self, broker: int, broker_epoch: int, error: int) -> None:
+        """Note the controller's response."""
+        epoch = self._asked.pop(broker, None)
+        if epoch is not None and error == ErrorCode.none and self._znodes.brokers.get(broker) == broker_epoch:
+            self._leaving.setdefault(broker, {})[epoch] = None
+
+    # -- checks ------------------------------------------------------------------------------------------------------
+
+    def _check(self, write: StateWritten) -> None:
+        before, after = write.before, write.after
+        for broker, epochs in self._leaving.items():
+            if after.controller_epoch not in epochs:
+                continue
+            self._judged.note(NAME)
+            if after.leader == broker and (before is None or before.leader != broker):
+                self._violated(write, f"broker {broker} is shutting down, and becomes leader")
+            elif broker in after.isr and (before is None or broker not in before.isr):
+                self._violated(write, f"broker {broker} is shutting down, and joins the ISR")
+
+    def _violated(self, write: StateWritten, detail: str) -> None:
+        self._emit(InvariantViolated(NAME, f"{write.partition}: {detail}"))
+
+
+class ShutdownConnection:
+    """One connection to a broker that may be controller."""
+
+    def __init__(self, shutdowns: Shutdowns, controller: int) -> None:
+        self._shutdowns = shutdowns
+        self._controller = controller
+        self._requests, self._responses = FrameReader(), FrameReader()
+        self._asked: deque[DecodedRequest] = deque()
+        """Requests for a shutdown without a response yet."""
+
+    def received(self, data: bytes) -> None:
+        """Note the requests for a shutdown among these bytes."""
+        for frame in self._requests.read(data):
+            if _REQUEST.unpack_from(frame)[0] == ApiKey.CONTROLLED_SHUTDOWN:
+                request = decode_request(frame)
+                self._asked.append(request)
+                self._shutdowns.asked(
+                    self._controller, int(request.payload.broker_id), int(request.payload.broker_epoch)
+                )
+
+    def sent(self, data: bytes) -> None:
+        """Note the responses to requests for a shutdown among these bytes."""
+        for frame in self._responses.read(data):
+            if self._asked and self._asked[0].correlation_id == response_correlation_id(frame):
+                asked = self._asked.popleft().payload
+                response = decode_response(frame, asked)
+                self._shutdowns.answered(int(asked.broker_id), int(asked.broker_epoch), int(response.error_code))
