@@ -10,7 +10,8 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from bench.free_ports import free_ports
 from zabka.compose.plan import DEFAULT_KAFKA_PORT, DEFAULT_ZK_PORT
@@ -168,7 +169,7 @@ def test_events_of_a_block_begin_at_its_start() -> None:
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
 def test_new_admin_client_finds_the_next_controller(zabka_cluster: LiveCluster, fault: str) -> None:
-    """An AdminClient of librdkafka keeps the controller that it found when it connected; Kafka's answers are the same.
+    """An AdminClient of librdkafka keeps the controller that it found when it connected.
 
     It asks for metadata when it connects to a broker, which is before the next election, and then every
     `topic.metadata.refresh.interval.ms` (5 minutes).  Its requests wait for the old controller until they time out.
