@@ -42,7 +42,7 @@ MAY_IMPORT = {
         "pydantic_core",
     },
     "compose": {"msgspec", "structlog", "starlette", "uvicorn"},
-    "testing": {"msgspec", "pytest"},
+    "testing": {"hypothesis", "msgspec", "pytest"},
     "cli": {"msgspec", "kio"},
 }
 """The third-party packages that each package can import."""
@@ -134,7 +134,7 @@ def test_extras_of_the_project_contain_the_packages_of_the_table() -> None:
 
 
 def test_project_requires_exactly_what_its_packages_import() -> None:
-    imported_packages = set().union(*MAY_IMPORT.values()) - ALWAYS_THERE - {"pytest"}
+    imported_packages = set().union(*MAY_IMPORT.values()) - ALWAYS_THERE - {"hypothesis", "pytest"}
     named = packages_of(PROJECT["dependencies"])
     assert imported_packages <= named | {"backports"}
     used = [line for line in PROJECT["dependencies"] if not packages_of([line]) & imported_packages]

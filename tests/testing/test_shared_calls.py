@@ -10,6 +10,8 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from bench.free_ports import free_ports
 from zabka.compose.plan import DEFAULT_KAFKA_PORT, DEFAULT_ZK_PORT
@@ -158,6 +160,28 @@ def test_clients_connect_through_a_proxy_of_the_user() -> None:
         assert producer.flush(10) == 0
         assert any(b"through the proxy" in data for data in seen)
         assert cluster.consume("orders") == ["through the proxy"]
+
+
+def test_events_of_a_block_begin_at_its_start() -> None:
+    with running_cluster(peers=1, brokers=1) as cluster:
+        assert cluster.events("node_started")
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause"])
+def test_new_admin_client_finds_the_next_controller(zabka_cluster: LiveCluster, fault: str) -> None:
+    """An AdminClient of librdkafka keeps the controller that it found when it connected.
+
+    It asks for metadata when it connects to a broker, which is before the next election, and then every
+    `topic.metadata.refresh.interval.ms` (5 minutes).  Its requests wait for the old controller until they time out.
+    """
+    first = zabka_cluster.until(lambda: zabka_cluster.controller)
+    if fault == "kill":
+        first.kill()
+    else:
+        first.pause()
+    zabka_cluster.until(lambda: zabka_cluster.controller not in (None, first))
+    admin = AdminClient(zabka_cluster.client_config("confluent"))
+    admin.create_topics([NewTopic("orders", 1, 2)])["orders"].result(20)
 
 
 def test_advertised_addresses_must_fit_the_brokers() -> None:

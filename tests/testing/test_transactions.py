@@ -22,7 +22,7 @@ def _copies_committed_records_once(cluster: Cluster, kills: bool) -> None:
     sent = producer.stop()
     assert sent.committed > 0 and sent.aborted > 1
 
-    def committed(topic: str) -> list[bytes | None]:
+    def committed(topic: str) -> list[str | bytes]:
         return sorted(each.value for each in cluster.records(topic, isolation_level="read_committed") if each.value)
 
     cluster.until(lambda: committed("totals") == committed("orders"), 60.0)

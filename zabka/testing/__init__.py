@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from zabka.testing.records import Record as Record
     from zabka.testing.simulated.cluster import SimulatedCluster as SimulatedCluster
     from zabka.testing.simulated.cluster import running_world as running_world
+    from zabka.testing.state_machine import ClusterMachine as ClusterMachine
 
 _HOMES = {
     "Cluster": "cluster",
     "ClusterFailed": "cluster",
+    "ClusterMachine": "state_machine",
     "LiveCluster": "live.cluster",
     "LiveEnsemble": "live.ensemble",
     "Record": "records",
@@ -41,6 +43,7 @@ _HOMES = {
 __all__ = [
     "Cluster",
     "ClusterFailed",
+    "ClusterMachine",
     "LiveCluster",
     "LiveEnsemble",
     "Record",

@@ -43,7 +43,7 @@ class LiveEnsemble(HttpApi):
         self.faults = Faults(self)
         self.zookeeper_connect: str = self.get("/api/v1/cluster")["settings"]["zookeeper_connect"]
         self.aio = AsyncWaits()
-        self._began = (-1, 0)
+        self._began = (0, -1)
 
     # ---- queries -----------------------------------------------------------------------------------------------------
 
@@ -89,8 +89,7 @@ class LiveEnsemble(HttpApi):
     @property
     def began_us(self) -> int:
         """The moment of `now_us` at which this test began; -1 before the first test."""
-        seq, mono_us = self._began
-        return mono_us if seq >= 0 else -1
+        return self._began[1]
 
     @property
     def seq(self) -> int:
