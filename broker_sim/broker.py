@@ -59,6 +59,7 @@ from zabka.ensemble.client.service import SessionState
 from zabka.ensemble.errors import SessionExpired, ZooKeeperError
 from zabka.ensemble.ports import Task
 from zabka.ensemble.request_fault import HeldRequestFault
+from zabka.ensemble.request_fault_uses import Counts
 from zabka.journal.events import BrokerSessionChanged, NodeStarted, NodeStopped, TopicPartition
 from zabka.kafka.ports import Endpoint, KafkaMessage
 from zabka.kafka.topic_names import TRANSACTION_STATE
@@ -276,6 +277,10 @@ class Broker:
         if not rules:
             self._faults = None
 
+    def fault_counts(self) -> Counts:
+        """Return (matching requests, uses) of each request fault, by its id."""
+        return {} if self._faults is None else self._faults.counts()
+
     def _controller_request_accepted(self, controller_id: int, controller_epoch: int) -> None:
         self._controller_confirmed_ms = self._runtime.now().mono_ms
         self.controller.controller_seen(controller_id, controller_epoch)
@@ -471,7 +476,7 @@ class Broker:
             confirmed_age_ms=self._runtime.now().mono_ms - self._controller_confirmed_ms,
             replicas=self.replicas,
             metadata=self.metadata,
-            fault_counts={} if self._faults is None else self._faults.counts(),
+            fault_counts=self.fault_counts(),
         )
 
 

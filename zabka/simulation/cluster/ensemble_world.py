@@ -52,9 +52,7 @@ class ServingWorld:
         self.clients: dict[str, ProgramMachine] = {}
         self._watches = WatchContract(self.record.judged, self.emit)
         for machine in self.peers.values():
-            self.ground.network.observe(
-                machine.address, CLIENT_PORT, partial(self._watches.connection, machine.name)
-            )
+            self.ground.network.observe(machine.address, CLIENT_PORT, partial(self._watches.connection, machine.name))
         self._last_committed = 0
         self.record.listeners.append(self._hears_commit)
         self.disks = PeerDisks(lambda peer: self.peers[peer].volume)
