@@ -92,6 +92,7 @@ class Broker:
         self._emit = emit
         self._log_line = ports.log_line
         self._resolve = ports.resolve
+        self._count_use = ports.count_use
         self._advertised: tuple[Listener, ...] = config.advertised_listeners
         self._tasks: list[Task] = []
         self._renewing = False
@@ -271,7 +272,7 @@ class Broker:
     def hold_faults(self, rules: Sequence[HeldRequestFault]) -> None:
         """Apply exactly these request faults from now on."""
         if rules and self._faults is None:
-            self._faults = RequestFaults(self._runtime, self.metadata, self._emit, self._data.fetched)
+            self._faults = RequestFaults(self._runtime, self.metadata, self._emit, self._data.fetched, self._count_use)
         if self._faults is not None:
             self._faults.hold(rules)
         if not rules:

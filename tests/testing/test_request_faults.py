@@ -107,6 +107,13 @@ def test_simulated_fault_survives_a_restart_of_the_node(world: SimulatedCluster)
     assert world.events("fault_removed")
 
 
+def test_simulated_peers_count_uses_together() -> None:
+    with running_world(seed=4, peers=3, brokers=1) as cluster:
+        fault = cluster.faults.on_request("multi", path="/brokers/topics/orders*").close().times(2)
+        cluster.topics.create("orders", partitions=1, replication_factor=1)
+        assert fault.used == 2
+
+
 def test_simulated_ready_set_is_added_and_healed(world: SimulatedCluster) -> None:
     faults = world.faults.add_set("ack-lost", topic="orders")
     world.produce("orders", "c")

@@ -123,6 +123,7 @@ class BrokerMachine(ServerMachine):
             made=self._made,
             started=lambda: None,
             random_seed=process.random.getrandbits(64),
+            count_use=self.ground.fault_counts.count,
             messages=process.messages,
         )
 

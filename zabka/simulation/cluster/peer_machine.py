@@ -122,6 +122,7 @@ class PeerMachine(ServerMachine):
             clock_ns=process.loop.mono_ns,
             started=self._started,
             make_service=self._make_service,
+            count_use=self.ground.fault_counts.count,
             messages=process.messages,
         )
 
