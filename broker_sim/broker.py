@@ -59,6 +59,7 @@ from zabka.ensemble.client.service import SessionState
 from zabka.ensemble.errors import SessionExpired, ZooKeeperError
 from zabka.ensemble.ports import Task
 from zabka.ensemble.request_fault import HeldRequestFault
+from zabka.ensemble.request_fault_uses import Counts
 from zabka.journal.events import BrokerSessionChanged, NodeStarted, NodeStopped, TopicPartition
 from zabka.kafka.ports import Endpoint, KafkaMessage
 from zabka.kafka.topic_names import TRANSACTION_STATE
@@ -91,6 +92,7 @@ class Broker:
         self._emit = emit
         self._log_line = ports.log_line
         self._resolve = ports.resolve
+        self._count_use = ports.count_use
         self._advertised: tuple[Listener, ...] = config.advertised_listeners
         self._tasks: list[Task] = []
         self._renewing = False
@@ -270,11 +272,15 @@ class Broker:
     def hold_faults(self, rules: Sequence[HeldRequestFault]) -> None:
         """Apply exactly these request faults from now on."""
         if rules and self._faults is None:
-            self._faults = RequestFaults(self._runtime, self.metadata, self._emit, self._data.fetched)
+            self._faults = RequestFaults(self._runtime, self.metadata, self._emit, self._data.fetched, self._count_use)
         if self._faults is not None:
             self._faults.hold(rules)
         if not rules:
             self._faults = None
+
+    def fault_counts(self) -> Counts:
+        """Return (matching requests, uses) of each request fault, by its id."""
+        return {} if self._faults is None else self._faults.counts()
 
     def _controller_request_accepted(self, controller_id: int, controller_epoch: int) -> None:
         self._controller_confirmed_ms = self._runtime.now().mono_ms
@@ -471,7 +477,7 @@ class Broker:
             confirmed_age_ms=self._runtime.now().mono_ms - self._controller_confirmed_ms,
             replicas=self.replicas,
             metadata=self.metadata,
-            fault_counts={} if self._faults is None else self._faults.counts(),
+            fault_counts=self.fault_counts(),
         )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zabka.broker_sim.ports import LogDirectory, ReachedMarks
 from zabka.broker_sim.quotas.connection_limits import Resolve
 from zabka.ensemble.client.service import CoordinationService
 from zabka.ensemble.ports import Runtime
+from zabka.ensemble.request_fault_uses import CountUse, SharedCounts
 from zabka.kafka.ports import BrokerChannel, Emit
 
 
@@ -35,5 +36,7 @@ class BrokerPorts:
     """Ends the process at once for the given reason: no log directory is left to work with."""
     high_watermarks_reached: ReachedMarks = dict
     """Returns the high watermarks that this broker's journal shows its replicas to have reached."""
+    count_use: CountUse = field(default_factory=lambda: SharedCounts().count)
+    """Counts the uses of request faults, together with the other nodes."""
     resolve: Resolve = str
     """Resolves the host names in connection limits."""

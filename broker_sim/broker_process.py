@@ -39,8 +39,9 @@ from zabka.ensemble.properties import decode_properties
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.ensemble.runtime.descriptors import may_open_all_files
 from zabka.ensemble.runtime.dropped_connections import DroppedConnections
+from zabka.ensemble.runtime.fault_ledger import FaultLedger
 from zabka.ensemble.runtime.files import HOST, Files
-from zabka.ensemble.runtime.links import ControlSocket, LinkFaults, address_key
+from zabka.ensemble.runtime.links import ControlSocket, FaultTable, LinkFaults, address_key
 from zabka.ensemble.runtime.node_process import LogStream, new_event_loop, node_logger
 from zabka.ensemble.runtime.workers import THREADS
 from zabka.ensemble.txnlog.files import make_directories
@@ -209,6 +210,7 @@ class BrokerProcess:
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._runtime = AsyncioRuntime(self._loop, environment.random_seed, on_failure=self._fail)
         self._faults = LinkFaults(_peer_names(config))
+        self._ledger = FaultLedger()
         self._channel = AsyncioChannel(f"broker-{config.broker_id}", self._faults.open_connection, self._kafka_tap)
         self._log_directories = [
             FileLogDirectory(Path(log_dir), environment.files, environment.workers) for log_dir in config.log_dirs
@@ -225,6 +227,7 @@ class BrokerProcess:
                 halt=self._halt,
                 high_watermarks_reached=environment.journal.high_watermarks_reached,
                 resolve=_address,
+                count_use=environment.count_use or self._ledger.count,
             ),
         )
         self._log = ProcessLog(environment.log, self._broker.loggers)
@@ -319,12 +322,16 @@ class BrokerProcess:
             self._ports.append(port)
         path = config.text("zabka.control.socket")
         if path:
-            self._control = ControlSocket(path, self._faults, self._broker.status, self._broker.hold_faults)
+            self._control = ControlSocket(path, self._faults, self._broker.status, self._hold_faults)
             await self._control.start()
         return [
             Listener(each.name, each.host or socket.gethostname(), each.port or picked[each.name])
             for each in config.advertised_listeners
         ]
+
+    def _hold_faults(self, table: FaultTable) -> None:
+        self._ledger.move_to(table.ledger)
+        self._broker.hold_faults(table.requests)
 
     def _coordination(self) -> Client:
         return Client(

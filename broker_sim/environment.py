@@ -8,6 +8,7 @@ from typing import NamedTuple, NoReturn
 import structlog
 
 from zabka.broker_sim.broker import Broker
+from zabka.ensemble.request_fault_uses import CountUse
 from zabka.ensemble.runtime.files import Files
 from zabka.ensemble.runtime.workers import Workers
 from zabka.journal.message_log import MessageNotes
@@ -29,5 +30,7 @@ class BrokerEnvironment(NamedTuple):
     """Called once the broker is registered."""
     random_seed: int | None = None
     """Seed of the broker's random choices; without it, the system's randomness."""
+    count_use: CountUse | None = None
+    """Counts the uses of request faults together with other nodes; without it, the host's agent names the counts."""
     messages: MessageNotes | None = None
     """Receives the messages, if they are recorded."""

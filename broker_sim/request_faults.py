@@ -16,7 +16,7 @@ from zabka.broker_sim.metadata_cache import MetadataCache, PartitionMetadata
 from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused, Unanswered
 from zabka.ensemble.ports import Runtime
 from zabka.ensemble.request_fault import ANY, HeldRequestFault
-from zabka.ensemble.request_fault_uses import ActiveFaults, Counts, FaultUses
+from zabka.ensemble.request_fault_uses import ActiveFaults, Counts, CountUse, FaultUses
 from zabka.journal.cause import fault_cause
 from zabka.journal.events import RequestFaultApplied
 from zabka.kafka.message_names import api_name
@@ -63,14 +63,19 @@ SessionPartitions = Callable[[KafkaMessage], Sequence[FetchedRow]]
 
 
 class RequestFaults:
-    """The rules of one broker. `fetched` returns the partitions of a Fetch request, with those of its session."""
+    """The rules of one broker.
 
-    def __init__(self, runtime: Runtime, metadata: MetadataCache, emit: Emit, fetched: SessionPartitions) -> None:
+    `fetched` returns the partitions of a Fetch request, with those of its session. `count` counts for all nodes.
+    """
+
+    def __init__(
+        self, runtime: Runtime, metadata: MetadataCache, emit: Emit, fetched: SessionPartitions, count: CountUse
+    ) -> None:
         self._runtime = runtime
         self._metadata = metadata
         self._emit = emit
         self._fetched = fetched
-        self._active = ActiveFaults()
+        self._active = ActiveFaults(count)
         self.apis: Collection[ApiKey] = ()
         """The APIs with rules: other requests need not pass here."""
         self._stale: dict[str, dict[str, list[PartitionMetadata]]] = {}

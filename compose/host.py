@@ -40,6 +40,7 @@ from zabka.compose.topology import (
     write_node,
 )
 from zabka.ensemble.request_fault import HeldRequestFault, describe
+from zabka.ensemble.runtime.fault_ledger import forget_counts
 from zabka.ensemble.runtime.link_fault import AnyFault, HeldFault
 from zabka.ensemble.runtime.links import FaultTable
 from zabka.ensemble.runtime.supervisor import kept_up
@@ -60,6 +61,8 @@ BROKERS_HURRY_S = 1.5
 PEERS_STOP_S = 4.0
 API_STOP_S = 3.0
 FAULT_APPLY_S = 1.0
+FAULT_LEDGER = "fault-uses"
+"""The directory with the counts of request faults."""
 SHUTDOWN = "shutdown of the host agent"
 """The requester of the stops with which a host ends."""
 
@@ -88,6 +91,7 @@ class Host:
         """Who requested the current action on each process."""
         self._faults_complete = False
         self._names = self._name_addresses()
+        self._ledger = str(node_directory(data, spec.name) / FAULT_LEDGER)
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
         self._stopped = False
@@ -323,6 +327,7 @@ class Host:
         for fault in before.values():
             if fault.id not in now and self._owns(fault):
                 self._journal.write(FaultRemoved(fault.id))
+        forget_counts(Path(self._ledger), [fault_id for fault_id in before if fault_id not in now])
         self._journal.flush()
 
     def _owns(self, fault: AnyFault) -> bool:
@@ -335,7 +340,7 @@ class Host:
     def _faults_line(self, node: str) -> bytes:
         state = FaultState.of(self._faults)
         requests = [fault for fault in state.requests if fault.is_for(node)]
-        return msgspec.json.encode(FaultTable(state.faults, node, self._names, requests))
+        return msgspec.json.encode(FaultTable(state.faults, node, self._names, requests, self._ledger))
 
     def _name_addresses(self) -> dict[str, str]:
         names: dict[str, str] = {}

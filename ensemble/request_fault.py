@@ -3,7 +3,7 @@
 A rule has three parts. The *match* selects requests: those of a Kafka API, or of a ZooKeeper operation, narrowed by
 client, topic, group, path and so on. The *effect* is what happens to them. The *times* select some of the matching
 requests, and end the rule. `POST /api/v1/faults` takes a `RequestFault`; the API adds an id and makes a
-`HeldRequestFault` of it, and each node that it names counts its uses (`zabka.ensemble.request_fault_uses`).
+`HeldRequestFault` of it, and the nodes that it names count its uses (`zabka.ensemble.request_fault_uses`).
 
     effect          applied?  answered?                     connection
     error           no        with the error                stays open
@@ -60,8 +60,8 @@ _NEEDS = {"error": "error", "delay_before": "delay_ms", "delay_after": "delay_ms
 class RequestFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A rule for requests. Texts are patterns, in which `*` stands for any characters; an unset field matches all.
 
-    Without `client_id`, requests of brokers and of zabka itself are left out. Counts are per node: name the node, a
-    partition or a group to count at one. Decoding raises msgspec.ValidationError if the rule makes no sense;
+    Without `client_id`, requests of brokers and of zabka itself are left out. The nodes of a host count together.
+    Decoding raises msgspec.ValidationError if the rule makes no sense;
     construction in Python raises ValueError.
     """
 

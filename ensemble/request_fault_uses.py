@@ -1,6 +1,7 @@
 """The uses of request faults at one node: a rule selects some of the matching requests, and ends.
 
-Pure: the caller passes the time and the source of random numbers.
+Pure: the caller passes the time, the source of random numbers, and the counts that nodes share (`CountUse`), so that a
+fault for one request reaches one request, whichever node serves it.
 """
 
 from __future__ import annotations
@@ -10,36 +11,57 @@ from collections.abc import Callable, Iterable, Iterator
 from zabka.ensemble.request_fault import HeldRequestFault
 
 Counts = dict[str, list[int]]
-"""(matching requests, uses) by the id of the rule."""
+"""(matching requests, uses) at this node by the id of the rule."""
+MATCHED, USED = KINDS = "matched", "used"
+"""The kinds of counts; with the id of the rule they are the name of a count."""
+CountUse = Callable[[str], int]
+"""Counts once more under a name, and returns the number, from 1. Nodes share these counts."""
+
+
+class SharedCounts:
+    """Counts of nodes that run in one process, as in the simulated world."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def count(self, key: str) -> int:
+        """Count once more under that name, and return the number, from 1."""
+        number = self._counts[key] = self._counts.get(key, 0) + 1
+        return number
 
 
 class FaultUses:
     """One rule at one node, with the number of matching requests and of uses so far."""
 
-    __slots__ = ("applied", "matched", "rule", "started_ms")
+    __slots__ = ("_count", "_is_used_up", "applied", "matched", "rule", "started_ms")
 
-    def __init__(self, rule: HeldRequestFault, now_ms: int) -> None:
+    def __init__(self, rule: HeldRequestFault, now_ms: int, count: CountUse) -> None:
         self.rule = rule
         self.started_ms = now_ms
         self.matched = self.applied = 0
+        self._count = count
+        self._is_used_up = False
 
     def is_over(self, now_ms: int) -> bool:
         """Return whether the rule applies to no further request."""
-        rule = self.rule
-        if rule.for_ms and now_ms - self.started_ms >= rule.for_ms:
-            return True
-        return bool((rule.times and self.applied >= rule.times) or (rule.nth and self.matched >= rule.nth))
+        return self._is_used_up or bool(self.rule.for_ms and now_ms - self.started_ms >= self.rule.for_ms)
 
     def take(self, draw: Callable[[], float]) -> bool:
         """Count a matching request; return whether the rule applies to it. `draw` returns a number in [0, 1)."""
         self.matched += 1
         rule = self.rule
         if rule.nth:
-            is_due = self.matched == rule.nth
+            number = self._count(f"{rule.id}.{MATCHED}")
+            self._is_used_up = number >= rule.nth
+            is_due = number == rule.nth
         elif rule.every:
-            is_due = self.matched % rule.every == 0
+            is_due = self._count(f"{rule.id}.{MATCHED}") % rule.every == 0
         else:
             is_due = rule.probability >= 1 or draw() < rule.probability
+        if is_due and rule.times:
+            used = self._count(f"{rule.id}.{USED}")
+            self._is_used_up = used >= rule.times
+            is_due = used <= rule.times
         self.applied += is_due
         return is_due
 
@@ -47,8 +69,9 @@ class FaultUses:
 class ActiveFaults:
     """The rules of one node, in the order in which they were added. The first rule that is due applies, alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: CountUse) -> None:
         self._uses: dict[str, FaultUses] = {}
+        self._count = count
 
     def __bool__(self) -> bool:
         return bool(self._uses)
@@ -56,7 +79,7 @@ class ActiveFaults:
     def replace(self, rules: Iterable[HeldRequestFault], now_ms: int) -> list[HeldRequestFault]:
         """Hold exactly these rules; those that stay keep their counts. Return the new ones."""
         before = self._uses
-        self._uses = {rule.id: before.get(rule.id) or FaultUses(rule, now_ms) for rule in rules}
+        self._uses = {rule.id: before.get(rule.id) or FaultUses(rule, now_ms, self._count) for rule in rules}
         return [uses.rule for fault_id, uses in self._uses.items() if fault_id not in before]
 
     def due(

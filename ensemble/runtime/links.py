@@ -25,12 +25,16 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
 class FaultTable(msgspec.Struct, frozen=True):
-    """All active link faults, the name of this node, the node at each "host:port", and this node's request faults."""
+    """All active link faults, the name of this node, the node at each "host:port", and this node's request faults.
+
+    `ledger` is the directory in which the nodes of the host count the uses of request faults.
+    """
 
     faults: list[HeldFault] = []
     node: str = ""
     names: dict[str, str] = {}
     requests: list[HeldRequestFault] = []
+    ledger: str = ""
 
 
 class LinkState(NamedTuple):
@@ -153,10 +157,9 @@ _decoder = msgspec.json.Decoder(FaultTable)
 class ControlSocket:
     """A unix-domain socket on which a host agent sends fault tables: one JSON object a line, one answer a line.
 
-    `{"faults": [...], "node": "...", "names": {...}, "requests": [...]}`, a `FaultTable`, is the full state each time;
-    the answer is `{"ok": true}`, or `{"ok": false, "error": "..."}` with nothing changed. `{"status": true}` queries
-    the node: the answer is the result of the `status` function, as one object. `hold_requests` receives the request
-    faults.
+    `{"faults": [...], "node": "...", …}`, a `FaultTable`, is the full state each time; the answer is `{"ok": true}`, or
+    `{"ok": false, "error": "..."}` with nothing changed. `{"status": true}` queries the node: the answer is the result
+    of the `status` function, as one object. `hold_requests` receives the table with the request faults.
     """
 
     LINE_BYTES_MAX = 1024 * 1024
@@ -166,7 +169,7 @@ class ControlSocket:
         path: str,
         faults: LinkFaults,
         status: Callable[[], dict[str, Any]] | None = None,
-        hold_requests: Callable[[list[HeldRequestFault]], object] | None = None,
+        hold_requests: Callable[[FaultTable], object] | None = None,
     ) -> None:
         self._path = path
         self._faults = faults
@@ -194,7 +197,7 @@ class ControlSocket:
             table = _decoder.decode(line)
             self._faults.apply(table)
             if self._hold_requests is not None:
-                self._hold_requests(table.requests)
+                self._hold_requests(table)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as bad:
             return msgspec.json.encode({"ok": False, "error": str(bad)}) + b"\n"
         return b'{"ok":true}\n'

@@ -10,7 +10,7 @@ import pytest
 
 from zabka.ensemble.records import CreateRequest, DeleteRequest, MultiOp, MultiRequest, OpCode, Request
 from zabka.ensemble.request_fault import HeldRequestFault, RequestFault, describe, matches_text
-from zabka.ensemble.request_fault_uses import ActiveFaults, FaultUses
+from zabka.ensemble.request_fault_uses import ActiveFaults, FaultUses, SharedCounts
 from zabka.ensemble.zookeeper_faults import matches, subject_of, why_impossible
 
 
@@ -40,30 +40,44 @@ def taken(uses: FaultUses, requests: int, now_ms: int = 0) -> list[int]:
     ],
 )
 def test_rule_selects_the_requests_of_its_times(fields: dict[str, int], expected: list[int]) -> None:
-    assert taken(FaultUses(held(**fields), 0), 6) == expected
+    assert taken(FaultUses(held(**fields), 0, SharedCounts().count), 6) == expected
 
 
 def test_rule_with_probability_draws_for_each_request() -> None:
-    numbers = taken(FaultUses(held(probability=0.5), 0), 1_000)
+    numbers = taken(FaultUses(held(probability=0.5), 0, SharedCounts().count), 1_000)
     assert 400 < len(numbers) < 600
-    assert numbers == taken(FaultUses(held(probability=0.5), 0), 1_000)
+    assert numbers == taken(FaultUses(held(probability=0.5), 0, SharedCounts().count), 1_000)
 
 
 def test_rule_with_duration_is_over_after_it() -> None:
-    uses = FaultUses(held(for_ms=100), now_ms=50)
+    uses = FaultUses(held(for_ms=100), 50, SharedCounts().count)
     assert [uses.is_over(now_ms) for now_ms in (50, 149, 150)] == [False, False, True]
 
 
 def test_oldest_due_rule_applies_alone() -> None:
-    active = ActiveFaults()
+    active = ActiveFaults(SharedCounts().count)
     active.replace([held(id="a", times=1), held(id="b", nth=2)], 0)
     found = [active.due(lambda _: True, 0, lambda: 0.0) for _ in range(4)]
     assert [None if uses is None else uses.rule.id for uses in found] == ["a", None, "b", None]
     assert active.counts() == {"a": [1, 1], "b": [2, 1]}
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"), [({"times": 2}, [1, 2]), ({"nth": 3}, [3]), ({"every": 2, "times": 2}, [2, 4])]
+)
+def test_nodes_count_the_uses_of_a_rule_together(fields: dict[str, int], expected: list[int]) -> None:
+    shared = SharedCounts()
+    nodes = [FaultUses(held(**fields), 0, shared.count) for _ in range(3)]
+    found = []
+    for number in range(1, 10):
+        uses = nodes[number % 3]
+        if not uses.is_over(0) and uses.take(lambda: 0.0):
+            found.append(number)
+    assert found == expected
+
+
 def test_rules_that_stay_keep_their_counts() -> None:
-    active = ActiveFaults()
+    active = ActiveFaults(SharedCounts().count)
     assert [each.id for each in active.replace([held(id="a")], 0)] == ["a"]
     active.due(lambda _: True, 0, lambda: 0.0)
     assert [each.id for each in active.replace([held(id="a"), held(id="b")], 0)] == ["b"]

@@ -8,11 +8,12 @@ failure is a `ClusterFailed`: the cluster refused a request, or a condition did 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, Unpack
 
 import msgspec
 
 from zabka.testing.records import IsolationLevel, Payload, Record
+from zabka.testing.request_faults import RequestMatch, RequestSelection
 
 T = TypeVar("T")
 
@@ -237,8 +238,17 @@ class Fault(Protocol):
         ...
 
 
+class RequestFaults(Fault, Protocol):
+    """Request faults in effect: those of one rule, or of a ready set."""
+
+    @property
+    def used(self) -> int:
+        """The number of requests to which they have applied, on all nodes."""
+        ...
+
+
 class Faults(Protocol):
-    """Faults on the links between running nodes, given as nodes or names; "*" is every other node."""
+    """Faults on the links between running nodes, given as nodes or names; "*" is every other node. And of requests."""
 
     def cut(self, source: Node | str, target: Node | str = "*", *, both_ways: bool = True) -> Fault:
         """Drop all traffic from source to target, or both ways."""
@@ -246,6 +256,17 @@ class Faults(Protocol):
 
     def delay(self, source: Node | str, target: Node | str, delay_ms: int, *, both_ways: bool = True) -> Fault:
         """Delay all traffic."""
+        ...
+
+    def on_request(self, name: str, **match: Unpack[RequestMatch]) -> RequestSelection[Any]:
+        """Select requests of a Kafka API or ZooKeeper operation, for a fault of them.
+
+        `on_request("Produce", topic="orders").drop_response().once()` returns the `RequestFaults`.
+        """
+        ...
+
+    def add_set(self, name: str, **narrowing: str | float) -> RequestFaults:
+        """Add a ready set of request faults, narrowed for example to a topic."""
         ...
 
     def heal(self) -> None:

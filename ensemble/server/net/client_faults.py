@@ -16,7 +16,7 @@ from zabka.ensemble.jute import MalformedRecord
 from zabka.ensemble.op_names import op_name
 from zabka.ensemble.records import ClientMessage, Frames, OpCode, PathWatchRequest, ReplyFrames, Request
 from zabka.ensemble.request_fault import ZOOKEEPER_ERRORS, HeldRequestFault
-from zabka.ensemble.request_fault_uses import ActiveFaults, Counts, FaultUses
+from zabka.ensemble.request_fault_uses import ActiveFaults, Counts, CountUse, FaultUses
 from zabka.ensemble.zookeeper_faults import ZooKeeperSubject, matches, subject_of
 from zabka.journal.cause import fault_cause
 from zabka.journal.events import Event, RequestFaultApplied
@@ -65,12 +65,16 @@ class _Due(NamedTuple):
 
 
 class ClientFaults:
-    """The rules of one peer. `emit` receives an event for each use, `draw` returns a random number in [0, 1)."""
+    """The rules of one peer.
+
+    `emit` receives an event for each use, `draw` returns a random number in [0, 1), and `count` counts for all nodes.
+    """
 
     def __init__(
-        self, emit: Callable[[Event], object], draw: Callable[[], float], now_ms: Callable[[], int]
+        self, emit: Callable[[Event], object], draw: Callable[[], float], now_ms: Callable[[], int],
+        count: CountUse,
     ) -> None:  # fmt: skip
-        self._active = ActiveFaults()
+        self._active = ActiveFaults(count)
         self._emit = emit
         self._draw = draw
         self._now_ms = now_ms

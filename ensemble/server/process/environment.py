@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import structlog
 
+from zabka.ensemble.request_fault_uses import CountUse
 from zabka.ensemble.runtime.files import Files
 from zabka.ensemble.runtime.workers import Workers
 from zabka.ensemble.server.operator.running_peer import RunningPeer
@@ -33,5 +34,7 @@ class PeerEnvironment(NamedTuple):
     started: Callable[[RunningPeer], None]
     make_service: Callable[[EnsembleConfig, Callable[[], str]], Service] = Service
     """Creates the service for clients from the ensemble's settings and the nonce source."""
+    count_use: CountUse | None = None
+    """Counts the uses of request faults together with other nodes; without it, the host's agent names the counts."""
     messages: MessageNotes | None = None
     """Records the messages, if configured."""

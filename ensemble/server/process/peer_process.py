@@ -20,8 +20,9 @@ import structlog
 from zabka.ensemble.ids import PeerId, Zxid, zxid_text
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.ensemble.runtime.descriptors import may_open_all_files
+from zabka.ensemble.runtime.fault_ledger import FaultLedger
 from zabka.ensemble.runtime.files import HOST, Files
-from zabka.ensemble.runtime.links import ControlSocket, LinkFaults
+from zabka.ensemble.runtime.links import ControlSocket, FaultTable, LinkFaults
 from zabka.ensemble.runtime.node_process import new_event_loop, node_logger
 from zabka.ensemble.runtime.workers import THREADS
 from zabka.ensemble.server.config.dynamic_config import DynamicConfigFiles
@@ -281,17 +282,17 @@ async def serve(config: ZooConfig, loaded: Loaded, environment: PeerEnvironment)
     if restored is not None and config.journal_full:
         driver.emit(HistoryReplaced(restored))
     driver.tap = PeerTap(environment.messages) if environment.messages is not None else None
-    draw = environment.random.random
+    draw, ledger = environment.random.random, FaultLedger()
     driver.clients = clients = ClientPort(
         driver, Admission(config.limits, draw, now_ms()), config.auth, driver.tap,
-        ClientFaults(driver.emit, draw, now_ms),
+        ClientFaults(driver.emit, draw, now_ms, environment.count_use or ledger.count),
     )  # fmt: skip
     running = RunningPeer(config, peer, service, clients, storage)
     control: ControlSocket | None = None
     ending = _Ending(driver)
     driver.restart = ending.restart
     try:
-        control = await _open_ports(driver, running, environment, ending.restart)
+        control = await _open_ports(driver, running, environment, ledger, ending.restart)
         if driver.operator is not None:
             driver.operator.on_loaded(loaded.took_ms, recovery)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -333,7 +334,11 @@ class _Ending:
 
 
 async def _open_ports(
-    driver: PeerDriver, running: RunningPeer, environment: PeerEnvironment, restart: Callable[[], None]
+    driver: PeerDriver,
+    running: RunningPeer,
+    environment: PeerEnvironment,
+    ledger: FaultLedger,
+    restart: Callable[[], None],
 ) -> ControlSocket | None:
     config, clients, log = running.config, running.clients, environment.log
     faults = LinkFaults(peer_names(config))
@@ -364,7 +369,12 @@ async def _open_ports(
     await driver.operator.open()
     if config.control_socket is None:
         return None
-    control = ControlSocket(config.control_socket, faults, lambda: report(running), clients.hold_faults)
+
+    def hold(table: FaultTable) -> None:
+        ledger.move_to(table.ledger)
+        clients.hold_faults(table.requests)
+
+    control = ControlSocket(config.control_socket, faults, lambda: report(running), hold)
     await control.start()
     return control
 

@@ -14,6 +14,7 @@ from zabka.broker_sim.environment import BrokerEnvironment
 from zabka.broker_sim.logs.segment import SUFFIX
 from zabka.ensemble.errors import ZooKeeperError
 from zabka.ensemble.properties import decode_properties
+from zabka.ensemble.request_fault_uses import Counts
 from zabka.ensemble.txnlog.files import read_bytes
 from zabka.kafka.zk.registration import BrokerIdInUse
 from zabka.simulation.cluster.node_names import broker_name
@@ -122,6 +123,7 @@ class BrokerMachine(ServerMachine):
             made=self._made,
             started=lambda: None,
             random_seed=process.random.getrandbits(64),
+            count_use=self.ground.fault_counts.count,
             messages=process.messages,
         )
 
@@ -132,6 +134,16 @@ class BrokerMachine(ServerMachine):
 
     def _made(self, broker: Broker) -> None:
         self._broker = broker
+        self.apply_faults()
+
+    def apply_faults(self) -> None:
+        """Pass the request faults to the broker."""
+        if self._broker is not None:
+            self._broker.hold_faults(self.request_faults)
+
+    def fault_counts(self) -> Counts:
+        """Return the counts of the broker."""
+        return {} if self._broker is None else self._broker.fault_counts()
 
     # -- its power ---------------------------------------------------------------------------------------------------
 

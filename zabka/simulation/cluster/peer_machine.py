@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from zabka.ensemble.request_fault_uses import Counts
 from zabka.ensemble.runtime.files import Files
 from zabka.ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, load
 from zabka.ensemble.server.operator.running_peer import RunningPeer
@@ -121,6 +122,7 @@ class PeerMachine(ServerMachine):
             clock_ns=process.loop.mono_ns,
             started=self._started,
             make_service=self._make_service,
+            count_use=self.ground.fault_counts.count,
             messages=process.messages,
         )
 
@@ -130,6 +132,16 @@ class PeerMachine(ServerMachine):
 
     def _started(self, running: RunningPeer) -> None:
         self.running = running
+        self.apply_faults()
+
+    def apply_faults(self) -> None:
+        """Pass the request faults to the peer."""
+        if self.running is not None:
+            self.running.clients.hold_faults(self.request_faults)
+
+    def fault_counts(self) -> Counts:
+        """Return the counts of the peer."""
+        return {} if self.running is None else self.running.clients.fault_counts()
 
     def _gives_up(self, failure: BaseException) -> None:
         if isinstance(failure, ConfigError):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from zabka.ensemble.request_fault import HeldRequestFault
+from zabka.ensemble.request_fault_uses import Counts
 from zabka.ensemble.runtime.files import Files
 from zabka.ensemble.txnlog.files import replace_file
 from zabka.journal.cause import UNKNOWN, Cause
@@ -82,6 +84,7 @@ class ServerMachine(Machine):
         """How often the current process, or the last one, received SIGTERM."""
         self.is_wanted = False
         """Whether a supervisor restarts a process that ends."""
+        self.request_faults: Sequence[HeldRequestFault] = ()
         self.on_trouble: Callable[[BaseException], None] = _nobody_hears
         """Called with the error that ended a process."""
         self._troubles = troubles
@@ -138,6 +141,19 @@ class ServerMachine(Machine):
         self.is_wanted = False
         self.note_end()
         super().lose_power()
+
+    def hold_faults(self, rules: Sequence[HeldRequestFault]) -> None:
+        """Apply exactly these request faults, in this process and in later ones of this machine."""
+        self.request_faults = rules
+        if self.process is not None:
+            self.process.loop.call_soon(self.apply_faults)
+
+    def apply_faults(self) -> None:
+        """Pass the request faults to the server in the process."""
+
+    def fault_counts(self) -> Counts:
+        """Return (matching requests, uses) of each request fault in the current process, by its id."""
+        return {}
 
     def note_end(self) -> None:
         """Handle the end of the process; called shortly before or after it."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
+from zabka.ensemble.request_fault_uses import SharedCounts
 from zabka.journal.message_log import MessageNotes
 from zabka.simulation.draws import derive_random
 from zabka.simulation.engine.heard import Heard
@@ -41,6 +42,8 @@ class Ground:
         """The chance that a read returns only a part of the received bytes."""
         self.heard = None if tap is None else Heard(tap)
         """Reports all messages to a tap, if there is one."""
+        self.fault_counts = SharedCounts()
+        """The uses of request faults, counted by all servers."""
         self.failures: list[str] = []
         """Exceptions that no process caught."""
         self._dead: list[asyncio.Task[Any]] = []

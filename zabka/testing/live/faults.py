@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import msgspec
 
+from zabka.ensemble.request_fault import RequestFault
 from zabka.ensemble.runtime.link_fault import LinkFault
 from zabka.testing.live.http_api import HttpApi
+from zabka.testing.request_faults import RequestMatch, RequestSelection
+
+FAULTS = "/api/v1/faults"
 
 
 class Fault:
@@ -17,11 +23,29 @@ class Fault:
 
     def heal(self) -> None:
         """End the fault."""
-        self._api.request("DELETE", f"/api/v1/faults/{self.id}")
+        self._api.request("DELETE", f"{FAULTS}/{self.id}")
+
+
+class RequestFaults:
+    """The request faults of one rule, or of a ready set."""
+
+    def __init__(self, api: HttpApi, ids: list[str]) -> None:
+        self._api = api
+        self.ids = ids
+
+    @property
+    def used(self) -> int:
+        """The number of requests to which they have applied, on all nodes."""
+        return sum(int(fault["used"]) for fault in self._api.get(FAULTS) if fault["id"] in self.ids)
+
+    def heal(self) -> None:
+        """Remove them."""
+        for fault_id in self.ids:
+            self._api.request("DELETE", f"{FAULTS}/{fault_id}")
 
 
 class Faults:
-    """Link faults between running nodes."""
+    """Faults of links between running nodes, and of requests."""
 
     def __init__(self, api: HttpApi) -> None:
         self._api = api
@@ -36,8 +60,21 @@ class Faults:
 
     def _add(self, fault: LinkFault) -> Fault:
         body = msgspec.to_builtins(fault)
-        return Fault(self._api, str(self._api.post("/api/v1/faults", body)["id"]))
+        return Fault(self._api, str(self._api.post(FAULTS, body)["id"]))
+
+    def on_request(self, name: str, **match: Unpack[RequestMatch]) -> RequestSelection[RequestFaults]:
+        """Select requests of a Kafka API or ZooKeeper operation, for a fault of them."""
+        return RequestSelection(self.add_rule, name, match)
+
+    def add_rule(self, rule: RequestFault) -> RequestFaults:
+        """Add a rule for requests."""
+        return RequestFaults(self._api, [str(self._api.post(FAULTS, msgspec.to_builtins(rule))["id"])])
+
+    def add_set(self, name: str, **narrowing: str | float) -> RequestFaults:
+        """Add a ready set of request faults, narrowed for example to a topic. Raises ClusterFailed with the reason."""
+        made = self._api.post(f"{FAULTS}/sets/{name}", narrowing)
+        return RequestFaults(self._api, [str(fault["id"]) for fault in made])
 
     def heal(self) -> None:
         """End all faults."""
-        self._api.post("/api/v1/faults/reset")
+        self._api.post(f"{FAULTS}/reset")

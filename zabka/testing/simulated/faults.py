@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Unpack
 
+from zabka.ensemble.request_fault import RequestFault
+from zabka.kafka.request_faults.ready_sets import narrowed
 from zabka.simulation.cluster.world import World
+from zabka.testing.request_faults import RequestMatch, RequestSelection
 
 
 class SimFault:
@@ -20,8 +25,22 @@ class SimFault:
         self._undo.clear()
 
 
+class SimRequestFaults(SimFault):
+    """The request faults of one rule, or of a ready set."""
+
+    def __init__(self, world: World, ids: Sequence[str]) -> None:
+        super().__init__([partial(world.remove_request_fault, fault_id) for fault_id in ids])
+        self._world = world
+        self._ids = ids
+
+    @property
+    def used(self) -> int:
+        """The number of requests to which they have applied, on all nodes."""
+        return sum(map(self._world.request_fault_uses, self._ids))
+
+
 class SimFaults:
-    """Faults on the world's links."""
+    """Faults on the world's links, and of requests."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -46,6 +65,23 @@ class SimFaults:
         pairs = self._pairs(source, target)
         pairs += [(b, a) for a, b in pairs] if both_ways else []
         return self._keep([self._world.delay(a, b, delay_ms) for a, b in pairs])
+
+    def on_request(self, name: str, **match: Unpack[RequestMatch]) -> RequestSelection[SimRequestFaults]:
+        """Select requests of a Kafka API or ZooKeeper operation, for a fault of them."""
+        return RequestSelection(self.add_rule, name, match)
+
+    def add_rule(self, rule: RequestFault) -> SimRequestFaults:
+        """Add a rule for requests."""
+        return self._hold([rule])
+
+    def add_set(self, name: str, **narrowing: str | float) -> SimRequestFaults:
+        """Add a ready set of request faults, narrowed for example to a topic. Raises ValueError with the reason."""
+        return self._hold(narrowed(name, narrowing))
+
+    def _hold(self, rules: Sequence[RequestFault]) -> SimRequestFaults:
+        made = SimRequestFaults(self._world, [self._world.request_fault(rule) for rule in rules])
+        self._made.append(made)
+        return made
 
     def slow_disk(self, peer: object, factor: int) -> SimFault:
         """Make a peer's disk slower by that factor."""

@@ -25,6 +25,7 @@ from zabka.ensemble.records import (
     Request,
     SyncResponse,
 )
+from zabka.ensemble.request_fault_uses import SharedCounts
 from zabka.ensemble.server.config.limits import Limits, ThrottleSettings
 from zabka.ensemble.server.net import client_port
 from zabka.ensemble.server.net.admission import Admission
@@ -121,7 +122,7 @@ class Port:
         self.listener = listener
         self.admission = Admission(limits, lambda: 0.5, 0)
         self.events: list[Event] = []
-        faults = ClientFaults(self.events.append, lambda: 0.5, now_ms)
+        faults = ClientFaults(self.events.append, lambda: 0.5, now_ms, SharedCounts().count)
         self.port = ClientPort(self.listener, self.admission, OPEN_POLICY, faults=faults)
         self.listener.taken = self.admission.handed_over.clear
         self.made: list[Client] = []

@@ -1,0 +1,51 @@
+"""Counts of request faults that all nodes of a host share, in files, so that "once" is once and not once per node.
+
+A count is the size of a file: each use appends a byte. An append is atomic, and moves the descriptor to the end of what
+it has written, so that each node sees its own number. The counts also outlive a restart of a node.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from zabka.ensemble.request_fault_uses import KINDS, SharedCounts
+
+
+class FaultLedger:
+    """The counts in the directory of the host's agent, or in memory until there is one."""
+
+    def __init__(self) -> None:
+        self._directory: Path | None = None
+        self._own = SharedCounts()
+
+    def move_to(self, directory: str) -> None:
+        """Count in that directory from now on; "" keeps the counts in memory."""
+        self._directory = Path(directory) if directory else None
+
+    def count(self, key: str) -> int:
+        """Count once more under that name, and return the number, from 1."""
+        if self._directory is None:
+            return self._own.count(key)
+        try:
+            return _append(self._directory / key)
+        except FileNotFoundError:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            return _append(self._directory / key)
+
+
+def forget_counts(directory: Path, fault_ids: Iterable[str]) -> None:
+    """Delete the counts of faults that were removed."""
+    for fault_id in fault_ids:
+        for kind in KINDS:
+            (directory / f"{fault_id}.{kind}").unlink(missing_ok=True)
+
+
+def _append(path: Path) -> int:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.write(descriptor, b".")
+        return os.lseek(descriptor, 0, os.SEEK_CUR)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,37 @@
+"""Counts of request faults in files, which all nodes of a host share."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from zabka.ensemble.runtime.fault_ledger import FaultLedger, forget_counts
+
+
+def at(directory: Path) -> FaultLedger:
+    ledger = FaultLedger()
+    ledger.move_to(str(directory))
+    return ledger
+
+
+def test_ledgers_of_one_directory_count_together(tmp_path: Path) -> None:
+    first, second = at(tmp_path / "uses"), at(tmp_path / "uses")
+    assert [first.count("f1.used"), second.count("f1.used"), second.count("f2.used")] == [1, 2, 1]
+
+
+def test_counts_at_the_same_time_are_all_different(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        numbers = list(threads.map(lambda _: at(tmp_path).count("f1.used"), range(200)))
+    assert sorted(numbers) == list(range(1, 201))
+
+
+def test_counts_of_a_removed_fault_are_forgotten(tmp_path: Path) -> None:
+    ledger = at(tmp_path)
+    ledger.count("f1.used")
+    forget_counts(tmp_path, ["f1", "f2"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ledger_without_a_directory_counts_in_memory() -> None:
+    ledger = FaultLedger()
+    assert [ledger.count("f1.used"), ledger.count("f1.used")] == [1, 2]
