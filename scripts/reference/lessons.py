@@ -18,7 +18,7 @@ from zabka.simulation.scenarios.scenario import WorldScenario
 from zabka.simulation.scenarios.world_player import play
 
 _INTRODUCTION = (
-    "Twelve outages, prediction first: read the question, choose an answer, and only then read on. The dashboard's "
+    "Thirteen outages, prediction first: read the question, choose an answer, and only then read on. The dashboard's "
     "tab Lessons asks the same questions and runs the scenarios. The right answer is not stored anywhere: it is "
     "derived from the events of the run."
 )

@@ -1,4 +1,4 @@
-// Twelve outages, prediction first: a question, a prediction, the run, and the outcome with its rule.
+// Thirteen outages, prediction first: a question, a prediction, the run, and the outcome with its rule.
 
 import { html, nothing } from "lit-html";
 

@@ -17,7 +17,7 @@ from zabka.simulation.scenarios.library import LIBRARY, seeded
 from zabka.simulation.scenarios.scenario import StepTaken, Verdict, WorldScenario
 from zabka.simulation.scenarios.world_player import play
 
-TWELVE = 12
+THIRTEEN = 13
 DOES_SOMETHING = ("kill", "pause", "cut", "delay", "stop", "elect", "reassign")
 """First words of the steps that make something happen."""
 ASKED_BY = {"ElectLeaders": "elect", "ControlledShutdown": "stop"}
@@ -52,8 +52,8 @@ def step_before(verdict: Verdict, place: int) -> StepTaken:
 EACH = pytest.mark.parametrize("lesson", LESSONS.values(), ids=lambda lesson: lesson.name)
 
 
-def test_there_are_twelve_lessons() -> None:
-    assert len(LESSONS) == TWELVE
+def test_there_are_thirteen_lessons() -> None:
+    assert len(LESSONS) == THIRTEEN
     assert all(name == lesson.name for name, lesson in LESSONS.items())
 
 
@@ -80,7 +80,7 @@ def test_lesson_has_the_same_right_answer_with_other_delays(lesson: Lesson) -> N
 
 def test_right_answers_are_spread_over_all_places() -> None:
     places = [lesson.right(scene_of(lesson)) for lesson in LESSONS.values()]
-    assert all(places.count(place) == TWELVE // 3 for place in range(3))
+    assert all(places.count(place) in (THIRTEEN // 3, THIRTEEN // 3 + 1) for place in range(3))
 
 
 @EACH

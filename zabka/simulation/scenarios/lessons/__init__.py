@@ -1,4 +1,4 @@
-"""Twelve outages as lessons with a prediction: a question, answers, the script to play, and the decisive moment.
+"""Thirteen outages as lessons with a prediction: a question, answers, the script to play, and the decisive moment.
 
 The dashboard shows them, and `docs/lessons/` is generated from them. The right answer is derived from the history of
 the play (`Lesson.right`); the rules are in the journal (`zabka.journal.rules`). `api` and `cli` import this package; it
@@ -13,11 +13,16 @@ from zabka.simulation.scenarios.lessons.lesson import Lesson as Lesson
 from zabka.simulation.scenarios.lessons.lesson import NoMoment as NoMoment
 from zabka.simulation.scenarios.lessons.lesson import Scene as Scene
 from zabka.simulation.scenarios.lessons.replication_lessons import REPLICATION_LESSONS
+from zabka.simulation.scenarios.lessons.transaction_lessons import TRANSACTION_LESSONS
 
 _ORDER = (
     "controller-killed", "leader-killed", "follower-lags", "last-replica", "zombie-controller", "zab-leader-killed",
-    "quorum-lost", "high-watermark", "preferred-leader", "acks", "cut-one-way", "reassignment-interrupted",
+    "quorum-lost", "high-watermark", "preferred-leader", "acks", "aborted-record", "cut-one-way",
+    "reassignment-interrupted",
 )  # fmt: skip
 """From common outages to difficult ones."""
-_BY_NAME = {lesson.name: lesson for lesson in (*CONTROLLER_LESSONS, *ENSEMBLE_LESSONS, *REPLICATION_LESSONS)}
+_BY_NAME = {
+    lesson.name: lesson
+    for lesson in (*CONTROLLER_LESSONS, *ENSEMBLE_LESSONS, *REPLICATION_LESSONS, *TRANSACTION_LESSONS)
+}
 LESSONS: dict[str, Lesson] = {name: _BY_NAME[name] for name in _ORDER}
