@@ -20,7 +20,7 @@ from rich.console import Console
 from zabka.cli.command_group import PipedGroup
 from zabka.cli.piped_console import PipedConsole, print_table
 from zabka.cli.spark_connect import no_connect
-from zabka.cli.table_formats import Format, print_rows
+from zabka.cli.table_formats import Format, print_rows, print_summaries
 from zabka.ensemble.runtime.extras import Lacking, require
 
 if TYPE_CHECKING:
@@ -208,8 +208,8 @@ def show(
 ) -> None:
     """Print a table, of an earlier run of `tables` or `stream`, or built from the journals of --data.
 
-    Rows of an earlier run are printed without starting Spark, unless --where is given. Exit code 1 if a journal cannot
-    be read.
+    Rows of an earlier run are printed without starting Spark, unless --where is given. The text of `incidents` is a
+    summary of each: what happened, why, and what it cost. Exit code 1 if a journal cannot be read.
     """
     place = _place(data)
     if fresh and out is not None:
@@ -221,7 +221,10 @@ def show(
             if stored is None
             else (_stored_rows(table, stored, where, master), [])
         )
-    print_rows(rows.column_names, rows.to_pylist(), form)
+    if table == "incidents" and form is Format.TEXT:
+        print_summaries(rows.to_pylist())
+    else:
+        print_rows(rows.column_names, rows.to_pylist(), form)
     _print_unreadable(unreadable)
     if unreadable and not allow_missing:
         raise typer.Exit(1)
