@@ -449,10 +449,11 @@ def vacuum(
     out: Out = None,
     older_than_s: Annotated[float, typer.Option(min=0, help="Keep versions that were replaced more recently.")] = 60.0,
 ) -> None:
-    """Remove versions of the tables that were replaced, and files of batches that never became part of the lake."""
+    """Remove replaced versions and files of the lake, and files of batches that never became part of it."""
     from zabka.pipeline import stream as job
     from zabka.pipeline import versions
     from zabka.pipeline.audits.jobs import own_place
+    from zabka.pipeline.lake import compaction
 
     with _answered():
         lake = _target(out, _local("--data", data), "analytics")
@@ -462,12 +463,13 @@ def vacuum(
         raise typer.Exit(2)
     with _answered(), versions.locked(lake):
         # A lake of a newer format is refused before anything is removed.
-        orphans, removed = job.remove_orphans(lake), versions.vacuum(lake, older_than_s)
+        files = job.remove_orphans(lake) + compaction.remove_replaced(lake, older_than_s)
+        removed = versions.vacuum(lake, older_than_s)
     own = own_place(lake)
     if own.is_dir():
         with _answered(), versions.locked(own):
             removed += versions.vacuum(own, older_than_s)
-    _out.print(f"removed {len(removed)} versions and {orphans} files; version {versions.current(lake)} is current")
+    _out.print(f"removed {len(removed)} versions and {files} files; version {versions.current(lake)} is current")
 
 
 @jobs_of_spark.command()
