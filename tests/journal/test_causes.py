@@ -250,6 +250,8 @@ def test_zombie_resigns_because_its_session_ended() -> None:
 
 PAUSED = e.FaultInjected("f1", "pause", "broker-1", "broker-1", False)
 CUT = e.FaultInjected("f2", "cut", "broker-1", "peer-3", False)
+KILLED = e.ProcessChanged("broker-1", "down", None, "kill")
+STARTED = e.NodeStarted("broker", 1, {})
 
 
 def expired_after(*events: tuple[int, str, Event], heard_ms_ago: int = 6_300, heard_by: int = 3) -> Chain:
@@ -270,12 +272,20 @@ def expired_after(*events: tuple[int, str, Event], heard_ms_ago: int = 6_300, he
         CUT,
         e.FaultInjected("f1", "crash", "broker-1", "broker-1", False),
         e.ProcessChanged("broker-1", "paused", 17, "pause"),
-        e.ProcessChanged("broker-1", "down", None, "kill"),
+        KILLED,
     ],
 )
 def test_session_expiry_is_caused_by_the_fault_since_last_ping(event: Event) -> None:
     chain = expired_after((14_000, "world", event))
     assert [step.event for step in chain.steps[1:]] == [event]
+    assert chain.end is End.FAULT
+
+
+def test_expiry_after_restarts_is_caused_by_the_first_kill() -> None:
+    """A new process has its own session; the old one is silent since the kill, whatever happened to the process."""
+    again = (16_000, "host-1", KILLED), (17_000, "broker-1", STARTED)
+    chain = expired_after((14_000, "host-1", KILLED), (15_000, "broker-1", STARTED), *again)
+    assert [(step.wall_us, step.event) for step in chain.steps[1:]] == [(14_000_000, KILLED)]
     assert chain.end is End.FAULT
 
 
@@ -292,8 +302,7 @@ def test_expiry_by_a_new_leader_needs_a_third_of_the_timeout() -> None:
         pytest.param([(14_000, "world", PAUSED), (15_000, "world", e.FaultRemoved("f1"))], id="it went on"),
         pytest.param([(14_000, "world", CUT), (15_000, "world", e.FaultRemoved("f2"))], id="the link was mended"),
         pytest.param(
-            [(14_000, "host-1", e.ProcessChanged("broker-1", "down", None, "kill")),
-             (15_000, "broker-1", e.NodeStarted("broker", 1, {}))], id="it was started again",
+            [(9_000, "host-1", KILLED), (10_000, "broker-1", STARTED)], id="it was started before the last ping",
         ),
         pytest.param([(14_000, "world", msgspec.structs.replace(PAUSED, target="broker-2"))], id="another stood still"),
         pytest.param([(14_000, "world", msgspec.structs.replace(CUT, target="peer-2"))], id="another link was cut"),

@@ -22,7 +22,7 @@ from zabka.pipeline import jobs, stream, versions
 from zabka.pipeline.audits.histories import histories
 from zabka.pipeline.audits.jobs import rows
 from zabka.pipeline.gold import TABLES
-from zabka.pipeline.lake import commits
+from zabka.pipeline.lake import commits, compaction
 
 SOME = [table for table in TABLES if table.name in ("partition_leaderships", "faults", "bad_lines")]
 
@@ -97,6 +97,29 @@ def test_stream_takes_each_line_once_across_restarts(
     assert {table.name: table.rows for table in shown.tables} == {
         name: pq.read_table(lake / name).num_rows for name in (*(table.name for table in SOME), stream.GAPS)
     }
+
+
+@pytest.mark.timeout(600)
+def test_stream_merges_its_small_files_and_keeps_each_line_once(
+    spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every stream adds one batch; the rows of a restarted stream come from the merged files."""
+    monkeypatch.setattr(stream, "COMPACTION_BATCHES", 1)
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
+    lake = tmp_path / "lake"
+    for _ in range(3):
+        outage(history)
+        take(spark, history.directory, lake)
+    lines = [line for file in history.directory.rglob("*.jsonl") for line in file.read_text().splitlines()]
+    assert sorted(row["body"] for row in bronze(lake)) == sorted(lines)
+    (commit,) = commits.read(lake)
+    assert (commit.batch, commit.rows) == (2, len(lines))
+    names = {path.name for path in (lake / "bronze" / "type=session_closed").rglob("*.parquet")}
+    assert any(name.startswith("merged-01-batch-000000000") for name in names)
+    jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "batch", wanted=SOME)
+    for table in SOME:
+        found, expected = (pq.read_table(place / table.name).to_pylist() for place in (lake, tmp_path / "batch"))
+        assert found == expected, table.name
 
 
 @pytest.mark.long

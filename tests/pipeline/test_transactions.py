@@ -25,6 +25,13 @@ class Coordinator:
         event = e.TransactionChanged(broker, self._id, state, self._producer_id, epoch, partitions, after)
         self._history.write(f"broker-{broker}", event)
 
+    def loaded(self, broker: int, state: str, epoch: int, partitions: list[str], started_ms: int) -> None:
+        """Report the state that a new coordinator finds."""
+        event = e.TransactionChanged(
+            broker, self._id, state, self._producer_id, epoch, partitions, "loaded", started_ms=started_ms
+        )
+        self._history.write(f"broker-{broker}", event)
+
     def marker(self, broker: int, partition: int, epoch: int, is_commit: bool) -> None:
         written = e.MarkerWritten(broker, "a", partition, 0, 9, self._producer_id, epoch, is_commit, 0, 3, "")
         self._history.write(f"broker-{broker}", written)
@@ -90,3 +97,20 @@ def test_transaction_without_its_beginning_or_end_has_nulls(spark: SparkSession,
     assert (ongoing["from_us"], ongoing["outcome"], ongoing["to_us"]) == (5_000_000, None, None)
     assert (other["transactional_id"], other["number"], other["partitions"]) == ("ship", 1, ["b-0"])
     assert {row["markers"] for row in (fenced, ongoing, other)} == {None}, "no journal has markers"
+
+
+def test_state_that_a_new_coordinator_loads_is_no_decision(spark: SparkSession, history: Any) -> None:
+    """The first coordinator died in the first transaction, and another one after the decision about the second."""
+    pay, ship = Coordinator(history, "pay", 7), Coordinator(history, "ship", 8)
+    pay.changed(1, "Ongoing", 0, ["a-0"], "partitions added")
+    pay.loaded(2, "Ongoing", 0, ["a-0"], 1_000)
+    pay.changed(2, "PrepareAbort", 1, ["a-0"], "timed out")
+    pay.loaded(3, "PrepareAbort", 1, ["a-0"], 1_000)
+    pay.changed(3, "CompleteAbort", 1, [], "markers written")
+    ship.loaded(3, "PrepareAbort", 0, ["b-0"], 4_250)
+    ship.changed(3, "CompleteAbort", 0, [], "markers written")
+    timed_out, unknown = found(spark, history)
+    moments = ("from_us", "decided_us", "to_us", "duration_ms", "decision_ms", "abort_reason")
+    assert [timed_out[name] for name in moments] == [1_000_000, 3_000_000, 5_000_000, 4_000, 2_000, "timed out"]
+    assert [unknown[name] for name in moments] == [4_250_000, None, 7_000_000, None, None, None]
+    assert (unknown["outcome"], unknown["partitions"]) == ("aborted", ["b-0"])

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,15 +23,17 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from zabka.cli.campaign_processes import process_players
 from zabka.cli.command_group import CommandGroup
 from zabka.cli.failure import fail
 from zabka.cli.simulate import USAGE, print_line
 from zabka.cli.spark_connect import no_connect
+from zabka.cli.worker_processes import KILLED
 from zabka.ensemble.runtime.extras import Lacking, require
 
 if TYPE_CHECKING:
     from zabka.pipeline.campaign.definition import Campaign
-    from zabka.pipeline.campaign.engine import Ended
+    from zabka.pipeline.campaign.engine import Ended, Players
     from zabka.pipeline.campaign.engine import Progress as Stand
     from zabka.pipeline.campaign.ledger import Ledger
     from zabka.pipeline.campaign.results import Results
@@ -44,7 +50,16 @@ Data = Annotated[
     Path,
     typer.Option(envvar="ZABKA_DATA", help="The data directory whose lake receives it, and whose dashboard shows it."),
 ]
-Master = Annotated[str, typer.Option(help="Any Spark master, such as local[2] or spark://host:7077.")]
+Master = Annotated[
+    str | None,
+    typer.Option(help="Any Spark master, such as spark://host:7077; without one, runs are played by local processes."),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1, envvar="ZABKA_JOBS", help="Number of local processes, without --master; default: number of CPUs."
+    ),
+]
 
 
 class _Rate(ProgressColumn):
@@ -61,9 +76,10 @@ def campaigns() -> None:
 
 
 @app.command()
-def run(file: File, master: Master = "local[2]", out: Out = None, data: Data = Path(".zabka")) -> None:
+def run(file: File, master: Master = None, jobs: Jobs = None, out: Out = None, data: Data = Path(".zabka")) -> None:
     """Run a campaign, or continue a stopped one; exit code 1 if an invariant was violated.
 
+    Runs are played by processes of this machine, or by Spark if --master names one; the results are the same.
     Without --out it is written to DATA/analytics/campaigns/NAME, and its tables are also part of the lake.
     """
     try:
@@ -79,7 +95,9 @@ def run(file: File, master: Master = "local[2]", out: Out = None, data: Data = P
         campaign = read_campaign(file)
     except BadCampaign as reason:
         fail(reason, USAGE)
-    if (connect := no_connect(master)) is not None:
+    if master is not None and jobs is not None:
+        fail("--jobs is for local processes, and --master for Spark: leave one of them out", USAGE)
+    if master is not None and (connect := no_connect(master)) is not None:
         fail(connect, USAGE)
     target = (out or data / "analytics" / CAMPAIGNS / file.stem).resolve()
     definition = file.read_text()
@@ -87,7 +105,7 @@ def run(file: File, master: Master = "local[2]", out: Out = None, data: Data = P
     try:
         with opened(target, definition) as ledger:
             write(target, begun(campaign))
-            ended = _played(campaign, ledger, master, target)
+            ended = _played(campaign, ledger, _players(master, jobs, target))
             found = _written(campaign, ledger, ended, target, definition)
     except (NotThisCampaign, OSError) as reason:
         fail(reason, USAGE)
@@ -109,18 +127,41 @@ def _warn_of_too_few_seeds(campaign: Campaign) -> None:
         )
 
 
-def _played(campaign: Campaign, ledger: Ledger, master: str, target: Path) -> Ended:
-    from zabka.pipeline.campaign.engine import NotPlayed, run_campaign
+@contextmanager
+def _players(master: str | None, jobs: int | None, target: Path) -> Iterator[Players]:
+    """Provide local processes, or Spark if there is a master.  Ends the command if they fail."""
     from zabka.pipeline.campaign.spark_players import spark_players
     from zabka.pipeline.packed import NotPacked
     from zabka.pipeline.session import FAILURES, NoSpark, first_line, was_interrupted
+
+    if master is None:
+        try:
+            yield process_players(jobs or os.cpu_count() or 1)
+        except BrokenProcessPool:
+            fail(f"{KILLED}. The same command continues", USAGE)
+        return
+    try:
+        with spark_players(master, target) as players:
+            yield players
+    except (NotPacked, NoSpark) as reason:
+        fail(reason, USAGE)
+    except (*FAILURES, OSError) as reason:
+        if was_interrupted(reason):
+            raise KeyboardInterrupt from None
+        if isinstance(reason, OSError):
+            raise
+        fail(f"Spark could not run all of them: {first_line(reason)}. The same command continues", USAGE)
+
+
+def _played(campaign: Campaign, ledger: Ledger, provided: AbstractContextManager[Players]) -> Ended:
+    from zabka.pipeline.campaign.engine import NotPlayed, run_campaign
 
     progress = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeElapsedColumn(),
         TimeRemainingColumn(), transient=True, disable=not sys.stderr.isatty(),
     )  # fmt: skip
     with progress:
-        bar = progress.add_task("starting Spark", total=None)
+        bar = progress.add_task("starting", total=None)
 
         def show_progress(stand: Stand) -> None:
             progress.update(bar, description="runs", total=stand.most, completed=stand.done)
@@ -129,19 +170,10 @@ def _played(campaign: Campaign, ledger: Ledger, master: str, target: Path) -> En
                     print_line(f"seed {stand.played.seed}: {problem}  replay: {stand.played.command}")
 
         try:
-            with spark_players(master, target) as players:
+            with provided as players:
                 return run_campaign(campaign, ledger, players, show_progress)
-        except (NotPacked, NoSpark, NotPlayed) as reason:
+        except NotPlayed as reason:
             fail(reason, USAGE)
-        except (*FAILURES, OSError) as reason:
-            if was_interrupted(reason):
-                raise KeyboardInterrupt from None
-            if isinstance(reason, OSError):
-                raise
-            fail(
-                f"Spark could not run all of them: {first_line(reason)}. The same command continues",
-                USAGE,
-            )
 
 
 def _written(campaign: Campaign, ledger: Ledger, ended: Ended, target: Path, definition: str) -> Results:

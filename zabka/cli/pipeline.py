@@ -20,7 +20,7 @@ from rich.console import Console
 from zabka.cli.command_group import PipedGroup
 from zabka.cli.piped_console import PipedConsole, print_table
 from zabka.cli.spark_connect import no_connect
-from zabka.cli.table_formats import Format, print_rows
+from zabka.cli.table_formats import Format, print_rows, print_summaries
 from zabka.ensemble.runtime.extras import Lacking, require
 
 if TYPE_CHECKING:
@@ -214,8 +214,8 @@ def show(
 ) -> None:
     """Print a table, of an earlier run of `tables` or `stream`, or built from the journals of --data.
 
-    Rows of an earlier run are printed without starting Spark, unless --where is given. Exit code 1 if a journal cannot
-    be read.
+    Rows of an earlier run are printed without starting Spark, unless --where is given. The text of `incidents` is a
+    summary of each: what happened, why, and what it cost. Exit code 1 if a journal cannot be read.
     """
     place = _place(data)
     if fresh and out is not None:
@@ -227,7 +227,10 @@ def show(
             if stored is None
             else (_stored_rows(table, stored, where, master), [])
         )
-    print_rows(rows.column_names, rows.to_pylist(), form)
+    if table == "incidents" and form is Format.TEXT:
+        print_summaries(rows.to_pylist())
+    else:
+        print_rows(rows.column_names, rows.to_pylist(), form)
     _print_unreadable(unreadable)
     if unreadable and not allow_missing:
         raise typer.Exit(1)
@@ -452,10 +455,11 @@ def vacuum(
     out: Out = None,
     older_than_s: Annotated[float, typer.Option(min=0, help="Keep versions that were replaced more recently.")] = 60.0,
 ) -> None:
-    """Remove versions of the tables that were replaced, and files of batches that never became part of the lake."""
+    """Remove replaced versions and files of the lake, and files of batches that never became part of it."""
     from zabka.pipeline import stream as job
     from zabka.pipeline import versions
     from zabka.pipeline.audits.jobs import own_place
+    from zabka.pipeline.lake import compaction
 
     with _answered():
         lake = _target(out, _local("--data", data), "analytics")
@@ -465,12 +469,13 @@ def vacuum(
         raise typer.Exit(2)
     with _answered(), versions.locked(lake):
         # A lake of a newer format is refused before anything is removed.
-        orphans, removed = job.remove_orphans(lake), versions.vacuum(lake, older_than_s)
+        files = job.remove_orphans(lake) + compaction.remove_replaced(lake, older_than_s)
+        removed = versions.vacuum(lake, older_than_s)
     own = own_place(lake)
     if own.is_dir():
         with _answered(), versions.locked(own):
             removed += versions.vacuum(own, older_than_s)
-    _out.print(f"removed {len(removed)} versions and {orphans} files; version {versions.current(lake)} is current")
+    _out.print(f"removed {len(removed)} versions and {files} files; version {versions.current(lake)} is current")
 
 
 @jobs_of_spark.command()

@@ -46,6 +46,19 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], form: 
     sys.stdout.flush()
 
 
+def print_summaries(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the rows of `incidents` as sentences: a headline for each, and a line for each effect."""
+    several = len({row["run"] for row in rows}) > 1
+    console = PipedConsole(highlight=False, soft_wrap=True)
+    for row in rows:
+        run = f" of run {row['run']}" if several else ""
+        console.print(_printable(f"incident {row['number']}{run}: {row['headline']}"), style="bold", markup=False)
+        for line in row["summary"].split("\n"):
+            console.print(f"  {_printable(line)}", markup=False)
+    if not rows:
+        console.print("no incidents")
+
+
 def _cell(value: Any) -> str:
     """Return a value as one cell: lists and structures as JSON, a missing value as an empty text."""
     if value is None:

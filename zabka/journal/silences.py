@@ -2,7 +2,10 @@
 
 The node that decides knows only that nothing arrived. Other journals contain the reason: a stopped process sends
 nothing, and nothing arrives over a cut link. Either is the cause only if it was active at the decision and began about
-when the last message arrived. A node that was silent before that had another reason.
+when the last message arrived. An earlier silence had another reason.
+
+A process that ended and was started again counts too, if nothing arrived since: a new process does not continue the
+session of the old one, and it has to catch up first.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from typing import NamedTuple
 from zabka.journal.events import Entry, Event, FaultInjected, FaultRemoved, IsrProposed, NodeStarted, ProcessChanged
 from zabka.journal.events import SessionExpired as Expired
 
+RESTARTS_MAX = 8
+"""How many ends of a process are kept that was started again."""
 _STOPS = frozenset({"crash", "power_loss", "pause"})
 _STOPPED = frozenset({"down", "paused"})
 
@@ -52,6 +57,8 @@ class Silences:
     def __init__(self) -> None:
         self._owners: dict[int, str] = {}
         self._stopped: dict[str, Entry] = {}
+        self._restarted: dict[str, list[Entry]] = {}
+        """The ends of processes that were started again, by node: the last few of each."""
         self._cuts: dict[str, Entry] = {}
         self._causes: dict[tuple[str, int], Entry] = {}
 
@@ -65,12 +72,12 @@ class Silences:
             case ProcessChanged(target=node, process=process) if process in _STOPPED:
                 self._stopped.setdefault(node, entry)
             case ProcessChanged(target=node):
-                self._stopped.pop(node, None)
+                self._runs(node)
             case NodeStarted(role="host"):
                 # The faults held by the host's agent ended with it.
                 self._cuts = {fault: by for fault, by in self._cuts.items() if by.node != entry.node}
             case NodeStarted():
-                self._stopped.pop(entry.node, None)
+                self._runs(entry.node)
             case FaultInjected(kind=kind, target=node) if kind in _STOPS:
                 self._stopped.setdefault(node, entry)
             case FaultInjected(kind="cut", fault_id=fault_id):
@@ -84,6 +91,12 @@ class Silences:
                 # If several replicas leave at once, one event must explain all of them.
                 if len(found_causes) == 1 and None not in found:
                     self._causes[entry.node, entry.node_seq] = next(iter(found_causes.values()))
+
+    def _runs(self, node: str) -> None:
+        """Note that the process runs again."""
+        ended = self._stopped.pop(node, None)
+        if ended is not None and _is_process_end(ended.event):
+            self._restarted[node] = [*self._restarted.get(node, ())[1 - RESTARTS_MAX :], ended]
 
     def find_cause(self, effect: Entry) -> Entry | None:
         """Return the cause of the silence that an event was decided by, or None if no journal contains it."""
@@ -107,11 +120,18 @@ class Silences:
     def _silenced(self, decided: Entry, silence: _Silence) -> Entry | None:
         held = [by for node, by in self._stopped.items() if node == silence.node]
         held += [by for by in self._cuts.values() if silence.may_be_of(by.event)]
+        held += [by for by in self._restarted.get(silence.node, ()) if not silence.outlived(by, decided)]
         held = [by for by in held if silence.began_with(by, decided)]
         # The first event near the last message, otherwise the latest event long before it.
         timely = [by for by in held if not silence.outlived(by, decided)]
         at = (lambda by: by.wall_us) if timely else (lambda by: -by.wall_us)
         return min(timely or held, key=at, default=None)
+
+
+def _is_process_end(event: Event) -> bool:
+    if isinstance(event, ProcessChanged):
+        return event.process == "down"
+    return isinstance(event, FaultInjected) and event.kind != "pause"
 
 
 def _fault_of(event: Event) -> str | None:

@@ -14,8 +14,10 @@ from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import LongType
 
+from zabka.journal.incidents import KINDS
 from zabka.pipeline.availability import availability, client_availability
 from zabka.pipeline.ensembles import elections, sessions
+from zabka.pipeline.incidents import incidents
 from zabka.pipeline.losses import records_lost
 from zabka.pipeline.reigns import controller_reigns, failovers
 from zabka.pipeline.rows import Journal
@@ -173,6 +175,10 @@ TABLES = (
     Table(
         "faults", faults, ("run", "node", "node_seq"), ("run", "node", "node_seq"),
         ("fault_injected", "fault_removed", "process_changed"),
+    ),
+    Table(
+        "incidents", incidents, ("run", "number"), ("run", "number"), KINDS,
+        (never("no incident ends before it begins", "to_us < from_us"),),
     ),
     Table(
         "clock_steps", clock_steps, ("run", "node", "node_seq"), ("run", "node", "node_seq"), (),

@@ -21,7 +21,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from zabka.pipeline import places, versions
 from zabka.pipeline.gold import TABLES, TYPES, Table
-from zabka.pipeline.lake import commits
+from zabka.pipeline.lake import commits, compaction
 from zabka.pipeline.lake.commits import Commit
 from zabka.pipeline.lake.needed import BODIES, LATEST, SIGN_OF_LIFE, Needed
 from zabka.pipeline.lake.reports import REPORTS
@@ -35,6 +35,8 @@ BATCH_S = 120.0
 """The longest wait for a running batch when the stream ends; the first batch takes longest."""
 AVAILABILITY_EVERY_S = 4.0
 """Availability changes as time passes, even while nothing else does; steps of clocks are looked for as often."""
+COMPACTION_BATCHES = compaction.FAN_IN
+"""How many batches come before small files are merged again."""
 CHECKPOINT, HELD, ROWS, STATUS, PROGRESS = "_checkpoint", "_held", "_rows.arrow", "_status.json", "_progress.json"
 GAPS = "gaps"
 _BRONZE = StructType([*(field for field in SCHEMA if field.name != "type"), StructField("type", StringType())])
@@ -163,7 +165,8 @@ class _Trailing:
         self._wanted = wanted
         self._done = done
         self._availability_s = 0.0
-        known = list(commits.read(lake))
+        known = commits.read(lake)
+        self._since_compaction = 0
         self._lines = commits.merged(each for commit in known for each in commit.lines)
         self._status = Status(
             batch=max((commit.batch for commit in known), default=-1),
@@ -189,7 +192,14 @@ class _Trailing:
         self._status.made_ms = int((time.monotonic() - begin) * 1000)
         _put(self._lake / STATUS, self._status)
         versions.vacuum(self._lake, versions.KEPT_S)
+        self._compact()
         self._done(self._status)
+
+    def _compact(self) -> None:
+        self._since_compaction += 1
+        if self._since_compaction >= COMPACTION_BATCHES:
+            compaction.compact(self._lake)
+            self._since_compaction = 0
 
     def _note(self, commit: Commit) -> None:
         """Add a commit to the state; a commit that comes again after a kill changes nothing."""
@@ -251,6 +261,7 @@ def start(
         )
     for name in (*(table.name for table in wanted), GAPS):
         versions.check_table(lake / name)
+    compaction.settle(lake)
     source = places.stream(spark, place, lake / HELD)
     writer = (
         source.writeStream.foreachBatch(_Trailing(spark, lake, wanted, done).process_batch)
@@ -277,12 +288,13 @@ def remove_orphans(lake: Path) -> int:
 
     Raises ValueError if commits are missing or damaged: then orphans are unknown, and no file is removed.
     """
-    known = list(commits.read(lake))
-    if [commit.batch for commit in known] != list(range(len(known))) or _ended_batches(lake) > len(known):
+    compaction.settle(lake)
+    known = commits.read(lake)
+    if not commits.are_complete(known) or _ended_batches(lake) > (known[-1].batch + 1 if known else 0):
         raise ValueError(f"{lake / commits.COMMITS} lacks commits of batches that ended: no file of theirs is removed")
     named = {name for commit in known for name in commit.files}
     removed = 0
-    for tree in ("bronze", "silver"):
+    for tree in compaction.TREES:
         for path in sorted((lake / tree).rglob("*.parquet*")):
             if path.relative_to(lake).as_posix() not in named:
                 path.unlink()

@@ -23,30 +23,36 @@ def transactions(journal: Journal) -> DataFrame:
 
     Columns: run, transactional_id, number, producer_id, producer_epoch, from_us, decided_us, to_us, outcome,
     abort_reason, partitions, markers, duration_ms, decision_ms.  from_us is when the coordinator stored the first
-    partition, decided_us when it stored the outcome, and to_us when it stored that all markers are written.  They are
-    readings of the coordinator's clock.  A moment that no journal reports is null.
+    partition (in milliseconds if only a later coordinator reports it), decided_us when it stored the outcome, and to_us
+    when it stored that all markers are written.  They are readings of the coordinator's clock.  A moment that no
+    journal reports is null.
 
     outcome is committed or aborted, and null before the decision.  abort_reason is why it was aborted: ended by its
     producer, fenced (a new producer started under the same id), or timed out.  partitions are those of the transaction,
     and markers is how many of them have an end marker (null unless journals are full).  duration_ms lasts from the
-    first partition to the last marker, and decision_ms to the decision.  producer_epoch is the epoch of the producer;
-    a transaction that is fenced or timed out is aborted under a higher one.
+    first partition to the last marker, and decision_ms to the decision; both are null if no journal has the beginning.
+    producer_epoch is the epoch of the producer; a transaction that is fenced or timed out is aborted under a higher
+    one.
     """
     steps = _steps(journal)
+    # A broker that becomes coordinator reports the state that it loads.
+    loaded = f.col("after") == "loaded"
     found = steps.groupBy(*_ID, "number").agg(
         f.min_by("producer_id", "step").alias("producer_id"),
         f.min_by("producer_epoch", "step").alias("producer_epoch"),
-        *_moment("Ongoing", "from"),
-        *_moment("Prepare%", "decided"),
-        *_moment("Complete%", "to"),
+        *_moment("Ongoing", "from", ~loaded),
+        *_moment("Prepare%", "decided", ~loaded),
+        *_moment("Complete%", "to", ~loaded),
         f.max("outcome").alias("outcome"),
-        f.min_by("after", f.when(f.col("state") == "PrepareAbort", f.col("step"))).alias("abort_reason"),
+        f.min_by("after", f.when((f.col("state") == "PrepareAbort") & ~loaded, f.col("step"))).alias("abort_reason"),
+        f.min(f.when(f.col("started_ms") >= 0, f.col("started_ms"))).alias("started_ms"),
         f.sort_array(f.array_distinct(f.flatten(f.collect_list("partitions")))).alias("partitions"),
         f.countDistinct("marked").alias("markers"),
     )
     with_markers = steps.where(f.col("marked").isNotNull()).select("run", f.lit(True).alias("is_full")).distinct()
     return found.join(with_markers, "run", "left").select(
-        *_ID, "number", "producer_id", "producer_epoch", "from_us", "decided_us", "to_us", "outcome",
+        *_ID, "number", "producer_id", "producer_epoch",
+        f.coalesce("from_us", f.col("started_ms") * 1000).alias("from_us"), "decided_us", "to_us", "outcome",
         f.when(f.col("outcome") == _ABORTED, f.col("abort_reason")).alias("abort_reason"), "partitions",
         f.when(f.col("is_full"), f.col("markers")).alias("markers"),
         milliseconds(f.col("to_run_us") - f.col("from_run_us")).alias("duration_ms"),
@@ -54,9 +60,9 @@ def transactions(journal: Journal) -> DataFrame:
     )  # fmt: skip
 
 
-def _moment(state: str, name: str) -> tuple[Column, Column]:
-    """Return the first moment of a state, on its coordinator's clock and on the run's."""
-    first = f.when(f.col("state").like(state), f.col("step"))
+def _moment(state: str, name: str, decided: Column) -> tuple[Column, Column]:
+    """Return the first moment of a state that a coordinator decided, on its clock and on the run's."""
+    first = f.when(f.col("state").like(state) & decided, f.col("step"))
     return f.min_by("at_us", first).alias(f"{name}_us"), f.min_by("run_us", first).alias(f"{name}_run_us")
 
 
@@ -68,7 +74,7 @@ def _steps(journal: Journal) -> DataFrame:
     reported = timed(
         journal, ["transaction_changed"],
         transactional_id=StringType(), state=StringType(), producer_id=LongType(), producer_epoch=LongType(),
-        partitions=STRINGS, after=StringType(),
+        partitions=STRINGS, after=StringType(), started_ms=LongType(),
     )  # fmt: skip
     outcome = f.coalesce(*(f.when(f.col("state") == state, f.lit(end)) for state, end in _OUTCOMES.items()))
     steps = reported.withColumn("outcome", outcome).unionByName(_markers(journal, reported), allowMissingColumns=True)

@@ -29,6 +29,8 @@ _SEED = re.compile(r"(?:(?P<scenario>[a-z0-9-]+?)-)?seed-(?P<seed>[0-9]+)")
 _ONE_FILE = re.compile(r".*\.jsonl(~[0-9]+)?", re.DOTALL)
 """If a run was recreated under its name, a stream appends `~N` to the name (`zabka.pipeline.positions`)."""
 COMMAND = ".command"
+_DEPTH = 3
+"""The number of directories between a lake and one of its files: bronze, the type, and the day."""
 LINE = ["file", "position", "body", "problem"]
 """The columns of a journal's rows that hold a line and its place."""
 
@@ -71,7 +73,7 @@ def _of_lake(lake: Path) -> list[History]:
     for commit in commits.read(lake):
         for name in commit.files:
             if name.startswith("bronze/"):
-                table = pq.read_table(lake / name, columns=["run", "body"], partitioning=None)
+                table = commits.read_file(lake, name, _runs_and_bodies)
                 table = table.set_column(1, "size", pc.binary_length(table["body"]))
                 for row in table.group_by("run").aggregate([("size", "sum")]).to_pylist():
                     files.setdefault(row["run"], []).append(str(lake / name))
@@ -84,6 +86,10 @@ def _of_lake(lake: Path) -> list[History]:
     ]
 
 
+def _runs_and_bodies(path: Path) -> pa.Table:
+    return pq.read_table(path, columns=["run", "body"], partitioning=None)
+
+
 def is_one_file(run: str) -> bool:
     """Return whether the run's name is that of a single file in its own order."""
     return _ONE_FILE.fullmatch(run) is not None
@@ -92,7 +98,12 @@ def is_one_file(run: str) -> bool:
 def _lines_of_lake(history: History, bad: list[BadLine]) -> Iterator[Entry]:
     """Yield the lines of a run in the order of its files; append lines that were set aside to `bad`."""
     is_own = pc.field("run") == history.run
-    parts = [pq.read_table(file, columns=LINE, filters=is_own, partitioning=None) for file in history.files]
+
+    def lines(path: Path) -> pa.Table:
+        return pq.read_table(path, columns=LINE, filters=is_own, partitioning=None)
+
+    places = [(Path(file).parents[_DEPTH], Path(file)) for file in history.files]
+    parts = [commits.read_file(lake, path.relative_to(lake).as_posix(), lines) for lake, path in places]
     return lines_of(pa.concat_tables(parts), bad)
 
 

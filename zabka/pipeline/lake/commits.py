@@ -1,8 +1,11 @@
-"""The lake's log: one file for each complete batch, and the gaps between the lines of all batches.
+"""The lake's log: one file for each complete batch, or for all until some batch, and the gaps between their lines.
 
 `_commits/000012.json` appears atomically.  It names the files of its batch, and of every node the lines (`node_seq`,
 from and to) that came with it.  A node numbers its lines without a gap, over restarts and rotation.  So a line that is
 missing between the lines of all batches was removed before the stream saw it, or was set aside as no entry.
+
+`compaction` replaces the commit of the newest batch by one of all batches so far, whose files are fewer and larger: a
+commit with `first` supersedes all commits of earlier batches, even before they are removed.
 
 A commit has the number of the lake's format: the names of its files, their columns, and the content of a commit. A lake
 of a newer format is neither read nor written.
@@ -10,14 +13,18 @@ of a newer format is neither read nor written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 COMMITS = "_commits"
-FORMAT = 1
+MERGING, REPLACED = "_merging", "_replaced"
+"""The directories of files that are not yet, or no longer, in their place; see `compaction`."""
+FORMAT = 2
+_READS_MAX = 10
+Result = TypeVar("Result")
 
 
 class NewerLake(ValueError):
@@ -34,9 +41,10 @@ class Lines(msgspec.Struct, frozen=True, order=True):
 
 
 class Commit(msgspec.Struct, kw_only=True):
-    """One batch."""
+    """One batch, or all batches from `first` to `batch`."""
 
     batch: int
+    first: int | None = None
     files: dict[str, int]
     """Every file, by its path in the lake's directory, with its rows."""
     lines: list[Lines]
@@ -83,10 +91,59 @@ def write(lake: Path, commit: Commit) -> None:
     aside.replace(path)
 
 
-def read(lake: Path) -> Iterator[Commit]:
-    """Yield every commit, oldest first.  Raises ValueError, with its path, if one is damaged."""
-    for path in sorted((lake / COMMITS).glob("*.json")):
-        yield decoded(path)
+def read(lake: Path) -> list[Commit]:
+    """Return every commit, oldest first, without superseded ones.  Raises ValueError, with its path, if one is damaged.
+
+    Commits may be replaced meanwhile; the result is the lake at one moment.
+    """
+    for _ in range(_READS_MAX - 1):
+        try:
+            return _read(lake)
+        except FileNotFoundError:
+            continue
+    return _read(lake)
+
+
+def _read(lake: Path) -> list[Commit]:
+    found: list[Commit] = []
+    # The newest comes first: it shows whether the others still count.
+    for path in sorted((lake / COMMITS).glob("*.json"), reverse=True):
+        found.append(decoded(path))
+        if found[-1].first is not None:
+            break
+    return found[::-1]
+
+
+def combined(known: Sequence[Commit]) -> Commit:
+    """Return one commit of all these batches, oldest first."""
+    return Commit(
+        batch=known[-1].batch,
+        first=known[0].batch if known[0].first is None else known[0].first,
+        files={name: rows for commit in known for name, rows in commit.files.items()},
+        lines=merged(each for commit in known for each in commit.lines),
+        set_aside=sum(commit.set_aside for commit in known),
+        latest_us=max(commit.latest_us for commit in known),
+    )
+
+
+def are_complete(known: Sequence[Commit]) -> bool:
+    """Return whether no batch is missing between the first one and the last commit."""
+    firsts = [commit.batch if commit.first is None else commit.first for commit in known]
+    return firsts == [0, *(commit.batch + 1 for commit in known)][: len(firsts)]
+
+
+def read_file(lake: Path, name: str, read_path: Callable[[Path], Result]) -> Result:
+    """Read a file of a commit, by its path in the lake, although compaction may move it meanwhile.
+
+    Raises FileNotFoundError, and what `read_path` raises.
+    """
+    for _ in range(_READS_MAX):
+        for place in (lake / name, lake / MERGING / name, lake / REPLACED / name):
+            try:
+                return read_path(place)
+            except FileNotFoundError:
+                continue
+    raise FileNotFoundError(f"{lake / name} was removed")
 
 
 def decoded(path: Path) -> Commit:

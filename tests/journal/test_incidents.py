@@ -1,0 +1,203 @@
+"""Incidents: a first cause and its effects, as rows and as sentences; expected values are computed by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zabka.journal import events as e
+from zabka.journal.cause import (
+    absence_cause,
+    event_cause,
+    expiry_cause,
+    owner_cause,
+    proposal_cause,
+    registration_cause,
+    request_cause,
+    timer_cause,
+)
+from zabka.journal.events import Entry, Event, TopicPartition
+from zabka.journal.incidents import Incident, Outage, Stall, headline, incidents, kind_of, summary, target_of
+from zabka.journal.sentence_file import read_sentences
+
+T0 = TopicPartition("t", 0)
+KILLED = e.ProcessChanged("broker-1", "down", None, "kill")
+SECOND_US = 1_000_000
+
+
+class History:
+    """Journal entries at given milliseconds."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def add(self, at_ms: int, node: str, event: Event) -> Entry:
+        node_seq = sum(entry.node == node for entry in self.entries) + 1
+        self.entries.append(Entry(node, node_seq, at_ms * 1000, at_ms * 1000, event))
+        return self.entries[-1]
+
+    def incidents(self) -> list[Incident]:
+        return incidents(self.entries)
+
+
+def text(incident: Incident) -> list[str]:
+    """Return an incident as it is printed."""
+    sentences = read_sentences()
+    return [headline(incident, sentences), *summary(incident, sentences)]
+
+
+def elected(leader: int, leader_epoch: int, isr: list[int], caused_by: str, **fields: Any) -> e.LeaderElected:
+    """Return the election of a leader of t-0 among brokers 1 to 3; the partition epoch is the leader epoch."""
+    return e.LeaderElected(
+        "t", 0, leader, leader_epoch, isr, [1, 2, 3], leader_epoch, 1, fields.pop("unclean", False), "offline",
+        zxid=100 + leader_epoch, caused_by=caused_by, **fields,
+    )  # fmt: skip
+
+
+def cluster() -> History:
+    """Return three brokers; broker 1 is controller and leads t-0."""
+    history = History()
+    for number in (1, 2, 3):
+        started = history.add(number, f"broker-{number}", e.NodeStarted("broker", number, {}))
+        history.add(10 + number, started.node, e.BrokerRegistered(number, number, 10 + number, "start"))
+    history.add(20, "broker-1", e.ControllerElected(1, 1, 1, 90, absence_cause(1)))
+    history.add(30, "broker-1", e.ControllerReady(1, 1, 5, 5))
+    request = history.add(40, "broker-1", e.AdminRequested("CreateTopics", ["t", "id"], "client"))
+    history.add(50, "broker-1", elected(1, 0, [1, 2, 3], event_cause("broker-1", request.node_seq)))
+    return history
+
+
+def killed_controller(history: History) -> None:
+    """Kill broker 1 at 10 s, as seen by the others: expired at 16 s, controller at 16.5 s, leader at 17 s."""
+    history.add(10_000, "host-1", KILLED)
+    history.add(16_000, "peer-1", e.SessionExpired(11, 6_000, 6_000, 1))
+    history.add(16_010, "peer-1", e.SessionClosed(11, 95, ["/brokers/ids/1", "/controller"], expiry_cause(11)))
+    history.add(16_500, "broker-2", e.ControllerElected(2, 2, 2, 96, owner_cause(11)))
+    gone = registration_cause(1, 1)
+    history.add(16_600, "broker-2", elected(-1, 1, [1, 2, 3], gone))
+    history.add(16_900, "broker-2", e.ControllerReady(2, 2, 300, 100))
+    history.add(17_000, "broker-2", elected(2, 2, [2, 3], gone))
+
+
+def test_kill_of_the_controller_is_one_incident_with_all_effects() -> None:
+    history = cluster()
+    killed_controller(history)
+    (found,) = history.incidents()
+    assert (found.number, kind_of(found), target_of(found), found.from_us) == (1, "kill", "broker-1", 10_000_000)
+    assert [(each.node, each.at_us) for each in found.expiries] == [("broker-1", 16_000_000)]
+    (failover,) = found.failovers
+    # The old controller was killed at 10 s, and the new one decided at 16.9 s.
+    assert (failover.previous_broker_id, failover.broker_id, failover.gap_us) == (1, 2, 6_900_000)
+    assert found.outages == [Outage("t-0", 10_000_000, 17_000_000)]
+    assert found.to_us is None, "broker 1 has not returned to the ISR"
+    assert text(found) == [
+        "00:00:10.000Z broker-1 is down (kill) (host-1#1)",
+        "detected after 6,000 ms by peer-1: session 0xb expired after 6000 ms, last contact 6000 ms before, "
+        "with server 1 (peer-1#1)",
+        "session of broker-1 expired after 6,000 ms",
+        "no controller for 6,900 ms; broker 2 is controller after broker 1 (controller epoch 2)",
+        "without a leader: t-0 for 7,000 ms",
+        "smaller ISRs: t-0 lacked broker 1 for a time that still lasts",
+        "not recovered yet",
+    ]
+
+
+def test_return_of_the_killed_broker_ends_the_incident() -> None:
+    """The registration of the restarted broker and its return to the ISR belong to the same incident."""
+    history = cluster()
+    killed_controller(history)
+    history.add(20_000, "host-1", e.ProcessChanged("broker-1", "running", 7, "start"))
+    history.add(20_100, "broker-1", e.NodeStarted("broker", 1, {}))
+    history.add(20_200, "broker-1", e.BrokerRegistered(1, 120, 21, "start"))
+    history.add(22_000, "broker-2", e.IsrProposed(2, "t", 0, [2, 3, 1], 2, 2, "caught_up", [], request_cause("Fetch")))
+    changed = e.IsrChanged("t", 0, [2, 3, 1], 2, 2, 3, "caught_up", 2, 130, left=[], caused_by=proposal_cause(T0, 2))
+    history.add(22_500, "broker-2", changed)
+    (found,) = history.incidents()
+    assert found.to_us == 22_500_000
+    assert text(found)[-1] == "recovered after 12,500 ms"
+
+
+def test_unclean_election_and_loss_after_a_restart_belong_to_the_kill() -> None:
+    history = cluster()
+    history.add(10_000, "host-1", KILLED)
+    history.add(16_000, "peer-1", e.SessionExpired(11, 6_000, 6_000, 1))
+    history.add(16_010, "peer-1", e.SessionClosed(11, 95, ["/brokers/ids/1"], expiry_cause(11)))
+    history.add(17_000, "broker-2", elected(2, 1, [2], registration_cause(1, 1), unclean=True))
+    started = history.add(20_000, "broker-1", e.NodeStarted("broker", 1, {}))
+    lost = e.RecordsLost(1, "t", 0, 50, 69, 20, 12, "diverging_epoch", event_cause("broker-1", started.node_seq))
+    history.add(21_000, "broker-1", lost)
+    (found,) = history.incidents()
+    assert found.unclean == ["t-0"]
+    assert {name: lost.records for name, lost in found.lost.items()} == {"t-0": 20}
+    assert "unclean elections: t-0" in text(found)
+    assert "lost: 20 records of t-0, at least 12 of them committed" in text(found)
+
+
+def test_cut_between_leader_and_follower_is_an_incident_of_the_link() -> None:
+    history = cluster()
+    history.add(10_000, "host-1", e.FaultInjected("f1", "cut", "broker-1", "broker-3", True))
+    standing = e.ReplicaStanding(3, 90, 120, 90, 10_000, 10_000)
+    timer = timer_cause("isr-expiration")
+    history.add(20_100, "broker-1", e.IsrProposed(1, "t", 0, [1, 2], 0, 0, "lag", [standing], timer))
+    changed = e.IsrChanged("t", 0, [1, 2], 1, 0, 1, "lag", 1, 130, left=[1, 2, 3], caused_by=proposal_cause(T0, 0))
+    history.add(20_200, "broker-1", changed)
+    (found,) = history.incidents()
+    assert (kind_of(found), target_of(found)) == ("cut", "broker-1 broker-3")
+    assert [(each.partition, each.replica, each.from_us) for each in found.removals] == [("t-0", 3, 20_200_000)]
+    assert text(found)[-2:] == ["smaller ISRs: t-0 lacked broker 3 for a time that still lasts", "not recovered yet"]
+
+
+def test_unexplained_expiry_begins_an_incident_itself() -> None:
+    history = cluster()
+    history.add(16_000, "peer-1", e.SessionExpired(12, 6_000, 6_000, 1))
+    (found,) = history.incidents()
+    assert (kind_of(found), target_of(found), found.detected) == ("session_expired", "peer-1", None)
+    assert [each.node for each in found.expiries] == ["broker-2"]
+
+
+def test_fault_without_effects_or_a_clients_session_is_no_incident() -> None:
+    history = cluster()
+    history.add(10_000, "host-1", e.FaultInjected("f1", "delay", "broker-1", "broker-3", True, 5))
+    history.add(12_000, "host-1", e.FaultInjected("f2", "cut", "broker-1", "peer-1", True))
+    history.add(16_000, "peer-1", e.SessionExpired(99, 6_000, 6_000, 1))
+    assert history.incidents() == []
+
+
+def reported(history: History, at_s: int, sent: int, acknowledged: int, failed: int = 0, topic: str = "t") -> None:
+    history.add(at_s * 1000, "api-1", e.WorkloadProgressed(f"w-{topic}", topic, sent, acknowledged, failed, 0))
+
+
+def test_wait_of_a_workload_belongs_to_the_outage_of_its_topic() -> None:
+    history = cluster()
+    for at_s in (8, 9):
+        reported(history, at_s, 10 * at_s, 10 * at_s)
+        reported(history, at_s, 10 * at_s, 10 * at_s, topic="other")
+    killed_controller(history)
+    reported(history, 17, 100, 90, failed=4)
+    reported(history, 18, 110, 100, failed=5)
+    reported(history, 18, 180, 180, topic="other")
+    history.entries.sort(key=lambda entry: entry.wall_us)
+    (found,) = history.incidents()
+    assert found.stalls == [Stall("w-t", "t", 9 * SECOND_US, 18 * SECOND_US, 5)]
+    assert "clients: workload w-t of t had no reply for 9,000 ms, 5 records failed" in text(found)
+
+
+def test_wait_of_a_workload_without_a_later_reply_still_lasts() -> None:
+    history = cluster()
+    reported(history, 9, 90, 90)
+    killed_controller(history)
+    reported(history, 18, 120, 90, failed=20)
+    history.entries.sort(key=lambda entry: entry.wall_us)
+    (found,) = history.incidents()
+    assert found.stalls == [Stall("w-t", "t", 9 * SECOND_US, None, 20)]
+
+
+def test_planned_stop_of_a_broker_counts_only_with_an_outage() -> None:
+    history = cluster()
+    history.add(10_000, "broker-3", e.NodeStopped("shutdown"))
+    history.add(10_100, "broker-1", e.IsrChanged("t", 0, [1, 2], 1, 0, 1, "controller", 1, 120, left=[1, 2, 3],
+                                                 caused_by=request_cause("ControlledShutdown")))  # fmt: skip
+    assert history.incidents() == []
+    history.add(11_000, "broker-1", e.NodeStopped("shutdown"))
+    (found,) = history.incidents()
+    assert (kind_of(found), target_of(found)) == ("node_stopped", "broker-1")
+    assert [outage.partition for outage in found.outages] == ["t-0"]

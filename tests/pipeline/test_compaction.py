@@ -1,0 +1,180 @@
+"""Compaction of the lake: files become fewer, and no row is lost or doubled, wherever a kill strikes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from zabka.journal import events as e
+from zabka.pipeline import stream
+from zabka.pipeline.audits.histories import entries_of, histories
+from zabka.pipeline.lake import commits, compaction, writer
+from zabka.pipeline.lake.commits import Commit, Lines
+from zabka.pipeline.ranges import ARROW_SCHEMA, read_share
+from zabka.pipeline.source import shares_of
+
+ROOT = Path(__file__).resolve().parents[2]
+Rows = list[tuple[Any, ...]]
+
+
+def lake_of(history: Any, lake: Path, batches: int) -> Path:
+    """Write a lake with a session, its end, and a damaged line in each batch; return its directory."""
+    path = history.directory / "peer-1" / "journal" / "peer-1.000000000001.jsonl"
+    for number in range(batches):
+        history.write("peer-1", e.SessionCreated(number, 6_000, 2 * number + 1))
+        history.write("peer-1", e.SessionClosed(number, 2 * number + 2, [f"/{number}"]))
+        with path.open("ab") as file:
+            file.write(b"damaged\n")
+    rows = pa.Table.from_batches([b for s in shares_of(history.directory, None) for b in read_share(s)], ARROW_SCHEMA)
+    for batch in range(batches):
+        (some,) = rows.slice(3 * batch, 3).combine_chunks().to_batches()
+        wrote = writer._written([some], lake, f"batch-{batch:09d}-00000.parquet")
+        found = Commit(
+            batch=batch, files=wrote.files, lines=wrote.lines, set_aside=wrote.set_aside, latest_us=wrote.latest_us
+        )
+        commits.write(lake, found)
+    return lake
+
+
+def committed(lake: Path, tree: str) -> Rows:
+    """Return the rows of a tree as a reader of commits sees them."""
+    named = [name for commit in commits.read(lake) for name in commit.files if name.startswith(tree)]
+    tables = [commits.read_file(lake, name, lambda path: pq.ParquetFile(path).read()) for name in named]
+    return sorted((tuple(row.items()) for table in tables for row in table.to_pylist()), key=str)
+
+
+def present(lake: Path, tree: str) -> Rows:
+    """Return the rows of a tree as a reader sees them that does not know commits."""
+    tables = [pq.ParquetFile(path).read() for path in (lake / tree).rglob("*.parquet")]
+    return sorted((tuple(row.items()) for table in tables for row in table.to_pylist()), key=str)
+
+
+def files_of(lake: Path) -> list[str]:
+    return sorted(path.name for tree in compaction.TREES for path in (lake / tree).rglob("*.parquet"))
+
+
+def test_eight_files_of_a_directory_become_one(history: Any, tmp_path: Path) -> None:
+    """Two types and damaged lines: 3 directories of bronze and 2 of silver, with 9 files each."""
+    lake = lake_of(history, tmp_path / "lake", 9)
+    before = {tree: committed(lake, tree) for tree in compaction.TREES}
+    (summed,) = {sum(commit.rows for commit in commits.read(lake))}
+    assert (len(files_of(lake)), summed) == (45, 27)
+    assert compaction.compact(lake) == 40
+    assert files_of(lake) == sorted(5 * ["batch-000000008-00000.parquet", "merged-01-batch-000000000-00000.parquet"])
+    (commit,) = commits.read(lake)
+    assert (commit.first, commit.batch, commit.rows, commit.set_aside) == (0, 8, 27, 9)
+    assert commit.lines == [Lines(".", "peer-1", 1, 18)]
+    assert commit.types == {"session_created", "session_closed"}
+    for tree in compaction.TREES:
+        assert committed(lake, tree) == present(lake, tree) == before[tree]
+    assert compaction.compact(lake) == 0
+
+
+def test_merged_files_are_merged_again_at_the_next_level(
+    history: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
+    lake = lake_of(history, tmp_path / "lake", 7)
+    before = committed(lake, "silver")
+    while compaction.compact(lake):
+        pass
+    # 7 = 4 + 2 + 1
+    names = ("batch-000000006", "merged-01-batch-000000004", "merged-02-batch-000000000")
+    assert files_of(lake) == sorted(5 * [f"{name}-00000.parquet" for name in names])
+    assert committed(lake, "silver") == present(lake, "silver") == before
+
+
+def test_large_files_and_work_beyond_the_limits_wait(
+    history: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = lake_of(history, tmp_path / "lake", 8)
+    with monkeypatch.context() as limited:
+        limited.setattr(compaction, "SMALL_BYTES", 1)
+        assert compaction.compact(lake) == 0
+    with monkeypatch.context() as limited:
+        limited.setattr(compaction, "MERGES_MAX", 2)
+        assert compaction.compact(lake) == 16
+    with monkeypatch.context() as limited:
+        limited.setattr(compaction, "BYTES_MAX", 1)
+        assert compaction.compact(lake) == 8
+    assert compaction.compact(lake) == 16
+
+
+def test_many_commits_become_one_without_a_merge(history: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = lake_of(history, tmp_path / "lake", 3)
+    monkeypatch.setattr(compaction, "COMMITS_MAX", 3)
+    compaction.compact(lake)
+    assert [path.name for path in (lake / commits.COMMITS).iterdir()] == ["000000002.json"]
+    assert sum(commit.rows for commit in commits.read(lake)) == 9
+
+
+def test_column_of_a_newer_version_is_null_in_older_rows(tmp_path: Path) -> None:
+    (directory := tmp_path / "silver/t/day=2026-11-29").mkdir(parents=True)
+    for batch in range(compaction.FAN_IN):
+        row = {"run": ".", "number": batch} | ({"new": "x"} if batch == 7 else {})
+        pq.write_table(pa.Table.from_pylist([row]), directory / f"batch-{batch:09d}-00000.parquet")
+        name = f"silver/t/day=2026-11-29/batch-{batch:09d}-00000.parquet"
+        commits.write(tmp_path, Commit(batch=batch, files={name: 1}, lines=[], set_aside=0, latest_us=0))
+    assert compaction.compact(tmp_path) == 8
+    (merged,) = directory.iterdir()
+    assert pq.read_table(merged, partitioning=None)["new"].to_pylist() == [None] * 7 + ["x"]
+
+
+def test_replaced_files_stay_for_their_readers_for_a_while(
+    history: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An audit that listed the files before the compaction reads them afterwards."""
+    lake = lake_of(history, tmp_path / "lake", 8)
+    (listed,) = histories(lake)
+    compaction.compact(lake)
+    (later,) = histories(lake)
+    assert len(list(entries_of(listed, []))) == len(list(entries_of(later, []))) == 16
+    monkeypatch.setattr(compaction, "REPLACED_KEPT_S", 0)
+    compaction.settle(lake)
+    with pytest.raises(FileNotFoundError, match="was removed"):
+        list(entries_of(listed, []))
+
+
+def test_lake_that_lacks_a_commit_is_not_compacted(history: Any, tmp_path: Path) -> None:
+    lake = lake_of(history, tmp_path / "lake", 9)
+    commits.path_of(lake, 4).unlink()
+    assert compaction.compact(lake) == 0
+    assert len(files_of(lake)) == 45
+
+
+def test_orphans_of_a_compacted_lake_are_still_found(history: Any, tmp_path: Path) -> None:
+    lake = lake_of(history, tmp_path / "lake", 8)
+    compaction.compact(lake)
+    file = next((lake / "bronze").rglob("*.parquet"))
+    file.with_name("batch-000000008-00000.parquet").write_bytes(file.read_bytes())
+    assert stream.remove_orphans(lake) == 1
+    assert len(files_of(lake)) == 5
+
+
+@pytest.mark.timeout(600)
+def test_kill_at_any_operation_loses_or_doubles_no_row(history: Any, tmp_path: Path) -> None:
+    """Each copy of a lake is killed with -9 before another operation on files."""
+    lake = lake_of(history, tmp_path / "lake", 2)
+    expected = {tree: committed(lake, tree) for tree in compaction.TREES}
+    code = [sys.executable, "-m", "tests.pipeline.killed_compactions", str(lake), str(tmp_path / "copies")]
+    (tmp_path / "copies").mkdir()
+    subprocess.run(code, cwd=ROOT, check=True)
+    copies = sorted((tmp_path / "copies").iterdir(), key=lambda path: int(path.name))
+    # 5 merges read 10 files and write 5; the commit comes in between; then 10 files are moved away.
+    assert len(copies) > 40
+    for copy in copies:
+        for tree in compaction.TREES:
+            assert committed(copy, tree) == expected[tree], f"killed before operation {copy.name}"
+        compaction.settle(copy)
+        for tree in compaction.TREES:
+            assert committed(copy, tree) == expected[tree], f"settled after operation {copy.name}"
+            assert present(copy, tree) == expected[tree], f"settled after operation {copy.name}"
+        assert not list((copy / commits.MERGING).rglob("*.parquet*"))
+        assert commits.are_complete(commits.read(copy))
+    assert {len(files_of(copy)) for copy in copies} == {10, 5}

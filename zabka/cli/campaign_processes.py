@@ -1,0 +1,46 @@
+"""Runs of a campaign in processes of this machine, without Spark."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from zabka.cli.worker_processes import results_of
+from zabka.simulation.engine.garbage import collect_seldom
+
+if TYPE_CHECKING:
+    from zabka.pipeline.campaign.engine import Keep, Players
+    from zabka.pipeline.campaign.play import Run
+
+AHEAD = 2
+"""Runs that are queued per process; a run takes a second or more."""
+
+
+def process_players(jobs: int) -> Players:
+    """Return players that play runs in that many processes, in order.  They raise BrokenProcessPool if one is killed.
+
+    Spark tasks (`spark_players`) play the same runs and return the same rows, apart from times and places.
+    """
+    return partial(_play, jobs)
+
+
+def _play(jobs: int, runs: Sequence[Run], keep: Keep) -> None:
+    calls = (partial(_row, msgspec.json.encode(run)) for run in runs)
+    ahead = AHEAD * jobs
+    with closing(results_of(calls, jobs=min(jobs, len(runs)), ahead=ahead, begin=collect_seldom)) as played:
+        for line in played:
+            keep(line)
+
+
+def _row(encoded: bytes) -> bytes:
+    from zabka.pipeline.campaign.play import row
+
+    line = row(encoded)
+    # The world that has ended is garbage, and the next one needs the memory.
+    gc.collect()
+    return line

@@ -1,0 +1,477 @@
+"""Incidents: a fault, and everything that its recorded causes lead to, as one row and as sentences.
+
+Theory of operation
+===================
+
+Each decision in a journal names its cause, and `causes` follows these references to the first cause. An incident is a
+first cause together with the decisions that lead back to it:
+
+    fault → detection → expiry of sessions → failover of the controller → partitions without a leader → lost records.
+
+A chain that ends at the start of a node goes on with the fault that had stopped this node: what the node does when it
+is back belongs to the same incident. A chain that ends at a timer, because the journals do not show why a node was
+silent, begins an incident at that decision. A request is a first cause of an incident only if it left a partition
+without a leader or lost records, and a fault without any effect is no incident.
+
+The wait of a client is the only part that no journal links: workloads report counts. It belongs to the incident that
+affected a partition of the workload's topic, and that lasted longest during the wait.
+
+Times are wall-clock times of the nodes that wrote the events, as on the page. `zabka pipeline` and the API use this
+module, so that the table `incidents` and a summary on the page read the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from zabka.journal import events as e
+from zabka.journal.causes import Causes, End
+from zabka.journal.cluster_state import Loss
+from zabka.journal.controller_gaps import gap_before
+from zabka.journal.event import Level, TopicPartition, snake
+from zabka.journal.events import BY_NAME, Entry, Event
+from zabka.journal.losses import LostRecords, lost_by_partition
+from zabka.journal.sentences import Sentences
+from zabka.journal.spans import NO_REPLICA, Spans
+
+STALL_MIN_US = 2_000_000
+"""The shortest wait of a workload that counts: workloads report once a second."""
+SHOWN_MAX = 10
+"""The most partitions that a sentence lists."""
+_PROGRESS = (e.ReplicaProgressed, e.ZxidCheckpoint, e.ConsumerProgressed, e.SnapshotTaken, e.GroupChanged)
+KINDS = tuple(name for name, kind in BY_NAME.items() if kind.level is Level.NORMAL and not issubclass(kind, _PROGRESS))
+"""The types of events that incidents are made of: all of the normal level but those of mere progress."""
+_STOPPED = ("down", "paused")
+_STOPS = ("crash", "power_loss", "pause")
+_DETECTS = (
+    e.SessionExpired, e.SessionClosed, e.IsrProposed, e.IsrChanged, e.LeaderElected, e.ControllerResigned,
+    e.PeerStateChanged,
+)  # fmt: skip
+_EFFECTS = (*_DETECTS, e.ControllerElected, e.LeaderEstablished, e.RecordsLost)
+
+
+class Expiry(NamedTuple):
+    """A broker whose session expired, and when the ensemble's leader declared it."""
+
+    node: str
+    at_us: int
+
+
+class Failover(NamedTuple):
+    """A change of the controller, and the time without one; the latter is None if no journal reports it."""
+
+    previous_broker_id: int
+    broker_id: int
+    controller_epoch: int
+    gap_us: int | None
+    at_us: int
+
+
+class Outage(NamedTuple):
+    """A partition without a living leader; `to_us` is None while it lasts."""
+
+    partition: str
+    from_us: int
+    to_us: int | None
+
+
+class Removal(NamedTuple):
+    """A replica that left an ISR; `to_us` is when it returned, None while it has not."""
+
+    partition: str
+    replica: int
+    from_us: int
+    to_us: int | None
+
+
+class Stall(NamedTuple):
+    """A workload without an acknowledgement, accurate to a second, and the requests that failed meanwhile."""
+
+    workload_id: str
+    topic: str
+    from_us: int
+    to_us: int | None
+    failed: int
+
+
+class Incident(msgspec.Struct):
+    """A first cause and its effects. `detected` is the first decision that followed from it, on another node."""
+
+    number: int
+    cause: Entry
+    until_us: int
+    """The time of the last decision that leads back to the cause."""
+    detected: Entry | None = None
+    expiries: list[Expiry] = []
+    failovers: list[Failover] = []
+    outages: list[Outage] = []
+    removals: list[Removal] = []
+    unclean: list[str] = []
+    """The partitions that an unclean election gave a leader."""
+    stalls: list[Stall] = []
+    losses: list[Loss] = []
+
+    @property
+    def from_us(self) -> int:
+        """When it began."""
+        return self.cause.wall_us
+
+    @property
+    def to_us(self) -> int | None:
+        """When leaders, controller, ISRs and clients were as before. None while one of them is not."""
+        ends = [outage.to_us for outage in self.outages]
+        ends += [removal.to_us for removal in self.removals]
+        ends += [stall.to_us for stall in self.stalls]
+        known = [end for end in ends if end is not None]
+        return max([self.until_us, *known]) if len(known) == len(ends) else None
+
+    @property
+    def lost(self) -> dict[str, LostRecords]:
+        """The lost records of each partition."""
+        return lost_by_partition(self.losses, {})
+
+
+def incidents(entries: Sequence[Entry]) -> list[Incident]:
+    """Return the incidents of a history, in the order of their first causes. Entries are in the history's order."""
+    history = _History(entries)
+    return history.incidents()
+
+
+class _Decided(NamedTuple):
+    """A decision and its first cause. `recovers` is whether the chain leads through the start of a stopped node."""
+
+    entry: Entry
+    root: Entry
+    end: End
+    recovers: bool
+
+
+class _History:
+    """One pass over a history, which collects its decisions, outages, removals and waits; then `incidents`."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = entries
+        self._causes = Causes()
+        self._spans = Spans()
+        self._owners: dict[int, str] = {}
+        self._stops: dict[str, list[Entry]] = {}
+        self._effects: list[Entry] = []
+        self._removals: list[tuple[Entry, Removal]] = []
+        self._losses: dict[tuple[str, int], Loss] = {}
+        self._workloads: dict[str, _Workload] = {}
+        self._found: dict[tuple[str, int], Incident] = {}
+        for place, entry in enumerate(entries):
+            self._see(msgspec.structs.replace(entry, seq=place + 1))
+
+    def _see(self, entry: Entry) -> None:
+        event = entry.event
+        self._causes.see(entry)
+        isr = self._isr_of(event)
+        self._spans.apply(entry)
+        if isinstance(event, _EFFECTS):
+            self._effects.append(entry)
+        match event:
+            case e.BrokerRegistered(broker_id=number, session_id=session_id):
+                self._owners[session_id] = f"broker-{number}"
+            case e.ProcessChanged(target=node, process=process) if process in _STOPPED:
+                self._stops.setdefault(node, []).append(entry)
+            case e.FaultInjected(kind=kind, target=node, source=source) if kind in _STOPS and source == node:
+                self._stops.setdefault(node, []).append(entry)
+            case e.LeaderElected() | e.IsrChanged():
+                self._note_isr(entry, f"{event.topic}-{event.partition}", isr, event.isr)
+            case e.TopicDeleted(topic=topic):
+                self._removals = [row for row in self._removals if row[1].partition.rpartition("-")[0] != topic]
+            case e.RecordsLost():
+                self._losses[entry.node, entry.node_seq] = self._spans.state.losses[-1]
+            case e.WorkloadProgressed():
+                self._workloads.setdefault(event.workload_id, _Workload(event)).see(entry.wall_us, event)
+
+    def _isr_of(self, event: Event) -> list[int]:
+        """Return the ISR before the event; a write that is logged late changes nothing."""
+        if not isinstance(event, e.LeaderElected | e.IsrChanged):
+            return []
+        view = self._spans.state.partitions.get(str(TopicPartition(event.topic, event.partition)))
+        return [] if view is None else view.isr if view.partition_epoch < event.partition_epoch else event.isr
+
+    def _note_isr(self, entry: Entry, partition: str, before: Sequence[int], isr: Sequence[int]) -> None:
+        for place, (by, removal) in enumerate(self._removals):
+            if removal.partition == partition and removal.to_us is None and removal.replica in isr:
+                self._removals[place] = (by, removal._replace(to_us=entry.wall_us))
+        for replica in before:
+            if replica not in isr:
+                self._removals.append((entry, Removal(partition, replica, entry.wall_us, None)))
+
+    # ---- first causes -----------------------------------------------------------------------------------------
+
+    def _decided(self, entry: Entry) -> _Decided:
+        chain = self._causes.chain(entry)
+        last, recovers = chain.steps[-1], False
+        event = last.event
+        back = (
+            last.node if isinstance(event, e.NodeStarted)
+            else event.target if isinstance(event, e.ProcessChanged) and event.process not in _STOPPED
+            else None
+        )  # fmt: skip
+        if back is not None:
+            stops = [stop for stop in self._stops.get(back, ()) if self._causes.place(stop) < self._causes.place(last)]
+            last, recovers = (stops[-1], True) if stops else (last, False)
+        end = End.FAULT if last in self._stops.get(back or "", ()) else chain.end
+        return _Decided(entry, last, end, recovers)
+
+    def _incident(self, decided: _Decided) -> Incident:
+        """Return the incident of a first cause, with this decision as its latest one."""
+        root = decided.root
+        key = (root.node, root.node_seq)
+        if key not in self._found:
+            self._found[key] = Incident(0, root, root.wall_us)
+        found = self._found[key]
+        found.until_us = max(found.until_us, decided.entry.wall_us)
+        return found
+
+    def _is_candidate(self, decided: _Decided) -> bool:
+        """Return whether a decision of this first cause is part of an incident."""
+        event = decided.root.event
+        if isinstance(event, e.FaultInjected):
+            return True
+        if isinstance(event, e.ProcessChanged):
+            return event.process in _STOPPED
+        if isinstance(decided.entry.event, e.PeerStateChanged | e.LeaderEstablished):
+            # An ensemble that forms is no incident.
+            return False
+        return decided.end in (End.TIMER, End.UNKNOWN, End.FAULT)
+
+    # ---- the incidents ----------------------------------------------------------------------------------------
+
+    def incidents(self) -> list[Incident]:
+        """Return the incidents, numbered from 1."""
+        self._add_outages()
+        self._add_effects()
+        self._add_removals()
+        self._add_failovers()
+        self._add_stalls()
+        found = [each for each in self._found.values() if _matters(each)]
+        found.sort(key=lambda each: self._causes.place(each.cause))
+        for number, each in enumerate(found, start=1):
+            each.number = number
+            each.outages.sort(key=lambda outage: (outage.from_us - (outage.to_us or self._end_us), outage.partition))
+        return found
+
+    @property
+    def _end_us(self) -> int:
+        return self._spans.state.at_us
+
+    def _add_outages(self) -> None:
+        open_since: dict[str, tuple[int, int, int | None]] = {}
+        whole: list[tuple[str, tuple[int, int, int | None]]] = []
+        rows = [*self._spans.take_closed(), *self._spans.lasting()]
+        for span in sorted((row for row in rows if row.of == str(NO_REPLICA)), key=lambda row: (row.from_us, row.seq)):
+            before = open_since.get(span.lane)
+            if before is not None and before[2] == span.from_us:
+                # The controller wrote "no leader" for a leader that was down already.
+                open_since[span.lane] = (before[0], before[1], span.to_us)
+                continue
+            if before is not None:
+                whole.append((span.lane, before))
+            open_since[span.lane] = (span.seq, span.from_us, span.to_us)
+        for lane, (seq, from_us, to_us) in (*whole, *open_since.items()):
+            begun = self._entries[seq - 1]
+            # A new partition has no leader yet.
+            if (to_us is None or to_us > from_us) and not isinstance(begun.event, e.TopicCreated | e.AssignmentChanged):
+                decided = self._decided(begun)
+                self._incident(decided).outages.append(Outage(lane.removeprefix("isr:"), from_us, to_us))
+
+    def _add_effects(self) -> None:
+        for entry in self._effects:
+            decided = self._decided(entry)
+            loss = self._losses.get((entry.node, entry.node_seq))
+            if loss is None and not self._is_candidate(decided):
+                continue
+            event = entry.event
+            if isinstance(event, e.SessionExpired) and self._owners.get(event.session_id) is None:
+                continue
+            found = self._incident(decided)
+            if loss is not None:
+                found.losses.append(loss)
+            if isinstance(event, e.SessionExpired):
+                found.expiries.append(Expiry(self._owners[event.session_id], entry.wall_us))
+            elif isinstance(event, e.LeaderElected) and event.unclean:
+                found.unclean.append(f"{event.topic}-{event.partition}")
+            is_of_itself = entry.node == getattr(decided.root.event, "target", "")
+            detects = isinstance(event, _DETECTS) and not decided.recovers and entry is not decided.root
+            if found.detected is None and detects and not is_of_itself:
+                found.detected = entry
+
+    def _add_removals(self) -> None:
+        for entry, removal in self._removals:
+            decided = self._decided(entry)
+            if self._is_candidate(decided):
+                self._incident(decided).removals.append(removal)
+
+    def _add_failovers(self) -> None:
+        terms = self._spans.state.reigns
+        elected = {entry.event.controller_epoch: entry for entry in self._effects
+                   if isinstance(entry.event, e.ControllerElected)}  # fmt: skip
+        for place, term in enumerate(terms):
+            entry = elected.get(term.controller_epoch)
+            if place == 0 or entry is None:
+                continue
+            decided = self._decided(entry)
+            if self._is_candidate(decided):
+                gap = gap_before(terms, place)
+                gap_us = None if gap is None else gap.total_us
+                made = Failover(
+                    terms[place - 1].broker_id, term.broker_id, term.controller_epoch, gap_us, term.since_us
+                )
+                self._incident(decided).failovers.append(made)
+
+    def _add_stalls(self) -> None:
+        for workload in self._workloads.values():
+            for stall in workload.stalls():
+                to_us = self._end_us if stall.to_us is None else stall.to_us
+                best = max(
+                    self._found.values(),
+                    key=lambda each: _shared_us(each, stall.topic, stall.from_us, to_us),
+                    default=None,
+                )
+                if best is not None and _shared_us(best, stall.topic, stall.from_us, to_us) > 0:
+                    best.stalls.append(stall)
+
+
+def _matters(incident: Incident) -> bool:
+    """Return whether the effects are more than decisions of the ensemble, or follow from an injected fault."""
+    if incident.outages or incident.losses or incident.failovers or incident.removals or incident.expiries:
+        return True
+    return isinstance(incident.cause.event, e.FaultInjected | e.ProcessChanged) and incident.detected is not None
+
+
+def _shared_us(incident: Incident, topic: str, from_us: int, to_us: int) -> int:
+    """Return for how long the incident affected partitions of the topic during that time."""
+    ends = [(outage.partition, outage.to_us) for outage in incident.outages]
+    ends += [(removal.partition, removal.to_us) for removal in incident.removals]
+    affected = [end or to_us for partition, end in ends if partition.rpartition("-")[0] == topic]
+    return max((min(to_us, end) - max(from_us, incident.from_us) for end in affected), default=0)
+
+
+class _Workload:
+    """The reports of a workload: when its count of acknowledged records last grew, and its waits so far."""
+
+    def __init__(self, first: e.WorkloadProgressed) -> None:
+        self._last: e.WorkloadProgressed = first
+        self._grown: tuple[int, e.WorkloadProgressed] | None = None
+        self._stalls: list[Stall] = []
+
+    def see(self, at_us: int, report: e.WorkloadProgressed) -> None:
+        """Add a report."""
+        self._last = report
+        if self._grown is None:
+            self._grown = (at_us, report)
+        elif report.acknowledged > self._grown[1].acknowledged:
+            since_us, before = self._grown
+            if at_us - since_us >= STALL_MIN_US:
+                self._stalls.append(self._stall(since_us, at_us, report.failed - before.failed))
+            self._grown = (at_us, report)
+
+    def _stall(self, from_us: int, to_us: int | None, failed: int) -> Stall:
+        return Stall(self._last.workload_id, self._last.topic, from_us, to_us, failed)
+
+    def stalls(self) -> Iterator[Stall]:
+        """Yield the waits; the last one lasts if a record was sent or failed after the last acknowledgement."""
+        yield from self._stalls
+        if self._grown is not None:
+            since_us, before = self._grown
+            is_waiting = self._last.sent > self._last.acknowledged + self._last.failed
+            if is_waiting or self._last.failed > before.failed:
+                yield self._stall(since_us, None, self._last.failed - before.failed)
+
+
+# ---- as text -----------------------------------------------------------------------------------------------------
+
+
+def headline(incident: Incident, sentences: Sentences) -> str:
+    """Return the time and the first cause of an incident."""
+    cause = incident.cause
+    sentence = sentences.sentence(cause.node, cause.event)
+    return f"{_time(cause.wall_us)} {sentence} ({cause.node}#{cause.node_seq})"
+
+
+def summary(incident: Incident, sentences: Sentences) -> list[str]:
+    """Return the effects of the first cause as sentences: detection, expiry, failover, damage, recovery."""
+    return [*_course(incident, sentences), *_damage(incident), _recovery(incident)]
+
+
+def _course(incident: Incident, sentences: Sentences) -> Iterator[str]:
+    if (by := incident.detected) is not None:
+        sentence = sentences.sentence(by.node, by.event)
+        yield f"detected after {_ms(by.wall_us - incident.from_us)} by {by.node}: {sentence} ({by.node}#{by.node_seq})"
+    for expiry in incident.expiries:
+        yield f"session of {expiry.node} expired after {_ms(expiry.at_us - incident.from_us)}"
+    for failover in incident.failovers:
+        gap = "" if failover.gap_us is None else f"no controller for {_ms(failover.gap_us)}; "
+        change = f"broker {failover.broker_id} is controller after broker {failover.previous_broker_id}"
+        yield f"{gap}{change} (controller epoch {failover.controller_epoch})"
+
+
+def _damage(incident: Incident) -> Iterator[str]:
+    if incident.outages:
+        each = [f"{outage.partition} for {_length(outage)}" for outage in incident.outages]
+        yield f"without a leader: {_listed(each)}"
+    if incident.unclean:
+        yield f"unclean elections: {_listed(incident.unclean)}"
+    if incident.removals:
+        each = [f"{row.partition} lacked broker {row.replica} for {_length(row)}" for row in incident.removals]
+        yield f"smaller ISRs: {_listed(each)}"
+    for stall in incident.stalls:
+        failed = f", {stall.failed:,} records failed" if stall.failed else ""
+        yield f"clients: workload {stall.workload_id} of {stall.topic} had no reply for {_length(stall)}{failed}"
+    for name, lost in incident.lost.items():
+        committed = f", at least {lost.committed_at_least:,} of them committed" if lost.committed_at_least else ""
+        yield f"lost: {lost.records:,} records of {name}{committed}"
+
+
+def _recovery(incident: Incident) -> str:
+    if incident.to_us is None:
+        return "not recovered yet"
+    return f"recovered after {_ms(incident.to_us - incident.from_us)}"
+
+
+def _length(span: Outage | Removal | Stall) -> str:
+    return "a time that still lasts" if span.to_us is None else _ms(span.to_us - span.from_us)
+
+
+def _listed(each: Iterable[str]) -> str:
+    listed = list(each)
+    more = f", and {len(listed) - SHOWN_MAX:,} more" if len(listed) > SHOWN_MAX else ""
+    return ", ".join(listed[:SHOWN_MAX]) + more
+
+
+def _ms(us: int) -> str:
+    return f"{us // 1000:,} ms"
+
+
+def _time(us: int) -> str:
+    try:
+        return datetime.fromtimestamp(us / 1e6, UTC).strftime("%H:%M:%S.%f")[:-3] + "Z"
+    except (ValueError, OverflowError, OSError):
+        return f"{us} us"
+
+
+def kind_of(incident: Incident) -> str:
+    """Return the kind of the first cause: that of the fault, the action on the process, or the type of the event."""
+    event = incident.cause.event
+    if isinstance(event, e.FaultInjected):
+        return event.kind
+    return event.action if isinstance(event, e.ProcessChanged) else snake(type(event).__name__)
+
+
+def target_of(incident: Incident) -> str:
+    """Return the node that the first cause is about; for a link, both ends."""
+    event = incident.cause.event
+    if isinstance(event, e.FaultInjected) and event.source != event.target:
+        return f"{event.source} {event.target}"
+    if isinstance(event, e.FaultInjected | e.ProcessChanged):
+        return event.target
+    return incident.cause.node

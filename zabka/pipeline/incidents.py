@@ -1,0 +1,109 @@
+"""The table of incidents: what each fault led to (`zabka.journal.incidents`), one row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from zabka.journal.incidents import KINDS, Incident, headline, kind_of, summary, target_of
+from zabka.journal.incidents import incidents as incidents_of
+from zabka.journal.sentence_file import read_sentences
+from zabka.journal.sentences import Sentences
+from zabka.pipeline.audits.histories import in_order, lines_of
+from zabka.pipeline.bodies import STRINGS
+from zabka.pipeline.rows import Journal
+
+_LONG, _TEXT = LongType(), StringType()
+SCHEMA = StructType(
+    [
+        StructField(name, kind)
+        for name, kind in (
+            ("run", _TEXT), ("number", _LONG), ("from_us", _LONG), ("to_us", _LONG), ("duration_ms", _LONG),
+            ("kind", _TEXT), ("target", _TEXT), ("cause_node", _TEXT), ("cause_node_seq", _LONG),
+            ("detected_by", _TEXT), ("detection_ms", _LONG), ("expired", STRINGS), ("expiry_ms", _LONG),
+            ("controller", _LONG), ("controller_epoch", _LONG), ("no_controller_ms", _LONG),
+            ("leaderless", STRINGS), ("leaderless_ms", _LONG), ("unclean", STRINGS),
+            ("under_replicated", STRINGS), ("stalled", STRINGS), ("stall_ms", _LONG), ("failed", _LONG),
+            ("lost", _LONG), ("committed_at_least", _LONG), ("headline", _TEXT), ("summary", _TEXT),
+        )
+    ]
+)  # fmt: skip
+_ARROW = to_arrow_schema(SCHEMA)
+
+
+def incidents(journal: Journal) -> DataFrame:
+    """The incidents: a first cause, such as a fault, and all decisions that lead back to it by their recorded causes.
+
+    Columns: run, number, from_us, to_us, duration_ms, kind, target, and the following.  to_us is when leaders,
+    controller, ISRs and clients were as before, null while they are not.  kind is the kind of the fault, the action on
+    a process, or the type of the first event if its own cause is unknown; target is the node or the link.
+    cause_node and cause_node_seq name the event (`zabka why NODE#NUMBER` explains it).
+
+    detected_by is the node that decided first because of it, after detection_ms.  expired are the brokers whose
+    sessions expired, the first one after expiry_ms.  controller is the last broker that became controller because of
+    it, with controller_epoch; no_controller_ms is the time without one.  leaderless are the partitions that had no
+    living leader, the worst one for leaderless_ms.  unclean are the partitions with an unclean election, and
+    under_replicated those that lost members of their ISR.  stalled are workloads without a reply, the worst one for
+    stall_ms, whose records failed that often; workloads are linked by topic and time only.  lost is the number of lost
+    records, of which committed_at_least were committed.  headline and summary are the same as sentences.
+
+    A time that still lasts counts until the end of the journals.  Each is a reading of the clocks of the nodes that
+    wrote the events.
+    """
+    chosen = journal.rows.where(f.col("problem").isNull() & f.col("type").isin(*KINDS))
+    return chosen.select("run", "file", "position", "body", "problem").groupBy("run").applyInArrow(_rows_of_run, SCHEMA)
+
+
+@cache
+def _sentences() -> Sentences:
+    return read_sentences()
+
+
+def _rows_of_run(own: pa.Table) -> pa.Table:
+    run: str = own["run"][0].as_py()
+    entries = list(in_order(run, lines_of(own, [])))
+    until_us = max(entry.wall_us for entry in entries)
+    rows = [{"run": run, **_row(each, until_us)} for each in incidents_of(entries)]
+    return pa.Table.from_pylist(rows, _ARROW)
+
+
+def _row(incident: Incident, until_us: int) -> dict[str, Any]:
+    to_us, detected, failovers = incident.to_us, incident.detected, incident.failovers
+    lost = incident.lost.values()
+
+    def after(at_us: int | None) -> int | None:
+        return None if at_us is None else (at_us - incident.from_us) // 1000
+
+    def longest(spans: Iterable[tuple[int, int | None]]) -> int | None:
+        return max((((until_us if end is None else end) - begin) // 1000 for begin, end in spans), default=None)
+
+    gaps = [failover.gap_us for failover in failovers if failover.gap_us is not None]
+    return {
+        "number": incident.number, "from_us": incident.from_us, "to_us": to_us, "duration_ms": after(to_us),
+        "kind": kind_of(incident), "target": target_of(incident),
+        "cause_node": incident.cause.node, "cause_node_seq": incident.cause.node_seq,
+        "detected_by": None if detected is None else detected.node,
+        "detection_ms": None if detected is None else after(detected.wall_us),
+        "expired": sorted({expiry.node for expiry in incident.expiries}),
+        "expiry_ms": min((after(expiry.at_us) or 0 for expiry in incident.expiries), default=None),
+        "controller": failovers[-1].broker_id if failovers else None,
+        "controller_epoch": failovers[-1].controller_epoch if failovers else None,
+        "no_controller_ms": sum(gaps) // 1000 if gaps else None,
+        "leaderless": sorted({outage.partition for outage in incident.outages}),
+        "leaderless_ms": longest((outage.from_us, outage.to_us) for outage in incident.outages),
+        "unclean": sorted(set(incident.unclean)),
+        "under_replicated": sorted({removal.partition for removal in incident.removals}),
+        "stalled": sorted({stall.workload_id for stall in incident.stalls}),
+        "stall_ms": longest((stall.from_us, stall.to_us) for stall in incident.stalls),
+        "failed": sum(stall.failed for stall in incident.stalls),
+        "lost": sum(each.records for each in lost),
+        "committed_at_least": sum(each.committed_at_least for each in lost),
+        "headline": headline(incident, _sentences()), "summary": "\n".join(summary(incident, _sentences())),
+    }  # fmt: skip
