@@ -205,7 +205,7 @@ def test_unparsable_or_too_large_numbers_are_null_in_tables(
     history.write("broker-2", e.RecordsLost(2, "t", 0, 5, most, 1, 0, "log"))
     history.write("broker-2", e.RecordsLost(2, "u", 0, 3, 4, 2, 0, "log"))
     history.write("api", e.WorkloadProgressed("1", "t", most, most, most, 0))
-    history.write("api", e.WorkloadProgressed("2", "t", 4, 2, 2, 0))
+    history.write("api", e.WorkloadProgressed("2", "t", 4, 2, 2, 0, "1", running_ms=4_000, waited_ms=2_000))
     history.write("broker-2", e.ControllerReady(2, 2, most, most))
     names = ("availability", "client_availability", "failovers", "records_lost")
     selected = [table for table in TABLES if table.name in names]
