@@ -22,7 +22,7 @@ _LACKS = {
 
 def summary_of(out: Path) -> list[str]:
     """Return the summary of the tables that a run wrote below a directory.  Raises OSError."""
-    names = ("controller_reigns", "failovers", "availability", "records_lost")
+    names = ("controller_terms", "failovers", "availability", "records_lost")
     terms, failovers, partitions, losses = (stored_rows(out, name).to_pylist() for name in names)
     return summary(terms, failovers, partitions, losses)
 
