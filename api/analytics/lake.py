@@ -63,9 +63,14 @@ def pipeline_stands(lake: Path, data: Path) -> PipelineStands:
     )
 
 
+def _is_alias(table: Path) -> bool:
+    """Return whether a table's place is a link to a table of another name."""
+    return table.is_symlink() and table.readlink().name != table.name
+
+
 def _tables(lake: Path) -> list[GoldTable]:
     try:
-        places = sorted(path for path in lake.iterdir() if not path.name.startswith(("_", ".")))
+        places = sorted(path for path in lake.iterdir() if not (path.name.startswith(("_", ".")) or _is_alias(path)))
     except OSError:
         return []
     not_gold = ("bronze", "silver", CAMPAIGNS)

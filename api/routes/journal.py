@@ -102,5 +102,5 @@ def _znode(path: str, found: ZnodeReading, watchers: list[str] | None) -> Znode:
     responses=responses(404, 422, 503),
 )
 async def get_table(table: str, service: Service, limit: Annotated[int, Query(ge=1, le=100_000)] = 1_000) -> Table:
-    """Return the newest rows of a table such as controller_reigns; `zabka pipeline tables` writes it."""
+    """Return the newest rows of a table such as controller_terms; `zabka pipeline tables` writes it."""
     return await read_table(service.settings.tables, service.settings.cluster_data, table, limit)

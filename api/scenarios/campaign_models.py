@@ -69,7 +69,7 @@ class PipelineStands(BaseModel):
     model_config = ConfigDict(
         json_schema_extra={
             "example": {
-                "tables": [{"name": "controller_reigns", "rows": 3, "written_ms": 1700000000000}], "missing": 0,
+                "tables": [{"name": "controller_terms", "rows": 3, "written_ms": 1700000000000}], "missing": 0,
                 "stream": None, "spark": None, "command": "zabka pipeline stream --follow --data .zabka",
             }
         }

@@ -624,7 +624,7 @@ class Table(BaseModel):
     """A table that Spark builds from the journals."""
 
     model_config = _example(
-        table="controller_reigns", columns=["broker_id", "controller_epoch"], rows=[{"broker_id": 1}], total=1,
+        table="controller_terms", columns=["broker_id", "controller_epoch"], rows=[{"broker_id": 1}], total=1,
         written_ms=1700000000000, lag_ms=1400,
     )  # fmt: skip
 

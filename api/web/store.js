@@ -34,7 +34,7 @@ export function newState() {
   return {
     cluster: emptyState(), known: false, heard_ms: null, touched: {}, doomed: new Map(), events: [], chatter: [], polled: null,
     poll_problem: null, link: "connecting", skew_ms: 0, calls: [], rates: {}, zxids: {},
-    analytics: { name: "controller_reigns", state: "idle", table: null, message: "", command: null },
+    analytics: { name: "controller_terms", state: "idle", table: null, message: "", command: null },
     scenarios: { state: "idle", list: [], message: "", run: null },
     sentences: {}, past: false,
     ui: { node: "", type: "", progress: false, config: null, armed: null, token: false, keys: false, projector: false, drawer: false, offsets: false,

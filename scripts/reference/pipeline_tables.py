@@ -5,14 +5,23 @@ from __future__ import annotations
 from scripts.reference.markdown import code, document, sentence, table
 from zabka.pipeline.audits.jobs import SCHEMA
 from zabka.pipeline.campaign.results import DIFFERENCES, ESTIMATES, RUNS, VIOLATIONS
+from zabka.pipeline.columns import described
 from zabka.pipeline.gold import TABLES, Table
+from zabka.pipeline.versions import OLDER_NAMES
+
+
+def _older_names() -> str:
+    return " ".join(f"`{older}` is the older name of `{name}`: a link to it." for older, name in OLDER_NAMES.items())
+
 
 _INTRODUCTION = (
     "What `zabka pipeline tables` makes of journals, as Parquet. `run` tells histories apart: the place of a journal "
-    "below `--data`. Names end in their units: `_us` is a moment, in microseconds since 1970 on the clock of the node "
-    "that told of it, and `_ms` a duration in milliseconds; `run_us` is a moment on the one clock of a run. Offsets, "
-    "epochs and zxids are whole numbers, and what has not happened, or nobody told, is null. Every run of the job "
-    "checks what must be true of a table, and names what is not."
+    "below `--data`; it is also in `cluster_run` or in `simulated_run`, and the other one is null. Names end in their "
+    "units: `_us` is a moment, in microseconds since 1970 on the clock of the node that reported it, `_ts` the same "
+    "moment as a timestamp, and `_ms` a duration in milliseconds; `run_us` is a moment on the one clock of a run. "
+    "Values that did not happen, or that no journal reports, are null. Every run of the job checks the rules of each "
+    "table, and names those that are not met.\n\n"
+    f"{_older_names()} It will be removed in the release after 0.1."
 )
 
 
@@ -20,7 +29,7 @@ _AUDITS = (
     "## audits\n\n"
     "What `zabka pipeline audit` found: one row a run and invariant, and of a broken one a row a violation. "
     "`verdict` is held, violated, or not_judged where nothing in that history had to do with it; `judged` is how often "
-    "it was looked at (null where a judge does not count); `set_aside` are lines of the run that are no entries. Its "
+    "it was looked at (null where a judge does not count); `set_aside` are the quarantined lines of the run. Its "
     f"versions lie in `_audits/`, so that an audit does not wait for the stream.\n\nColumns: "
     f"{', '.join(f'`{name}`' for name in SCHEMA.names)}.\n"
 )
@@ -65,4 +74,9 @@ def _section(each: Table) -> str:
     sources = f"Made of the events {_names(each.sources)}." if each.sources else f"Made of {each.made_of}."
     rules = "".join(f"- {rule.name}\n" for rule in each.expectations)
     key = f"Identified by {_names(each.key)}; written in the order of {_names(each.order)}."
-    return f"## {each.name}\n\n{sentence(each.build.__doc__)}\n\n{key} {sources} It must be true that:\n\n{rules}"
+    columns = table(
+        ["column", "type", "meaning; unit"],
+        ([code(column.name), code(column.kind), column.meaning] for column in described(each.name)),
+    )
+    about = f"## {each.name}\n\n{sentence(each.build.__doc__)}\n\n{key} {sources}"
+    return f"{about}\n\n{columns}\n\nIt must be true that:\n\n{rules}"

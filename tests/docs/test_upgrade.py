@@ -176,7 +176,7 @@ def set_newer_line_of_a_journal_aside(tmp_path: Path) -> str:
     reason = f"schema {SCHEMA_VERSION + 1} is newer than {SCHEMA_VERSION}, the newest that is known here"
     assert bad == [BadLine(path.name, 2, reason)]
     assert check_line(line.rstrip(b"\n")) == Refused(reason)
-    return "line set aside"
+    return "line quarantined"
 
 
 def test_unknown_fields_of_a_journal_are_ignored(tmp_path: Path) -> None:

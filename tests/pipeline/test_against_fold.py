@@ -17,7 +17,7 @@ from tests.pipeline.in_order import rows_of
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
 from zabka.pipeline.losses import records_lost
-from zabka.pipeline.reigns import CLOSED, controller_reigns
+from zabka.pipeline.reigns import CLOSED, controller_terms
 from zabka.pipeline.rows import Journal
 
 CLOSE_MS = 100
@@ -94,7 +94,7 @@ class Seeds:
             run: expected.isr_changes for run, expected in self.expected.items()
         }
         reigns = self.rows(
-            controller_reigns,
+            controller_terms,
             "broker_id", "controller_epoch", "from_us", "ended_by", "duration_ms", "gap_before_ms",
         )  # fmt: skip
         found = {run: [row[:4] for row in rows] for run, rows in reigns.items()}
@@ -150,7 +150,7 @@ def test_tables_equal_plain_sql_on_another_engine(seeds: Seeds) -> None:
     assert found(tables.partition_leaderships, *columns) == asked(LEADERSHIPS)
     changes = found(tables.isr_changes, "topic", "partition", "isr_before", "isr", "partition_epoch", "cause")
     assert changes == [(*row[:3], row[3] or [], *row[4:]) for row in asked(ISR_CHANGES)]
-    reigns = found(controller_reigns, "broker_id", "controller_epoch", "from_us", "ended_by")
+    reigns = found(controller_terms, "broker_id", "controller_epoch", "from_us", "ended_by")
     assert [row[:4] for row in reigns] == [row[:4] for row in asked(REIGNS)]
     closed = {row[:3] for row in asked(REIGNS) if row[4]}
     # A controller that gave up its role itself did so before its session was closed.

@@ -14,7 +14,7 @@ from zabka.journal.writer import encode_line
 from zabka.pipeline import jobs
 from zabka.pipeline.availability import availability
 from zabka.pipeline.clocks import run_clocks
-from zabka.pipeline.reigns import controller_reigns
+from zabka.pipeline.reigns import controller_terms
 from zabka.pipeline.tables import clock_steps
 
 MS, HOUR = 1_000, 3_600_000_000
@@ -91,7 +91,7 @@ def test_stepped_wall_clock_changes_no_time_and_is_named(spark: SparkSession, tm
     found = {row["run"]: tuple(row)[1:] for row in rows_of(journal, availability, *parts)}
     assert len(found) == 8
     assert set(found.values()) == {(98_000, 10_000, 15_000, 88_000, 0.897959)}
-    terms = {tuple(row)[1:] for row in rows_of(journal, controller_reigns, "from_us", "to_us", "duration_ms")}
+    terms = {tuple(row)[1:] for row in rows_of(journal, controller_terms, "from_us", "to_us", "duration_ms")}
     assert terms == {(WALL + 1_000_000, WALL + 99_000_000, 98_000)}
     named = {(row["run"].split(".")[0], row["node"], row["node_seq"], row["at_us"], row["step_ms"])
              for row in rows_of(journal, clock_steps)}  # fmt: skip

@@ -158,6 +158,6 @@ def test_replayed_journal_becomes_tables_from_a_relative_path(tmp_path: Path) ->
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    rows = pq.read_table(tmp_path / "tables" / "controller_reigns").to_pylist()
+    rows = pq.read_table(tmp_path / "tables" / "controller_terms").to_pylist()
     expected = folded(tmp_path / "any-name")
     assert [(r["broker_id"], r["controller_epoch"], r["from_us"], r["ended_by"]) for r in rows] == expected.reigns

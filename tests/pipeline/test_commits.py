@@ -25,7 +25,7 @@ def test_commit_is_read_as_written_and_a_partial_one_ignored(tmp_path: Path) -> 
         "bronze/type=session_closed/day=1970-01-01/b.parquet": 3,
         "silver/session_closed/day=1970-01-01/b.parquet": 3,
     }
-    commit = Commit(batch=4, files=files, lines=[Lines(".", "a", 1, 3)], set_aside=0, latest_us=7)
+    commit = Commit(batch=4, files=files, lines=[Lines(".", "a", 1, 3)], quarantined=0, latest_us=7)
     commits.write(tmp_path, commit)
     commits.path_of(tmp_path, 5).with_suffix(".new").write_text('{"batch":5')
     assert list(commits.read(tmp_path)) == [commit]

@@ -1,4 +1,4 @@
-"""Valid journal entries, and lines set aside."""
+"""Valid journal entries, and quarantined lines."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_spark_parses_exactly_the_lines_within_the_bounds(spark: SparkSession) -
     assert found == ["peer-1"] * len(AT_THE_BOUNDS) + [None] * len(beyond)
 
 
-def test_line_of_50_mb_is_set_aside_and_the_next_one_read(tmp_path: Path) -> None:
+def test_line_of_50_mb_is_quarantined_and_the_next_one_read(tmp_path: Path) -> None:
     path = tmp_path / "peer-1.000000000001.jsonl"
     long = HEAD + b'"type":"node_stopped","reason":"' + b"x" * 50_000_000 + b'"}\n'
     whole = HEAD + b'"type":"epoch_accepted","accepted_epoch":1}\n'
@@ -187,7 +187,7 @@ def test_bad_lines_are_counted_with_their_place(spark: SparkSession, history: An
     path.write_bytes(b"".join(lines))
     counts = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out").rows
     assert counts["bad_lines"] == len(lines)
-    assert (counts["controller_reigns"], counts["partition_leaderships"]) == (2, 3)
+    assert (counts["controller_terms"], counts["partition_leaderships"]) == (2, 3)
     aside = spark.read.parquet(str(tmp_path / "out" / "bad_lines")).collect()
     assert [row["position"] for row in aside] == [sum(map(len, lines[:n])) for n in range(len(lines))]
     assert all(row["problem"] and row["file"] == path.name for row in aside)
@@ -205,7 +205,7 @@ def test_unparsable_or_too_large_numbers_are_null_in_tables(
     history.write("broker-2", e.RecordsLost(2, "t", 0, 5, most, 1, 0, "log"))
     history.write("broker-2", e.RecordsLost(2, "u", 0, 3, 4, 2, 0, "log"))
     history.write("api", e.WorkloadProgressed("1", "t", most, most, most, 0))
-    history.write("api", e.WorkloadProgressed("2", "t", 4, 2, 2, 0))
+    history.write("api", e.WorkloadProgressed("2", "t", 4, 2, 2, 0, "1", running_ms=4_000, waited_ms=2_000))
     history.write("broker-2", e.ControllerReady(2, 2, most, most))
     names = ("availability", "client_availability", "failovers", "records_lost")
     selected = [table for table in TABLES if table.name in names]

@@ -16,7 +16,7 @@ from zabka.pipeline.ensembles import elections, sessions
 from zabka.pipeline.gold import TABLES
 from zabka.pipeline.losses import records_lost
 from zabka.pipeline.ranges import SCHEMA, FileRange, read_range
-from zabka.pipeline.reigns import controller_reigns, failovers
+from zabka.pipeline.reigns import controller_terms, failovers
 from zabka.pipeline.rows import Journal
 from zabka.pipeline.tables import faults
 
@@ -46,7 +46,7 @@ def test_failover_from_a_term_without_an_end_has_no_length(spark: SparkSession, 
     history.write("broker-2", e.ControllerElected(2, 2, 2, 6))
     history.write("broker-2", e.ControllerReady(2, 2, 30, 20))
     journal = jobs.read_journal(spark, history.directory)
-    first, second = rows_of(journal, controller_reigns)
+    first, second = rows_of(journal, controller_terms)
     assert (first["ended_by"], second["gap_before_ms"]) == ("superseded", None)
     (row,) = rows_of(journal, failovers)
     assert (row["detect_ms"], row["elect_ms"], row["read_ms"], row["total_ms"]) == (None, None, 30, None)

@@ -13,7 +13,7 @@ from zabka.journal import events as e
 from zabka.journal.writer import encode_line
 from zabka.pipeline.lake.commits import Commit
 from zabka.pipeline.lake.needed import Needed
-from zabka.pipeline.lake.writer import SET_ASIDE
+from zabka.pipeline.lake.writer import QUARANTINED
 from zabka.pipeline.ranges import ARROW_SCHEMA
 
 
@@ -24,7 +24,7 @@ def committed(lake: Path, batch: int, **rows: list[dict[str, Any]]) -> Commit:
         (lake / name).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(some, ARROW_SCHEMA).drop_columns(["type"]), lake / name)
     counts = {name: len(some) for name, some in files.items()}
-    return Commit(batch=batch, files=counts, lines=[], set_aside=0, latest_us=0)
+    return Commit(batch=batch, files=counts, lines=[], quarantined=0, latest_us=0)
 
 
 def test_unused_types_keep_only_the_latest_by_each_clock(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_unused_types_keep_only_the_latest_by_each_clock(tmp_path: Path) -> None
     aside = {"run": "r", "file": "f", "position": 3, "problem": "no entry", "body": "x"}
     readings = [(70, 10), (60, 30), (50, 20)]
     others = [{**entry, "wall_us": wall, "mono_us": mono} for wall, mono in readings]
-    needed.add_commit(committed(tmp_path, 0, wanted=[entry], other=others[:1], **{SET_ASIDE: [aside]}))
+    needed.add_commit(committed(tmp_path, 0, wanted=[entry], other=others[:1], **{QUARANTINED: [aside]}))
     needed.add_commit(committed(tmp_path, 1, other=[*others[1:], {**entry, "run": "s"}]))
     found = [
         (row["run"], row["type"], row["wall_us"], row["mono_us"], row["problem"]) for row in needed.rows().to_pylist()

@@ -12,7 +12,7 @@ from tests.pipeline.in_order import rows_of
 from zabka.journal import events as e
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
-from zabka.pipeline.reigns import controller_reigns
+from zabka.pipeline.reigns import controller_terms
 from zabka.pipeline.runs import journal_files, without_copies
 
 
@@ -70,7 +70,7 @@ def test_controller_terms_of_two_clusters_are_independent(spark: SparkSession, h
     shutil.copytree(history.directory, tmp_path / "both" / "copy-of-a")
     history.write("broker-2", e.ControllerElected(2, 2, 2, 9))
     shutil.copytree(history.directory / "broker-2", tmp_path / "both" / "b" / "broker-2")
-    found = rows_of(jobs.read_journal(spark, tmp_path / "both"), controller_reigns)
+    found = rows_of(jobs.read_journal(spark, tmp_path / "both"), controller_terms)
     assert [(row["run"], row["broker_id"], row["to_us"]) for row in found] == [("a", 1, None), ("b", 2, None)]
 
 

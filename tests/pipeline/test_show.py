@@ -97,6 +97,11 @@ def test_stored_table_is_shown_in_its_order_without_spark(tmp_path: Path, monkey
     assert (code, [row["node_seq"] for row in json.loads(output)]) == (0, [1, 3])
 
 
+def test_older_name_of_a_table_shows_the_table(tmp_path: Path) -> None:
+    code, output = shown("controller_reigns", "--out", str(written(tmp_path, "controller_terms")), "--format", "json")
+    assert (code, len(json.loads(output))) == (0, 2)
+
+
 def test_tables_next_to_the_journals_are_shown_by_default(tmp_path: Path) -> None:
     written(tmp_path / "analytics", "gaps")
     code, output = shown("gaps", "--data", str(tmp_path), "--format", "csv")

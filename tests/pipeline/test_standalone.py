@@ -74,7 +74,7 @@ def test_tables_have_the_same_rows(histories: Path, cluster: Standalone, tmp_pat
     ended(job)
     for name in NAMES:
         assert table(tmp_path / "there" / name) == table(tmp_path / "here" / name), name
-    assert table(tmp_path / "there" / "controller_reigns")
+    assert table(tmp_path / "there" / "controller_terms")
 
 
 def test_stream_gives_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_stream_gives_the_same_rows(histories: Path, cluster: Standalone, tmp_pa
     ended(job)
     for name in NAMES:
         assert table(lake / name) == table(tmp_path / "here" / name), name
-    assert table(lake / "controller_reigns")
+    assert table(lake / "controller_terms")
 
 
 def test_audits_have_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:

@@ -85,11 +85,11 @@ def test_stream_takes_each_line_once_across_restarts(
         found = pq.read_table(lake / table.name).to_pylist()
         assert found == pq.read_table(tmp_path / "batch" / table.name).to_pylist(), table.name
         assert found or table.name == "faults"
-    # The lines set aside have no numbers, and no number is missing among the others.
+    # Quarantined lines have no numbers, and no number is missing among the others.
     assert pq.read_table(lake / stream.GAPS).to_pylist() == []
     status = stream.read_status(lake)
     assert status is not None
-    assert (status.lines, status.set_aside, status.broken) == (len(lines), 3, {})
+    assert (status.lines, status.quarantined, status.broken) == (len(lines), 3, {})
     assert status.latest_us == history.now_us
     shown = pipeline_stands(lake, history.directory)
     assert shown.stream is not None
@@ -151,7 +151,7 @@ def test_restarted_stream_ends_a_pause_at_the_next_line(spark: SparkSession, tmp
     lines = paused_twice_and_a_third_time()
     # The last line of the first part is the first pause; the second part contains its end and the second pause.
     row = availability_of_parts(spark, tmp_path, lines[:2], lines[2:6], lines[6:])
-    assert (row["observed_ms"], row["leader_down_ms"], row["available_ms"]) == (35_000, 11_000, 24_000)
+    assert (row["observed_ms"], row["leader_down_ms"], row["available_acks_1_ms"]) == (35_000, 11_000, 24_000)
 
 
 @pytest.mark.timeout(600)
@@ -168,7 +168,7 @@ def test_restarted_stream_knows_an_unreported_exit(spark: SparkSession, tmp_path
     lines = ended_unseen()
     # The first part ends with the last line before a start, and the second part is that start.
     row = availability_of_parts(spark, tmp_path, lines[:4], lines[4:5], lines[5:])
-    assert (row["observed_ms"], row["available_ms"], row["unseen_ms"]) == (19_000, 19_000, 16_000)
+    assert (row["observed_ms"], row["available_acks_1_ms"], row["unseen_ms"]) == (19_000, 19_000, 16_000)
 
 
 @pytest.mark.timeout(600)
@@ -200,7 +200,7 @@ def test_no_file_is_an_orphan_while_commits_are_missing(tmp_path: Path) -> None:
     ended.touch()
     with pytest.raises(ValueError, match="lacks commits"):
         stream.remove_orphans(tmp_path)
-    commits.write(tmp_path, commits.Commit(batch=1, files={}, lines=[], set_aside=0, latest_us=0))
+    commits.write(tmp_path, commits.Commit(batch=1, files={}, lines=[], quarantined=0, latest_us=0))
     ended.unlink()
     with pytest.raises(ValueError, match="lacks commits"):
         stream.remove_orphans(tmp_path)
@@ -211,7 +211,7 @@ def test_no_file_is_an_orphan_while_commits_are_missing(tmp_path: Path) -> None:
 
 
 def test_lake_without_its_checkpoint_is_not_written_again(spark: SparkSession, tmp_path: Path) -> None:
-    commits.write(tmp_path, commits.Commit(batch=0, files={}, lines=[], set_aside=0, latest_us=0))
+    commits.write(tmp_path, commits.Commit(batch=0, files={}, lines=[], quarantined=0, latest_us=0))
     with pytest.raises(stream.LostCheckpoint, match="_checkpoint"):
         stream.start(spark, tmp_path, tmp_path, follow=False)
 

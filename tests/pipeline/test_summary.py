@@ -26,11 +26,14 @@ def failover(epoch: int, total_ms: int | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def partition(number: int, offline_ms: int, leader_down_ms: int = 0, under_min_isr_ms: int = 0) -> dict[str, Any]:
-    lacking = offline_ms + leader_down_ms + under_min_isr_ms
+def partition(
+    number: int, offline_ms: int, leader_down_ms: int = 0, under_min_isr_ms: int = 0, isr_stalled_ms: int = 0
+) -> dict[str, Any]:
+    writable_ms = 20_000 - offline_ms - leader_down_ms
     return {
-        "run": ".", "topic": "orders", "partition": number, "observed_ms": 20_000, "available_ms": 20_000 - lacking,
-        "offline_ms": offline_ms, "leader_down_ms": leader_down_ms, "under_min_isr_ms": under_min_isr_ms,
+        "run": ".", "topic": "orders", "partition": number, "observed_ms": 20_000, "available_acks_1_ms": writable_ms,
+        "available_acks_all_ms": writable_ms - under_min_isr_ms - isr_stalled_ms, "offline_ms": offline_ms,
+        "leader_down_ms": leader_down_ms, "under_min_isr_ms": under_min_isr_ms, "isr_stalled_ms": isr_stalled_ms,
     }  # fmt: skip
 
 
@@ -64,13 +67,13 @@ def test_failovers_show_their_median_and_the_worst() -> None:
 
 
 def test_partitions_with_downtime_are_listed_worst_first() -> None:
-    rows = [partition(0, 0), partition(1, 500), partition(2, 1_000, 2_500, 1_500), partition(3, 0, 500)]
+    rows = [partition(0, 0), partition(1, 500), partition(2, 1_000, 2_500, 1_500), partition(3, 0, 0, 0, 500)]
     assert summary([], [], rows, [])[2:-1] == [
-        "downtime: 3 of 4 partitions, worst first",
-        "  orders-2: 5,000 ms of 20,000 ms (25.0 %): 1,000 ms without a leader, 2,500 ms with its leader down, "
-        "1,500 ms under min ISR",
-        "  orders-1: 500 ms of 20,000 ms (2.5 %): 500 ms without a leader",
-        "  orders-3: 500 ms of 20,000 ms (2.5 %): 500 ms with its leader down",
+        "downtime for acks=all: 3 of 4 partitions, worst first",
+        "  orders-2: 5,000 ms of 20,000 ms (25.0 %; for acks=1 3,500 ms): 1,000 ms without a leader, 2,500 ms with its "
+        "leader down, 1,500 ms under min ISR",
+        "  orders-1: 500 ms of 20,000 ms (2.5 %; for acks=1 500 ms): 500 ms without a leader",
+        "  orders-3: 500 ms of 20,000 ms (2.5 %; for acks=1 0 ms): 500 ms with a member of the ISR dead or cut off",
     ]
 
 
@@ -110,7 +113,8 @@ def test_tables_command_ends_with_the_summary(
     assert answer.stdout.splitlines()[-5:] == [
         "controller terms: 2 (1 session_closed, 1 not ended)",
         "failovers: 1, all of unknown duration",
-        "downtime: 1 of 1 partitions, worst first",
-        "  t-0: 5,000 ms of 8,000 ms (62.5 %): 1,000 ms without a leader, 4,000 ms with its leader down",
+        "downtime for acks=all: 1 of 1 partitions, worst first",
+        "  t-0: 5,000 ms of 8,000 ms (62.5 %; for acks=1 5,000 ms): 1,000 ms without a leader, "
+        "4,000 ms with its leader down",
         "records lost: none reported",
     ]

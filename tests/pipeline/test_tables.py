@@ -21,7 +21,7 @@ from zabka.journal.fold import fold
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
 from zabka.pipeline.gold import NAMES
-from zabka.pipeline.reigns import controller_reigns
+from zabka.pipeline.reigns import controller_terms
 from zabka.pipeline.rows import Journal
 
 PAGE = Path(__file__).resolve().parents[2] / "api/web/views/journal.js"
@@ -40,7 +40,7 @@ def test_controller_term_ends_when_its_session_is_closed(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
-    first, second = rows(spark, history, controller_reigns)
+    first, second = rows(spark, history, controller_terms)
     assert (first["broker_id"], first["controller_epoch"], first["ended_by"]) == (1, 1, "session_closed")
     assert (first["from_us"], first["to_us"]) == (1_000_000, 4_000_000)
     assert (second["broker_id"], second["to_us"]) == (2, None)
@@ -54,7 +54,7 @@ def test_controller_gap_runs_from_death_to_first_decision(
     outage(history)
     history.now_us = 7_000_000
     history.write("broker-2", e.ControllerReady(2, 2, 900, 100))
-    _, second = rows(spark, history, controller_reigns)
+    _, second = rows(spark, history, controller_terms)
     gap = [second[name] for name in ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")]
     assert gap == [5_000, 1_000, 2_000, 2_000]
 
@@ -62,7 +62,7 @@ def test_controller_gap_runs_from_death_to_first_decision(
 def test_controller_gaps_of_the_golden_history_equal_the_folds(spark: SparkSession, tmp_path: Path) -> None:
     history = GOLDEN / "histories" / "controller-gaps.jsonl"
     shutil.copy(history, tmp_path / "gaps.jsonl")
-    found = rows_of(jobs.read_journal(spark, tmp_path), controller_reigns)
+    found = rows_of(jobs.read_journal(spark, tmp_path), controller_terms)
     names = ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")
     folded = fold(entries_of(history)).reigns
     gaps = [gap_before(folded, place) for place in range(len(folded))]
@@ -76,7 +76,7 @@ def test_resignation_ends_a_controller_term_with_its_reason(spark: SparkSession,
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.write("broker-1", e.ControllerResigned(1, 1, "shutdown"))
     history.write("broker-2", e.ControllerElected(2, 2, 2, 2))
-    first, _ = rows(spark, history, controller_reigns)
+    first, _ = rows(spark, history, controller_terms)
     assert (first["ended_by"], first["duration_ms"]) == ("shutdown", 1_000)
 
 
@@ -85,7 +85,7 @@ def test_session_close_counts_after_the_resignation(spark: SparkSession, history
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.write("peer-1", e.SessionClosed(9, 5, ["/brokers/ids/1", "/controller"]))
     history.write("broker-1", e.ControllerResigned(1, 1, "shutdown"))
-    (reign,) = rows(spark, history, controller_reigns)
+    (reign,) = rows(spark, history, controller_terms)
     assert (reign["ended_by"], reign["duration_ms"]) == ("shutdown", 2_000)
 
 
@@ -216,7 +216,7 @@ def test_unreported_exit_of_a_leader_ends_its_observation(spark: SparkSession, h
 
 
 @pytest.mark.long
-def test_bad_lines_are_set_aside_and_counted(
+def test_bad_lines_are_quarantined_and_counted(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
     outage(history)
@@ -224,6 +224,6 @@ def test_bad_lines_are_set_aside_and_counted(
     torn.write_text('garbage\n{}\n{"node":1,"node_seq":1,"wall_us":1,"mono_us":1,"type":"x"}\n{"node":"peer-1"')
     counts = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out").rows
     assert counts["bad_lines"] == 3
-    assert counts["controller_reigns"] == 2
+    assert counts["controller_terms"] == 2
     problems = spark.read.parquet(str(tmp_path / "out" / "bad_lines")).collect()
     assert [row["position"] for row in problems] == [0, 8, 11]

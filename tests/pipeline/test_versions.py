@@ -81,3 +81,14 @@ def test_recently_replaced_versions_stay(tmp_path: Path) -> None:
         versions.publish(tmp_path, make(tmp_path, reigns=text))
     assert versions.vacuum(tmp_path, 3600) == []
     assert versions.vacuum(tmp_path, 0) == [1]
+
+
+def test_older_name_of_a_table_leads_to_its_current_version(tmp_path: Path) -> None:
+    """Also in a lake of an older zabka, whose link led to a table of the older name."""
+    versions.publish(tmp_path, make(tmp_path, sessions="1"))
+    (tmp_path / "controller_reigns").symlink_to("_current/controller_reigns")
+    versions.publish(tmp_path, make(tmp_path, controller_terms="old"))
+    assert read(tmp_path, "controller_reigns") == "old"
+    versions.publish(tmp_path, make(tmp_path, controller_terms="new"))
+    assert (read(tmp_path, "controller_reigns"), read(tmp_path, "controller_terms")) == ("new", "new")
+    assert not (versions.directory_of(tmp_path, 3) / "controller_reigns").exists()

@@ -164,8 +164,8 @@ def tables(
     print_table(("table", "rows"), ((name, f"{count:,}") for name, count in written.rows.items()), HEAVY_HEAD)
     for line in summary_of(target):
         _out.print(line, markup=False, highlight=False)
-    if aside := written.rows["bad_lines"]:
-        _err.print(f"{aside:,} lines were skipped; {target / 'bad_lines'} lists them with the reason")
+    if quarantined := written.rows["bad_lines"]:
+        _err.print(f"{quarantined:,} lines were quarantined; {target / 'bad_lines'} lists them with the reason")
     _print_unreadable(written.unreadable)
     for run, node, step_ms in written.clock_steps:
         _err.print(
@@ -348,7 +348,7 @@ def _asked_to_end() -> Iterator[Event]:
 def _print_status(status: Status) -> None:
     lag_s = (status.written_us - status.latest_us) / 1e6
     _err.print(
-        f"batch {status.batch}: {status.lines:,} lines, {status.set_aside:,} skipped as unreadable; tables written in "
+        f"batch {status.batch}: {status.lines:,} lines, {status.quarantined:,} quarantined; tables written in "
         f"{status.made_ms / 1000:.1f} s, {lag_s:.1f} s after the latest entry"
     )
     _print_broken(status.broken)

@@ -1,8 +1,8 @@
-"""The definition of an entry: which lines every job takes, and why it sets the others aside.
+"""The definition of an entry: which lines every job takes, and why it quarantines the others.
 
 All jobs and the reader (`zabka.journal.reader`) share one definition: an object with a type and schema that this
 version knows, with every field of that type, and with clock readings in range.  In addition its numbers must fit
-Spark's columns.  A line that does not conform is set aside with its reason, and the lines after it are not affected.
+Spark's columns.  A line that does not conform is quarantined with its reason, and the lines after it are not affected.
 
 One pass of one decoder reads envelope and body together.  It is generated from the classes of `zabka.journal.events`,
 so a new type or field is known here too.  Spark parses the body again, unknown fields included, with limits of its own:
@@ -24,7 +24,7 @@ from zabka.journal.reader import CLOCK_US_MAX, schema_of
 LINE_BYTES_MAX = 8 * 1024 * 1024
 """No node writes a line this long (its journal's files end at 16 MB); a longer one is not read into memory."""
 SHOWN_CHARACTERS = 4096
-"""The number of characters kept of a line that was set aside; its file and position show where the rest is."""
+"""The number of characters kept of a quarantined line; its file and position show where the rest is."""
 UNSIGNED = "digest"
 """The one unsigned field of 64 bits: a tree's digest."""
 
@@ -107,7 +107,7 @@ def check_lines(lines: Sequence[bytes]) -> list[Any] | None:
 
 
 def check_line(line: bytes) -> Any:
-    """Return the entry in a line (without its newline), or why the line is set aside: Refused."""
+    """Return the entry in a line (without its newline), or why the line is quarantined: Refused."""
     try:
         line.decode()
         entry = _decoder.decode(line)

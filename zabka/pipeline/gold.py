@@ -16,10 +16,11 @@ from pyspark.sql.types import LongType
 
 from zabka.journal.incidents import KINDS
 from zabka.pipeline.availability import availability, client_availability
+from zabka.pipeline.columns import finished
 from zabka.pipeline.ensembles import elections, sessions
 from zabka.pipeline.incidents import incidents
 from zabka.pipeline.losses import records_lost
-from zabka.pipeline.reigns import controller_reigns, failovers
+from zabka.pipeline.reigns import controller_terms, failovers
 from zabka.pipeline.rows import Journal
 from zabka.pipeline.tables import (
     bad_lines,
@@ -108,10 +109,10 @@ _LOSSES = (
 
 TABLES = (
     Table(
-        "controller_reigns", controller_reigns, ("run", "controller_epoch"), ("run", "controller_epoch"), _TERM_EVENTS,
+        "controller_terms", controller_terms, ("run", "controller_epoch"), ("run", "controller_epoch"), _TERM_EVENTS,
         (
             rising("zxid", ("run",), ("controller_epoch",)),
-            never("no reign ends before it begins", "to_us < from_us"),
+            never("no term ends before it begins", "to_us < from_us"),
             never("no part of a gap is negative", "least(detection_ms, loading_ms) < 0"),
         ),
     ),
@@ -223,7 +224,7 @@ def observed(table: Table, journal: Journal) -> Observed:
 
 def checked(table: Table, journal: Journal) -> DataFrame:
     """Return a table, in its order, with a column for each of its expectations: 1 in rows that break it."""
-    frame = table.build(journal)
+    frame = finished(table.build(journal))
     for check, rule in zip(checks(table), table.expectations, strict=True):
         frame = frame.withColumn(check, f.coalesce(rule.broken(), f.lit(False)).cast(LongType()))
     return journal.in_order(frame, table.order)

@@ -196,7 +196,7 @@ def read_range(part: FileRange, types: frozenset[str] | None = None) -> Iterator
     except FileNotFoundError:
         return
     except OSError as reason:
-        yield _aside(part.run, b"", name, part.begin, f"{UNREADABLE}: {part.path}: {reason.strerror}")
+        yield _quarantined(part.run, b"", name, part.begin, f"{UNREADABLE}: {part.path}: {reason.strerror}")
 
 
 def read_file(
@@ -214,7 +214,7 @@ def read_file(
 
 
 def requested_classes(types: frozenset[str] | None) -> frozenset[type] | None:
-    """Return the classes of entries to keep for these types (None: all), including the class of set-aside lines."""
+    """Return the classes of entries to keep for these types (None: all), including the class of quarantined lines."""
     return None if types is None else frozenset([Refused, *(ENTRIES[each] for each in types if each in ENTRIES)])
 
 
@@ -226,7 +226,7 @@ def rows_of(
     for place in range(len(found)) if requested is None else _chosen(found, requested):
         entry, line = found[place], lines[place]
         if type(entry) is Refused:
-            yield _aside(run, line, file, starts[place], entry.reason)
+            yield _quarantined(run, line, file, starts[place], entry.reason)
         else:
             yield (
                 run, entry.node, entry.node_seq, entry.wall_us, entry.mono_us, _NAMES[type(entry)], line.decode(),
@@ -236,11 +236,11 @@ def rows_of(
 
 def long_line(run: str, file: str, line: LongLine) -> Row:
     """Return the row of a line that is too long to keep."""
-    return _aside(run, line.begin, file, line.position, f"a line of {line.size:,} bytes")
+    return _quarantined(run, line.begin, file, line.position, f"a line of {line.size:,} bytes")
 
 
 def _chosen(found: Sequence[Any], requested: frozenset[type]) -> list[int]:
-    """Return the places of requested and set-aside lines, the latest entries by either clock, and signs of life."""
+    """Return the places of requested and quarantined lines, the latest entries by either clock, and signs of life."""
     kinds = [type(entry) for entry in found]
     chosen = {place for place, kind in enumerate(kinds) if kind in requested}
     places = [place for place, kind in enumerate(kinds) if kind is not Refused] if Refused in kinds else None
@@ -280,6 +280,6 @@ def is_pause(fault: Any) -> bool:
     return bool(fault.kind == "pause" and fault.source == fault.target)
 
 
-def _aside(run: str, line: bytes, file: str, position: int, reason: str) -> Row:
+def _quarantined(run: str, line: bytes, file: str, position: int, reason: str) -> Row:
     text = line[: 4 * SHOWN_CHARACTERS].decode("utf-8", "replace")[:SHOWN_CHARACTERS]
     return (run, None, None, None, None, None, text, file, position, reason)

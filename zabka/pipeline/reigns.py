@@ -28,7 +28,7 @@ GAP = ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")
 _TERM = ["run", "controller_epoch"]
 
 
-def controller_reigns(journal: Journal) -> DataFrame:
+def controller_terms(journal: Journal) -> DataFrame:
     """The controller terms, one row for each controller epoch of a run.
 
     Columns: run, broker_id, controller_epoch, from_us, to_us (null while it lasts), ended_by, gaps.  A term ends when
@@ -269,11 +269,11 @@ def failovers(journal: Journal) -> DataFrame:
     detect_ms lasts from the death or freeze of the last controller to the end of its session (0 if no journal reports
     either), and elect_ms from there to the election.  read_ms and decide_ms last until the new controller had read the
     state and sent its decisions, and propagate_ms until every broker had answered.  total_ms is the sum of
-    gap_before_ms of `controller_reigns`, the time without a controller, and propagate_ms.  A phase that no journal
+    gap_before_ms of `controller_terms`, the time without a controller, and propagate_ms.  A phase that no journal
     reports is null: a controller that ended during its own failover never propagated.  If no journal reports when the
     gap began, detect_ms, elect_ms and total_ms are null.
     """
-    terms = journal.once("reigns", lambda: controller_reigns(journal))
+    terms = journal.once("reigns", lambda: controller_terms(journal))
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
     before = (
         terms.withColumn("previous_broker_id", f.lag("broker_id").over(in_order))

@@ -99,6 +99,6 @@ def _fill(kept: DataFrame) -> None:
 
 
 def _without_duplicates(rows: DataFrame) -> DataFrame:
-    """Return the rows without duplicates of an event; lines that were set aside all count."""
+    """Return the rows without duplicates of an event; quarantined lines all count."""
     place = f.when(f.col("problem").isNotNull(), f.concat_ws("@", "file", "position"))
     return rows.withColumn("place", place).dropDuplicates(["run", "node", "node_seq", "body", "place"]).drop("place")

@@ -13,7 +13,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-_NODE_FILE = re.compile(r"(?P<node>[a-z]+(-[0-9]+)?)\.(?P<number>[0-9]{12})\.jsonl")
+NODE_FILE = r"([a-z]+(?:-[0-9]+)?)\.([0-9]{12})\.jsonl"
+"""The name of a node's file (node, number of its first line), as a regular expression of Python and of Java."""
+_NODE_FILE = re.compile(NODE_FILE)
 _NO_JOURNAL = re.compile(r"(^|/)[._]|\.messages\.[^/]*$")
 """The pipeline's own files, hidden files, and the files of messages that nodes write next to their journals."""
 _COMPARED_BYTES = 1024 * 1024
@@ -40,7 +42,7 @@ def node_of(key: str) -> NodeFile | None:
     """Parse the path of a node's file; return None for a file that is a history of its own."""
     folder, _, name = key.rpartition("/")
     found = _NODE_FILE.fullmatch(name)
-    return None if found is None else NodeFile(f"{folder}/{found['node']}", int(found["number"]))
+    return None if found is None else NodeFile(f"{folder}/{found[1]}", int(found[2]))
 
 
 def journal_files(root: Path) -> list[JournalFile]:
@@ -49,7 +51,8 @@ def journal_files(root: Path) -> list[JournalFile]:
     Directories whose names begin with `_` or `.` are skipped: the pipeline's own, and hidden ones.
     """
     if root.is_file():
-        return [JournalFile(root.name, root.name, root)]
+        # The name of a history ends like this, so that its rows can be told from those of a cluster.
+        return [JournalFile(f"{root.name.removesuffix('.jsonl')}.jsonl", root.name, root)]
     keys = (path.relative_to(root).as_posix() for path in root.rglob("*.jsonl") if path.is_file())
     return [placed(root, key) for key in sorted(keys) if is_journal(key)]
 
@@ -79,7 +82,7 @@ def _home(key: str) -> str:
     if found is None:
         return key
     parts = folder.split("/")
-    if len(parts) > 1 and parts[-2:] == [found["node"], "journal"]:
+    if len(parts) > 1 and parts[-2:] == [found[1], "journal"]:
         return "/".join(parts[:-2])
     return folder
 

@@ -11,10 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from zabka.ensemble.close_names import did_you_mean
+from zabka.pipeline.columns import finished
 from zabka.pipeline.gold import TABLES
 from zabka.pipeline.ranges import UNREADABLE
 from zabka.pipeline.rows import Journal
 from zabka.pipeline.session import first_line
+from zabka.pipeline.versions import OLDER_NAMES
 
 _BY_NAME = {table.name: table for table in TABLES}
 _NO_TABLES = ("bronze", "silver", "campaigns")
@@ -33,17 +35,19 @@ def stored_tables(out: Path) -> list[str]:
     if not out.is_dir():
         return []
     places = sorted(path for path in out.iterdir() if not path.name.startswith(("_", ".")))
-    return [path.name for path in places if path.name not in _NO_TABLES and any(path.rglob("*.parquet"))]
+    names = [path.name for path in places if path.name not in _NO_TABLES and any(path.rglob("*.parquet"))]
+    return [name for name in names if name not in OLDER_NAMES]
 
 
 def stored_rows(out: Path, name: str) -> pa.Table:
     """Return all rows of a table that an earlier run wrote.  Raises NoSuchTable and OSError."""
-    return _in_order(name, pq.read_table(_place(out, name)))
+    return _in_order(name, pq.read_table(_place(out, OLDER_NAMES.get(name, name))))
 
 
 def stored_rows_where(spark: SparkSession, out: Path, name: str, where: str) -> pa.Table:
     """Return the rows that meet an SQL condition.  Raises NoSuchTable, BadCondition and OSError."""
-    return _in_order(name, _chosen(spark.read.parquet(str(_place(out, name))), where).toArrow())
+    place = _place(out, OLDER_NAMES.get(name, name))
+    return _in_order(name, _chosen(spark.read.parquet(str(place)), where).toArrow())
 
 
 def _place(out: Path, name: str) -> Path:
@@ -56,7 +60,7 @@ def _place(out: Path, name: str) -> Path:
 
 def check_name(name: str) -> None:
     """Check that journals can be made into the table.  Raises NoSuchTable."""
-    if name not in _BY_NAME:
+    if OLDER_NAMES.get(name, name) not in _BY_NAME:
         raise NoSuchTable(_unknown(f"There is no table {name}", name, [*_BY_NAME]))
 
 
@@ -70,7 +74,7 @@ def built_rows(journal: Journal, name: str, where: str | None) -> pa.Table:
     Raises NoSuchTable and BadCondition.
     """
     check_name(name)
-    frame = _BY_NAME[name].build(journal)
+    frame = finished(_BY_NAME[OLDER_NAMES.get(name, name)].build(journal))
     return _in_order(name, (frame if where is None else _chosen(frame, where)).toArrow())
 
 
@@ -90,6 +94,6 @@ def _chosen(frame: DataFrame, where: str) -> DataFrame:
 
 def _in_order(name: str, rows: pa.Table) -> pa.Table:
     """Return the rows in the table's order; Spark returns files in another order than that of their names."""
-    table = _BY_NAME.get(name)
+    table = _BY_NAME.get(OLDER_NAMES.get(name, name))
     order = [] if table is None else [column for column in table.order if column in rows.column_names]
     return rows.sort_by([(column, "ascending") for column in order]) if order else rows

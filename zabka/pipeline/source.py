@@ -1,7 +1,7 @@
 """Journals as a Spark source, for batches and for streams.
 
 `spark.read.format("zabka-journal").load(DIRECTORY)` gives one row per line; `spark.readStream…` the same as files grow.
-A row is either an entry (its run, envelope columns, `type`, and the whole line in `body`) or a line that was set aside
+A row is either an entry (its run, envelope columns, `type`, and the whole line in `body`) or a quarantined line
 (`problem` is the reason, and `body` its beginning).  Option `types`, names separated by commas, skips the rows of all
 other types, except some that show how long each history goes on.  All lines are checked all the same.
 

@@ -52,7 +52,7 @@ class Status(msgspec.Struct, kw_only=True):
 
     batch: int
     lines: int
-    set_aside: int
+    quarantined: int = msgspec.field(name="set_aside")
     latest_us: int
     """The latest moment of an entry."""
     written_us: int
@@ -104,7 +104,7 @@ def read_status(lake: Path) -> Status | None:
 def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -> DataFrame:
     """Return the rows of a lake that the tables need, in the columns of the journal's source.
 
-    These are the lines of some types, the lines that were set aside, the latest entries of every run by either clock,
+    These are the lines of some types, the quarantined lines, the latest entries of every run by either clock,
     and the lines that show that a node ran.  Reports of replicas, of which few are kept, count among the latter too.
     """
     bronze = spark.read.schema(_BRONZE).parquet(str(lake / "bronze"))
@@ -171,7 +171,7 @@ class _Trailing:
         self._status = Status(
             batch=max((commit.batch for commit in known), default=-1),
             lines=sum(commit.rows for commit in known),
-            set_aside=sum(commit.set_aside for commit in known),
+            quarantined=sum(commit.quarantined for commit in known),
             latest_us=max((commit.latest_us for commit in known), default=0),
             written_us=0,
             made_ms=0,
@@ -207,12 +207,12 @@ class _Trailing:
         if commit.batch > self._status.batch:
             self._status.batch = commit.batch
             self._status.lines += commit.rows
-            self._status.set_aside += commit.set_aside
+            self._status.quarantined += commit.quarantined
             self._needed.add_commit(commit)
         self._status.latest_us = max(self._status.latest_us, commit.latest_us)
         self._types |= commit.types
         self._due |= {table.name for table in self._wanted if table.depends_on(commit.types, self._types)}
-        if commit.set_aside:
+        if commit.quarantined:
             self._due.add("bad_lines")
         if time.monotonic() - self._availability_s > AVAILABILITY_EVERY_S:
             self._due |= {"availability", "clock_steps"}

@@ -15,13 +15,14 @@ SHOWN_MAX = 10
 Rows = Sequence[dict[str, Any]]
 _LACKS = {
     "offline_ms": "without a leader", "leader_down_ms": "with its leader down", "under_min_isr_ms": "under min ISR",
+    "isr_stalled_ms": "with a member of the ISR dead or cut off",
 }  # fmt: skip
 """The parts of a partition's downtime, by their columns in `availability`."""
 
 
 def summary_of(out: Path) -> list[str]:
     """Return the summary of the tables that a run wrote below a directory.  Raises OSError."""
-    names = ("controller_reigns", "failovers", "availability", "records_lost")
+    names = ("controller_terms", "failovers", "availability", "records_lost")
     terms, failovers, partitions, losses = (stored_rows(out, name).to_pylist() for name in names)
     return summary(terms, failovers, partitions, losses)
 
@@ -57,20 +58,29 @@ def _of_failovers(failovers: Rows, several: bool) -> str:
 
 
 def _of_partitions(partitions: Rows, several: bool) -> list[str]:
-    down = [row for row in partitions if row["observed_ms"] > row["available_ms"]]
-    down.sort(key=lambda row: (row["available_ms"] - row["observed_ms"], row["topic"], row["partition"]))
+    down = [row for row in partitions if _lacking_ms(row, "all")]
+    down.sort(key=lambda row: (-_lacking_ms(row, "all"), row["topic"], row["partition"]))
     if not down:
         return [f"downtime: none of {len(partitions):,} partitions"]
-    lines = [f"downtime: {len(down):,} of {len(partitions):,} partitions, worst first"]
+    lines = [f"downtime for acks=all: {len(down):,} of {len(partitions):,} partitions, worst first"]
     lines += [f"  {_of_partition(row, several)}" for row in down[:SHOWN_MAX]]
     return [*lines, f"  and {len(down) - SHOWN_MAX:,} more partitions"] if len(down) > SHOWN_MAX else lines
 
 
 def _of_partition(row: dict[str, Any], several: bool) -> str:
     parts = [f"{row[name]:,} ms {what}" for name, what in _LACKS.items() if row[name]]
-    lacking = row["observed_ms"] - row["available_ms"]
+    lacking = _lacking_ms(row, "all")
     share = 100 * lacking / row["observed_ms"]
-    return f"{_name(row, several)}: {lacking:,} ms of {row['observed_ms']:,} ms ({share:.1f} %): {', '.join(parts)}"
+    return (
+        f"{_name(row, several)}: {lacking:,} ms of {row['observed_ms']:,} ms ({share:.1f} %; for acks=1 "
+        f"{_lacking_ms(row, '1'):,} ms): {', '.join(parts)}"
+    )
+
+
+def _lacking_ms(row: dict[str, Any], acks: str) -> int:
+    """Return how long the partition could not be written to with these acks (1 or all)."""
+    lacking: int = row["observed_ms"] - row[f"available_acks_{acks}_ms"]
+    return lacking
 
 
 def _of_losses(losses: Rows, several: bool) -> list[str]:

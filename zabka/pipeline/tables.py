@@ -4,7 +4,7 @@ Every table has the column `run`: rows of different histories are never combined
 and partition epochs, never by comparing clocks of different nodes; `zabka.journal.fold` of the history in its true
 order gives the same answers.  Times are microseconds of the wall clock of the node that wrote the event, without its
 steps (`stepped_clocks`); durations are milliseconds of the run's one clock (`clocks`), and `run_us` is a moment on
-it.  Input is what `zabka-journal` reads; lines that were set aside are skipped here (`bad_lines` lists them).
+it.  Input is what `zabka-journal` reads; quarantined lines are skipped here (`bad_lines` lists them).
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def isr_membership(journal: Journal) -> DataFrame:
 
 
 def bad_lines(journal: Journal) -> DataFrame:
-    """The lines that were set aside: run, file, position (in bytes), problem, and the beginning of the line."""
+    """The quarantined lines: run, file, position (in bytes), problem, and the beginning of the line."""
     return journal.rows.where(f.col("problem").isNotNull()).select(
         "run", "file", "position", "problem", f.col("body").alias("line")
     )

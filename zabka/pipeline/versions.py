@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 VERSIONS, CURRENT, LOCK = "_versions", "_current", "_lock"
+OLDER_NAMES = {"controller_reigns": "controller_terms"}
+"""Older names of tables; each is a link to the table, for one release."""
 KEPT_S = 60.0
 """How long versions are kept after they were replaced, for their readers."""
 
@@ -84,12 +86,13 @@ def keep(out: Path, number: int, table: str) -> None:
 
 def publish(out: Path, number: int) -> None:
     """Make this version the current one.  Raises NoTable if a table's place is taken by something else."""
-    tables = list(directory_of(out, number).iterdir())
-    for table in tables:
-        check_table(out / table.name)
+    links = {table.name: table.name for table in directory_of(out, number).iterdir()}
+    links |= {older: name for older, name in OLDER_NAMES.items() if name in links}
+    for link in links:
+        check_table(out / link)
     _point(out / CURRENT, f"{VERSIONS}/{number:06d}")
-    for table in tables:
-        lead(out / table.name, f"{CURRENT}/{table.name}")
+    for link, name in links.items():
+        lead(out / link, f"{CURRENT}/{name}")
 
 
 def lead(place: Path, target: str) -> None:
@@ -98,7 +101,7 @@ def lead(place: Path, target: str) -> None:
     if place.is_dir() and not place.is_symlink():
         # A table that an older zabka wrote.
         shutil.rmtree(place)
-    if not place.is_symlink():
+    if not place.is_symlink() or str(place.readlink()) != target:
         _point(place, target)
 
 

@@ -69,7 +69,7 @@ export function audits(changed) {
   const verdicts = asked.value.verdicts;
   /** @type {{run: string, invariant: string, detail: string, chain: string[], command: string | null}[]} */
   const shown = asked.value.violations;
-  const aside = html`<span class="sum">${plural(runs, "run")}, ${count(events)} events, ${ago(written_ms)}${set_aside ? `, ${count(set_aside)} lines set aside` : ""}</span>`;
+  const aside = html`<span class="sum">${plural(runs, "run")}, ${count(events)} events, ${ago(written_ms)}${set_aside ? `, ${count(set_aside)} lines quarantined` : ""}</span>`;
   return panel("audits", "Audits", aside, html`
     <p>${violated ? badge("bad", plural(violated, "violation"), "bad") : badge("ok", "no violation")}</p>
     ${shown.map((each) => html`<details class="violation"><summary>${icon("bad")} <b>${each.run}</b>: ${each.invariant}: ${each.detail}</summary>

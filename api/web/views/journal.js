@@ -21,7 +21,7 @@ const SHOWN_MAX = 150;
 // The number of events around the moment that are searched for its list.
 const BEFORE = 400;
 const AFTER = 60;
-const TABLES = ["controller_reigns", "failovers", "partition_leaderships", "isr_changes", "isr_membership", "availability", "client_availability", "records_lost", "transactions", "sessions", "elections", "faults", "incidents", "clock_steps"];
+const TABLES = ["controller_terms", "failovers", "partition_leaderships", "isr_changes", "isr_membership", "availability", "client_availability", "records_lost", "transactions", "sessions", "elections", "faults", "incidents", "clock_steps"];
 /** @type {Record<string, "bad" | "crown" | "warn" | "empty">} */
 const WEIGHT_SHAPES = { loss: "bad", election: "crown", trouble: "warn", plain: "empty" };
 

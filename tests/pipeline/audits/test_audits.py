@@ -192,7 +192,7 @@ def test_bad_lines_are_counted_and_the_rest_is_checked(written: Written, tmp_pat
 
 
 @pytest.mark.parametrize("strange", ['"seq":"x"', f'"of_a_newer_version":{10**30}'])
-def test_line_that_only_the_reader_refuses_is_set_aside(tmp_path: Path, strange: str) -> None:
+def test_line_that_only_the_reader_refuses_is_quarantined(tmp_path: Path, strange: str) -> None:
     whole = encode_line("broker-1", 1, 1, 1, e.NodeStopped("shutdown"))
     path = tmp_path / "seed-1.jsonl"
     path.write_bytes(whole.replace(b"{", b"{" + strange.encode() + b",", 1) + whole)

@@ -96,7 +96,7 @@ def is_one_file(run: str) -> bool:
 
 
 def _lines_of_lake(history: History, bad: list[BadLine]) -> Iterator[Entry]:
-    """Yield the lines of a run in the order of its files; append lines that were set aside to `bad`."""
+    """Yield the lines of a run in the order of its files; append quarantined lines to `bad`."""
     is_own = pc.field("run") == history.run
 
     def lines(path: Path) -> pa.Table:
@@ -108,7 +108,7 @@ def _lines_of_lake(history: History, bad: list[BadLine]) -> Iterator[Entry]:
 
 
 def lines_of(rows: pa.Table, bad: list[BadLine]) -> Iterator[Entry]:
-    """Yield the lines of one run's rows in the order of its files; append lines that were set aside to `bad`."""
+    """Yield the lines of one run's rows in the order of its files; append quarantined lines to `bad`."""
     for row in rows.select(LINE).sort_by([("file", "ascending"), ("position", "ascending")]).to_pylist():
         try:
             if row["problem"] is not None:

@@ -2,7 +2,7 @@
 
 `_commits/000012.json` appears atomically.  It names the files of its batch, and of every node the lines (`node_seq`,
 from and to) that came with it.  A node numbers its lines without a gap, over restarts and rotation.  So a line that is
-missing between the lines of all batches was removed before the stream saw it, or was set aside as no entry.
+missing between the lines of all batches was removed before the stream saw it, or was quarantined as no entry.
 
 `compaction` replaces the commit of the newest batch by one of all batches so far, whose files are fewer and larger: a
 commit with `first` supersedes all commits of earlier batches, even before they are removed.
@@ -48,7 +48,7 @@ class Commit(msgspec.Struct, kw_only=True):
     files: dict[str, int]
     """Every file, by its path in the lake's directory, with its rows."""
     lines: list[Lines]
-    set_aside: int
+    quarantined: int = msgspec.field(name="set_aside")
     latest_us: int
     """The latest wall-clock time of its entries; 0 without an entry."""
     format: int = FORMAT

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from zabka.pipeline.entries import check_line
 from zabka.pipeline.lake.commits import Commit
 from zabka.pipeline.lake.reports import REPORTS, Reports
-from zabka.pipeline.lake.writer import SET_ASIDE
+from zabka.pipeline.lake.writer import QUARANTINED
 from zabka.pipeline.ranges import ARROW_SCHEMA, is_pause
 
 LATEST = "latest"
@@ -43,7 +43,7 @@ _PAUSE = pa.schema([*((name, pa.string()) for name in _NODE), ("since", pa.int64
 
 
 class Needed:
-    """The lines of the needed types, the lines that were set aside, and the latest moments of every run."""
+    """The lines of the needed types, the quarantined lines, and the latest moments of every run."""
 
     def __init__(self, lake: Path, kinds: Sequence[str]) -> None:
         self._lake = lake
@@ -74,11 +74,11 @@ class Needed:
             if tree == "bronze":
                 kind = place.split("/")[0].removeprefix("type=")
                 file = pq.ParquetFile(self._lake / name)
-                if kind in self._kinds or kind == SET_ASIDE:
+                if kind in self._kinds or kind == QUARANTINED:
                     rows = file.read()
-                    kinds = pa.array([None if kind == SET_ASIDE else kind] * rows.num_rows, pa.string())
+                    kinds = pa.array([None if kind == QUARANTINED else kind] * rows.num_rows, pa.string())
                     brought.append(rows.append_column("type", kinds).select(ARROW_SCHEMA.names).cast(ARROW_SCHEMA))
-                if kind == REPORTS or not (kind in self._kinds or kind == SET_ASIDE):
+                if kind == REPORTS or not (kind in self._kinds or kind == QUARANTINED):
                     others.append(file.read(_ENTRY).cast(self._last.schema))
                     self._note(others[-1])
         chosen = pa.concat_tables(brought)

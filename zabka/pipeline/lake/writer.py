@@ -22,7 +22,7 @@ from zabka.pipeline.lake import commits
 from zabka.pipeline.lake.commits import Commit, Lines
 from zabka.pipeline.lake.silver import typed
 
-SET_ASIDE = "__HIVE_DEFAULT_PARTITION__"
+QUARANTINED = "__HIVE_DEFAULT_PARTITION__"
 """The directory of lines without a type or a day: the name that readers of partitioned directories take for null."""
 _DAY_US = 86_400_000_000
 
@@ -32,14 +32,14 @@ class Wrote(msgspec.Struct):
 
     files: dict[str, int]
     lines: list[Lines]
-    set_aside: int
+    quarantined: int
     latest_us: int
 
 
 def day_of(wall_us: int | None) -> str:
-    """Return the day of a moment, in UTC, or SET_ASIDE without a valid moment."""
+    """Return the day of a moment, in UTC, or QUARANTINED without a valid moment."""
     if wall_us is None or not 0 <= wall_us < 253_402_300_800_000_000:
-        return SET_ASIDE
+        return QUARANTINED
     return datetime.fromtimestamp(wall_us // 1_000_000, UTC).date().isoformat()
 
 
@@ -93,7 +93,7 @@ def write_batch(frame: DataFrame, lake: Path, batch: int) -> Commit:
                 batch=batch,
                 files={name: rows for each in wrote for name, rows in sorted(each.files.items())},
                 lines=commits.merged(lines for each in wrote for lines in each.lines),
-                set_aside=sum(each.set_aside for each in wrote),
+                quarantined=sum(each.quarantined for each in wrote),
                 latest_us=max((each.latest_us for each in wrote), default=0),
             ),
         )
@@ -116,12 +116,12 @@ def _take(batch: pa.RecordBatch, files: _Files, wrote: Wrote) -> None:
     places: dict[tuple[str, str], list[int]] = defaultdict(list)
     kinds, walls = rows["type"].to_pylist(), rows["wall_us"].to_pylist()
     for place, (kind, wall_us) in enumerate(zip(kinds, walls, strict=True)):
-        places[kind or SET_ASIDE, day_of(wall_us)].append(place)
+        places[kind or QUARANTINED, day_of(wall_us)].append(place)
     for (kind, day), chosen in places.items():
         own = rows.take(chosen)
         files.write(f"bronze/type={kind}/day={day}", own.drop_columns(["type"]))
-        if kind == SET_ASIDE:
-            wrote.set_aside += own.num_rows
+        if kind == QUARANTINED:
+            wrote.quarantined += own.num_rows
             continue
         entries = [check_line(body.encode()) for body in own["body"].to_pylist()]
         files.write(f"silver/{kind}/day={day}", typed(kind, own["run"].to_pylist(), entries))
