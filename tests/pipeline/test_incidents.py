@@ -45,7 +45,7 @@ EXPECTED = {
     "run": ".", "number": 1, "from_us": 6_000_000, "to_us": None, "duration_ms": None, "kind": "kill",
     "target": "broker-1", "cause_node": "host-1", "cause_node_seq": 1, "detected_by": "peer-1", "detection_ms": 1_000,
     "expired": ["broker-1"], "expiry_ms": 1_000, "controller": 2, "controller_epoch": 2, "no_controller_ms": 4_000,
-    "leaderless": ["t-0"], "leaderless_ms": 5_000, "unclean": [], "under_replicated": ["t-0"], "stalled": [],
+    "leaderless": ["t-0"], "leaderless_ms": 5_000, "elected_uncleanly": [], "under_replicated": ["t-0"], "stalled": [],
     "stall_ms": None, "failed": 0, "lost": 0, "committed_at_least": 0,
     "headline": "00:00:06.000Z broker-1 is down (kill) (host-1#1)",
     "summary": "detected after 1,000 ms by peer-1: session 0xb expired after 1000 ms, last contact 1000 ms before, "

@@ -114,18 +114,25 @@ _TABLES = {
     "faults": """
         run node fault_id kind source target both_ways delay_ms requester from_us to_us duration_ms node_seq
     """,
+    "incidents": """
+        run number from_us to_us duration_ms kind target cause_node cause_node_seq detected_by detection_ms expired
+        expiry_ms controller controller_epoch no_controller_ms leaderless leaderless_ms elected_uncleanly
+        under_replicated stalled stall_ms failed lost committed_at_least headline summary
+    """,
     "clock_steps": "run node node_seq at_us step_ms",
     "bad_lines": "run file position problem line",
 }
 _KINDS = {
     "string": """
         run node topic topic_id transactional_id outcome abort_reason workload_id acks cause ended_by peer state
-        fault_id kind source target requester file problem line
+        fault_id kind source target requester file problem line cause_node detected_by headline summary
     """,
     "boolean": "unclean both_ways",
     "double": "availability_acks_1 availability_acks_all share",
     "array<bigint>": "isr isr_before removed added replicas broker_ids",
-    "array<string>": "causes ephemerals partitions",
+    "array<string>": """
+        causes ephemerals partitions expired leaderless elected_uncleanly under_replicated stalled
+    """,
     "array<struct<replica:bigint,log_end_offset:bigint,leader_end_offset:bigint,high_watermark:bigint,"
     "caught_up_ms_ago:bigint,lag_time_max_ms:bigint>>": "evidence",
 }
@@ -244,4 +251,30 @@ _MEANINGS = {
     "position": "the position of the line in the file, in bytes",
     "problem": "why the line is no entry",
     "line": "the beginning of the line",
+    "incidents.number": "the number of the incident in its run, from 1",
+    "incidents.from_us": "when its first cause happened",
+    "incidents.to_us": "when leaders, controller, ISRs and clients were as before; null while they are not",
+    "incidents.duration_ms": "the time from its first cause until then",
+    "incidents.kind": "the kind of fault, the action on a process, or the type of an event whose cause is unknown",
+    "incidents.target": "the node or the link",
+    "cause_node": "the node whose journal has the first cause",
+    "cause_node_seq": "its number there: `zabka why NODE#NUMBER` explains it",
+    "detected_by": "the node that decided first because of it",
+    "incidents.detection_ms": "the time until that decision",
+    "expired": "the brokers whose sessions expired because of it",
+    "expiry_ms": "the time until the first of these sessions expired",
+    "controller": "the last broker that became controller because of it",
+    "incidents.controller_epoch": "the epoch of that controller",
+    "no_controller_ms": "the time without a controller",
+    "leaderless": "the partitions that had no living leader",
+    "leaderless_ms": "the time without one of the partition that waited longest",
+    "elected_uncleanly": "the partitions with an unclean election",
+    "under_replicated": "the partitions that lost members of their ISR",
+    "stalled": "the workloads without a response; topic and time link them to the incident, not a recorded cause",
+    "stall_ms": "the time without a response of the workload that waited longest",
+    "incidents.failed": "number of records that these workloads gave up",
+    "incidents.lost": "number of lost records",
+    "incidents.committed_at_least": "number of these records that were committed, at least",
+    "headline": "the incident in one sentence",
+    "summary": "what happened, in sentences, one on each line",
 }

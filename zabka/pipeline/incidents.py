@@ -29,7 +29,7 @@ SCHEMA = StructType(
             ("kind", _TEXT), ("target", _TEXT), ("cause_node", _TEXT), ("cause_node_seq", _LONG),
             ("detected_by", _TEXT), ("detection_ms", _LONG), ("expired", STRINGS), ("expiry_ms", _LONG),
             ("controller", _LONG), ("controller_epoch", _LONG), ("no_controller_ms", _LONG),
-            ("leaderless", STRINGS), ("leaderless_ms", _LONG), ("unclean", STRINGS),
+            ("leaderless", STRINGS), ("leaderless_ms", _LONG), ("elected_uncleanly", STRINGS),
             ("under_replicated", STRINGS), ("stalled", STRINGS), ("stall_ms", _LONG), ("failed", _LONG),
             ("lost", _LONG), ("committed_at_least", _LONG), ("headline", _TEXT), ("summary", _TEXT),
         )
@@ -49,7 +49,7 @@ def incidents(journal: Journal) -> DataFrame:
     detected_by is the node that decided first because of it, after detection_ms.  expired are the brokers whose
     sessions expired, the first one after expiry_ms.  controller is the last broker that became controller because of
     it, with controller_epoch; no_controller_ms is the time without one.  leaderless are the partitions that had no
-    living leader, the worst one for leaderless_ms.  unclean are the partitions with an unclean election, and
+    living leader, the worst one for leaderless_ms.  elected_uncleanly are the partitions with an unclean election, and
     under_replicated those that lost members of their ISR.  stalled are workloads without a reply, the worst one for
     stall_ms, whose records failed that often; workloads are linked by topic and time only.  lost is the number of lost
     records, of which committed_at_least were committed.  headline and summary are the same as sentences.
@@ -98,7 +98,7 @@ def _row(incident: Incident, until_us: int) -> dict[str, Any]:
         "no_controller_ms": sum(gaps) // 1000 if gaps else None,
         "leaderless": sorted({outage.partition for outage in incident.outages}),
         "leaderless_ms": longest((outage.from_us, outage.to_us) for outage in incident.outages),
-        "unclean": sorted(set(incident.unclean)),
+        "elected_uncleanly": sorted(set(incident.unclean)),
         "under_replicated": sorted({removal.partition for removal in incident.removals}),
         "stalled": sorted({stall.workload_id for stall in incident.stalls}),
         "stall_ms": longest((stall.from_us, stall.to_us) for stall in incident.stalls),

@@ -121,7 +121,7 @@ def combined(known: Sequence[Commit]) -> Commit:
         first=known[0].batch if known[0].first is None else known[0].first,
         files={name: rows for commit in known for name, rows in commit.files.items()},
         lines=merged(each for commit in known for each in commit.lines),
-        set_aside=sum(commit.set_aside for commit in known),
+        quarantined=sum(commit.quarantined for commit in known),
         latest_us=max(commit.latest_us for commit in known),
     )
 
