@@ -42,10 +42,11 @@ def test_written_tables_have_timestamps_and_kinds_of_runs(spark: SparkSession, h
     history.now_us = at_us - 1_000_000
     history.write("host-1", e.FaultInjected("f1", "cut", "broker-1", "peer-1", True))
     history.directory.rename(tmp_path / "all")
-    line = encode_line("world", 1, at_us, at_us, e.FaultInjected("f2", "cut", "broker-1", "peer-1", True))
     for name in ("c/host-2.000000000001.jsonl", "seed-1.jsonl", "c/other.jsonl"):
         (tmp_path / "all" / name).parent.mkdir(exist_ok=True)
-        (tmp_path / "all" / name).write_bytes(line)
+        # Each is another history: a copy of one would count as that one.
+        fault = e.FaultInjected(name, "cut", "broker-1", "peer-1", True)
+        (tmp_path / "all" / name).write_bytes(encode_line("world", 1, at_us, at_us, fault))
     (wanted,) = (table for table in TABLES if table.name == "faults")
     jobs.write_tables(jobs.read_journal(spark, tmp_path / "all"), tmp_path / "out", wanted=[wanted])
     rows = pq.read_table(tmp_path / "out" / "faults").to_pylist()
