@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.house.packages import ROOT
 from zabka.kafka.request_faults.ready_sets import READY_SETS, narrowed, why_impossible
 
 NAMES = (
@@ -14,6 +15,13 @@ NAMES = (
 
 def test_all_named_sets_exist() -> None:
     assert tuple(READY_SETS) == NAMES
+
+
+def test_documents_have_the_outage_of_each_set() -> None:
+    page = (ROOT / "docs/how-to/inject-request-faults.md").read_text()
+    assert [
+        name for name, ready in READY_SETS.items() if f"| `{name}` | {ready.imitates} | {ready.expected} |" not in page
+    ] == []
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,11 +7,15 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
+import msgspec
+
+from zabka.ensemble.request_fault import HeldRequestFault, RequestFault, describe
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.ensemble.txn import Txn
 from zabka.journal.events import Entry, InvariantViolated, LogDamageFound, NodeStarted, TopicPartition
 from zabka.journal.message_log import MessageNotes
 from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.request_faults.ready_sets import why_impossible
 from zabka.simulation.checkers.audited_broker import replicas_agree
 from zabka.simulation.checkers.loaded_coordinators import LoadedCoordinators
 from zabka.simulation.checkers.minimums import MINIMUM, Minimums
@@ -138,6 +142,31 @@ class ClusterWorld(ServingWorld):
                 self.scheduler.after(SEEN_TO_US, self._restart_given_up)
         elif isinstance(event, NodeStarted):
             self._given_up.pop(entry.node, None)
+
+    # -- request faults ----------------------------------------------------------------------------------------------
+
+    def request_fault(self, rule: RequestFault) -> str:
+        """Make the nodes of a rule apply it, and return its id. Raises ValueError if it makes no sense."""
+        if (reason := why_impossible(rule)) is not None:
+            raise ValueError(reason)
+        fault_id = self.announce("request", describe(rule), rule.node)
+        held = HeldRequestFault(id=fault_id, **msgspec.structs.asdict(rule))
+        for machine in self.servers():
+            if held.is_for(machine.name):
+                machine.hold_faults([*machine.request_faults, held])
+        return fault_id
+
+    def remove_request_fault(self, fault_id: str) -> None:
+        """End a request fault."""
+        for machine in self.servers():
+            kept = [rule for rule in machine.request_faults if rule.id != fault_id]
+            if len(kept) < len(machine.request_faults):
+                machine.hold_faults(kept)
+        self.over(fault_id)
+
+    def request_fault_uses(self, fault_id: str) -> int:
+        """Return the number of requests to which a fault has applied, in the processes that run now."""
+        return sum(machine.fault_counts().get(fault_id, (0, 0))[1] for machine in self.servers())
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 

@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from zabka.ensemble.client.client import Client
-from zabka.ensemble.request_fault import HeldRequestFault, RequestFault, describe
 from zabka.kafka.client.admin_client import AdminClient
-from zabka.kafka.request_faults.ready_sets import why_impossible
 from zabka.simulation.cluster.broker_machine import KAFKA_PORT, broker_address
 from zabka.simulation.cluster.client_machine import SESSION_TIMEOUT_MS, ScriptedMachine
 from zabka.simulation.cluster.cluster_world import ClusterShape, ClusterWorld
@@ -133,31 +129,6 @@ class World(ClusterWorld):
     def resume(self, name: str) -> None:
         """SIGCONT."""
         self.node(name).resume()
-
-    # -- request faults ----------------------------------------------------------------------------------------------
-
-    def request_fault(self, rule: RequestFault) -> str:
-        """Make the nodes of a rule apply it, and return its id. Raises ValueError if it makes no sense."""
-        if (reason := why_impossible(rule)) is not None:
-            raise ValueError(reason)
-        fault_id = self.announce("request", describe(rule), rule.node)
-        held = HeldRequestFault(id=fault_id, **msgspec.structs.asdict(rule))
-        for machine in self.servers():
-            if held.is_for(machine.name):
-                machine.hold_faults([*machine.request_faults, held])
-        return fault_id
-
-    def remove_request_fault(self, fault_id: str) -> None:
-        """End a request fault."""
-        for machine in self.servers():
-            kept = [rule for rule in machine.request_faults if rule.id != fault_id]
-            if len(kept) < len(machine.request_faults):
-                machine.hold_faults(kept)
-        self.over(fault_id)
-
-    def request_fault_uses(self, fault_id: str) -> int:
-        """Return the number of requests to which a fault has applied, in the processes that run now."""
-        return sum(machine.fault_counts().get(fault_id, (0, 0))[1] for machine in self.servers())
 
     # -- clients -----------------------------------------------------------------------------------------------------
 

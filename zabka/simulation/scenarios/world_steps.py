@@ -6,13 +6,18 @@ name. A step that sends a request waits for the reply, in virtual time.
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
+from zabka.ensemble.request_fault import ANY, RequestFault
 from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.scenarios.stage import Stage
 from zabka.simulation.scenarios.step import StepFailed
 
 PATIENCE_MS = 60_000
+REQUESTS = "requests"
+"""The other end of a request fault, next to its node, in the list of faults to end."""
 
 
 class WorldStep(msgspec.Struct, frozen=True, tag=True):
@@ -86,8 +91,30 @@ class Cut(WorldStep, frozen=True):
             stage.heals.append(((node, other), stage.world.cut(node, other, both_ways=self.both_ways)))
 
 
+class Disturb(WorldStep, frozen=True):
+    """Requests of clients meet a fault, until it is used up or until `Heal`.
+
+    `node` is the node that applies it, or * for all that serve such requests; `rule` names none.
+    """
+
+    rule: RequestFault
+    node: str = ANY
+
+    def play(self, stage: Stage) -> None:
+        """Add the request fault. Raises StepFailed if it makes no sense."""
+        node = stage.node(self.node)
+        try:
+            fault_id = stage.world.request_fault(msgspec.structs.replace(self.rule, node=node))
+        except ValueError as impossible:
+            raise StepFailed(str(impossible)) from None
+        stage.heals.append(((node, REQUESTS), partial(stage.world.remove_request_fault, fault_id)))
+
+
 class Heal(WorldStep, frozen=True):
-    """All cut or slow links are repaired, or only those of these nodes; delayed messages arrive."""
+    """All cut or slow links are repaired, or only those of these nodes; delayed messages arrive.
+
+    Request faults end too.
+    """
 
     nodes: tuple[str, ...] = ()
 
@@ -222,5 +249,5 @@ class Agree(WorldStep, frozen=True):
 
 WorldSteps = (
     Wait | Kill | Restart | Pause | Resume | Cut | Heal | Serving | Join | Vanish | Ask | Begin | Becomes | SessionIs
-    | Fired | Agree
+    | Fired | Agree | Disturb
 )  # fmt: skip

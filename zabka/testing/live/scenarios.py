@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from zabka.compose.topology import node_directory
 from zabka.ensemble.client.client import Client
 from zabka.journal.events import entry_from_dict
@@ -99,6 +101,12 @@ def _cut(stage: LiveStage, step: world_steps.Cut) -> None:
         return
     for other in others:
         stage.hold((node, other), stage.cluster.faults.cut(node, other, both_ways=step.both_ways))
+
+
+def _disturb(stage: LiveStage, step: world_steps.Disturb) -> None:
+    node = stage.name(step.node)
+    fault = stage.cluster.faults.add_rule(msgspec.structs.replace(step.rule, node=node))
+    stage.hold((node, world_steps.REQUESTS), fault)
 
 
 def _delay(stage: LiveStage, step: kafka_steps.Delay) -> None:
@@ -211,6 +219,7 @@ _PLAYED: dict[type[Any], Callable[[LiveStage, Any], None]] = {
     world_steps.Pause: lambda stage, step: stage.node(step.node).pause(),
     world_steps.Resume: lambda stage, step: stage.node(step.node).resume(),
     world_steps.Cut: _cut,
+    world_steps.Disturb: _disturb,
     world_steps.Heal: lambda stage, step: stage.heal(stage.group(step.nodes) or None),
     WithBug: _with_bug,
 }

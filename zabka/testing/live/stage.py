@@ -21,7 +21,7 @@ from zabka.simulation.scenarios.step import StepFailed
 from zabka.testing.cluster import ClusterFailed
 from zabka.testing.live.clients import MACHINE, LiveClients
 from zabka.testing.live.cluster import LiveCluster
-from zabka.testing.live.faults import Fault
+from zabka.testing.live.faults import Fault, RequestFaults
 from zabka.testing.live.http_api import Refused
 from zabka.testing.live.nodes import Node
 
@@ -42,7 +42,7 @@ class LiveStage:
         self.with_bug = with_bug
         self.names: dict[str, str] = {}
         self.controller_epoch = 0
-        self.faults: list[tuple[tuple[str, str], Fault]] = []
+        self.faults: list[tuple[tuple[str, str], Fault | RequestFaults]] = []
         self.faults_made = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="script's clients", daemon=True)
@@ -171,7 +171,7 @@ class LiveStage:
             if sorted(partition.isr) != sorted(partition.replicas):
                 yield f"{name}: {partition.isr} of {partition.replicas} are in sync"
 
-    def hold(self, link: tuple[str, str], fault: Fault) -> None:
+    def hold(self, link: tuple[str, str], fault: Fault | RequestFaults) -> None:
         """Remember a fault that is to be undone."""
         self.faults.append((link, fault))
         self.faults_made += 1
@@ -202,7 +202,7 @@ class LiveStage:
             raise StepFailed(repr(refused)) from None
 
 
-def _ended(fault: Fault) -> bool:
+def _ended(fault: Fault | RequestFaults) -> bool:
     try:
         fault.heal()
     except Refused as refused:
