@@ -196,3 +196,10 @@ def test_transactions_of_a_full_history_have_a_beginning() -> None:
     assert [violation.detail for violation in broken_chains(history.entries)] == [
         "transaction_changed (broker-1#6) leads to transaction_changed (broker-1#6), which names 'request of nobody'"
     ]
+
+
+def test_coordinator_may_know_an_election_that_no_journal_has() -> None:
+    """Its controller died before it logged the election."""
+    history = History()
+    history.changed("PrepareAbort", "loaded", election_cause(TXN_3, 5))
+    assert broken_chains(history.entries) == []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from zabka.journal.cause import DECISION, LINK, REQUESTS, SILENCE, TIMERS
+from zabka.journal.cause import DECISION, LINK, REQUESTS, SILENCE, TIMERS, election_cause
 from zabka.journal.causes import Causes, Chain, End
 from zabka.journal.events import (
     BrokerRegistered,
@@ -28,6 +28,7 @@ from zabka.journal.events import (
     RecordsLost,
     SessionClosed,
     SessionExpired,
+    TopicPartition,
     TransactionChanged,
     TxnCommitted,
     type_name,
@@ -46,13 +47,14 @@ def broken_chains(entries: Sequence[Entry]) -> list[Violation]:
     """Return the decisions whose chain of causes does not end, does not fit, or does not lead backwards."""
     causes = Causes()
     committed: set[int] = set()
-    elections: set[tuple[str, int, int]] = set()
+    elections: set[str] = set()
     for entry in entries:
         causes.see(entry)
         if isinstance(entry.event, TxnCommitted):
             committed.add(entry.event.zxid)
         elif isinstance(entry.event, LeaderElected):
-            elections.add((entry.event.topic, entry.event.partition, entry.event.leader_epoch))
+            of = TopicPartition(entry.event.topic, entry.event.partition)
+            elections.add(election_cause(of, entry.event.leader_epoch))
     found: list[Violation] = []
     for entry in entries:
         if isinstance(entry.event, JUDGED):
@@ -65,17 +67,14 @@ def broken_chains(entries: Sequence[Entry]) -> list[Violation]:
     return found
 
 
-def _is_unlogged(chain: Chain, elections: set[tuple[str, int, int]]) -> bool:
+def _is_unlogged(chain: Chain, elections: set[str]) -> bool:
     """Return whether the chain ends at an election that its controller could not log.
 
     The controller died before it received the reply.
     """
     last = chain.steps[-1].event
-    return (
-        isinstance(last, FollowershipTaken)
-        and chain.says.startswith("election ")
-        and (last.topic, last.partition, last.leader_epoch) not in elections
-    )
+    names_election = isinstance(last, FollowershipTaken | TransactionChanged) and chain.says.startswith("election ")
+    return names_election and chain.says not in elections
 
 
 def _end_fault(chain: Chain, committed: set[int]) -> str:
