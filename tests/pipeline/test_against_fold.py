@@ -16,8 +16,8 @@ from tests.pipeline.folded import Folded, folded, play
 from tests.pipeline.in_order import rows_of
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
+from zabka.pipeline.controller_terms import CLOSED, controller_terms
 from zabka.pipeline.losses import records_lost
-from zabka.pipeline.reigns import CLOSED, controller_terms
 from zabka.pipeline.rows import Journal
 
 CLOSE_MS = 100

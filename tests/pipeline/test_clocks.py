@@ -14,7 +14,7 @@ from zabka.journal.writer import encode_line
 from zabka.pipeline import jobs
 from zabka.pipeline.availability import availability
 from zabka.pipeline.clocks import run_clocks
-from zabka.pipeline.reigns import controller_terms
+from zabka.pipeline.controller_terms import controller_terms
 from zabka.pipeline.tables import clock_steps
 
 MS, HOUR = 1_000, 3_600_000_000

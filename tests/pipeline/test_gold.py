@@ -12,11 +12,11 @@ from tests.pipeline.in_order import rows_of
 from zabka.journal import events as e
 from zabka.pipeline import jobs
 from zabka.pipeline.availability import client_availability
+from zabka.pipeline.controller_terms import controller_terms, failovers
 from zabka.pipeline.ensembles import elections, sessions
 from zabka.pipeline.gold import TABLES
 from zabka.pipeline.losses import records_lost
 from zabka.pipeline.ranges import SCHEMA, FileRange, read_range
-from zabka.pipeline.reigns import controller_terms, failovers
 from zabka.pipeline.rows import Journal
 from zabka.pipeline.tables import faults
 

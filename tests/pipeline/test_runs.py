@@ -12,7 +12,7 @@ from tests.pipeline.in_order import rows_of
 from zabka.journal import events as e
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
-from zabka.pipeline.reigns import controller_terms
+from zabka.pipeline.controller_terms import controller_terms
 from zabka.pipeline.runs import journal_files, without_copies
 
 

@@ -20,8 +20,8 @@ from zabka.journal.controller_gaps import gap_before, gap_milliseconds
 from zabka.journal.fold import fold
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
+from zabka.pipeline.controller_terms import controller_terms
 from zabka.pipeline.gold import NAMES
-from zabka.pipeline.reigns import controller_terms
 from zabka.pipeline.rows import Journal
 
 PAGE = Path(__file__).resolve().parents[2] / "api/web/views/journal.js"

@@ -17,10 +17,10 @@ from pyspark.sql.types import LongType
 from zabka.journal.incidents import KINDS
 from zabka.pipeline.availability import availability, client_availability
 from zabka.pipeline.columns import finished
+from zabka.pipeline.controller_terms import controller_terms, failovers
 from zabka.pipeline.ensembles import elections, sessions
 from zabka.pipeline.incidents import incidents
 from zabka.pipeline.losses import records_lost
-from zabka.pipeline.reigns import controller_terms, failovers
 from zabka.pipeline.rows import Journal
 from zabka.pipeline.tables import (
     bad_lines,

@@ -83,8 +83,10 @@ class Workload:
         self._turn = 0
         self._last_error: str | None = None
         self._waiting = WaitingTime()
-        self._started_ms = 0
+        self._started_ms: int | None = None
         self._ended_ms: int | None = None
+        self._seen_ms = 0
+        """The latest reading of the clock, which shows this client's time only to its own tasks."""
         self._reported: WorkloadProgressed | None = None
         self.sent = self.acknowledged = self.failed = 0
 
@@ -94,7 +96,6 @@ class Workload:
         """Begin to produce and to verify."""
         assert not self._tasks, "started twice"
         self._producing = True
-        self._started_ms = self._now_ms()
         for name, work in (
             ("produce", self._generate()),
             ("verify", self._verify_always()),
@@ -107,12 +108,14 @@ class Workload:
         self._producing = False
         for partition in self._partitions.values():
             await partition.idle(self._runtime)
-        self._ended_ms = self._ended_ms or self._now_ms()
+        if self._ended_ms is None:
+            self._ended_ms = self._now_ms()
 
     def close(self) -> None:
         """Stop everything immediately."""
         self._producing = False
-        self._ended_ms = self._ended_ms or self._now_ms()
+        if self._ended_ms is None:
+            self._ended_ms = self._seen_ms
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -136,31 +139,33 @@ class Workload:
             await self._runtime.sleep(PROGRESS_PERIOD_MS)
 
     def _report_once(self) -> None:
+        self._now_ms()
         progress = self._progress()
         if self._reported is None or replace(progress, running_ms=self._reported.running_ms) != self._reported:
             self._reported = progress
             self._emit(progress)
 
     def _progress(self) -> WorkloadProgressed:
-        now_ms = self._now_ms() if self._ended_ms is None else self._ended_ms
+        now_ms = self._seen_ms if self._ended_ms is None else self._ended_ms
         return WorkloadProgressed(
             self.workload_id,
             self.topic,
             *self.status()[:4],
             acks="all" if self.acks < 0 else str(self.acks),
             missing=[LostSpan(number, *span) for number, ledger in self._ledgers.items() for span in ledger.missing],
-            running_ms=now_ms - self._started_ms,
+            running_ms=0 if self._started_ms is None else now_ms - self._started_ms,
             waited_ms=self._waiting.total_ms(now_ms),
         )
 
     def _now_ms(self) -> int:
-        return self._runtime.now().mono_ms
+        self._seen_ms = self._runtime.now().mono_ms
+        return self._seen_ms
 
     # ---- producing --------------------------------------------------------------------------------------------
 
     async def _generate(self) -> None:
         due = 0.0
-        before_ms = self._now_ms()
+        self._started_ms = before_ms = self._now_ms()
         while self._producing:
             await self._runtime.sleep(TICK_MS)
             now_ms = self._now_ms()

@@ -273,7 +273,7 @@ def failovers(journal: Journal) -> DataFrame:
     reports is null: a controller that ended during its own failover never propagated.  If no journal reports when the
     gap began, detect_ms, elect_ms and total_ms are null.
     """
-    terms = journal.once("reigns", lambda: controller_terms(journal))
+    terms = journal.once("controller_terms", lambda: controller_terms(journal))
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
     before = (
         terms.withColumn("previous_broker_id", f.lag("broker_id").over(in_order))
