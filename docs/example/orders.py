@@ -48,13 +48,13 @@ class Billing:
         if message is None or message.error():
             return False
         try:
-            order = json.loads(message.value())
+            order = json.loads(message.value() or b"")
             # Billing again under the same number changes nothing: after a rebalance a record can come twice.
             self.billed[order["id"]] = order["euros"]
         except (ValueError, KeyError):
             self._producer.produce("orders.failed", message.value(), headers={"reason": "not an order"})
             self._producer.flush(FLUSH_S)
-        self._consumer.commit(message, asynchronous=False)
+        self._consumer.commit(message=message, asynchronous=False)
         return True
 
     def close(self) -> None:

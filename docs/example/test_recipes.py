@@ -101,13 +101,13 @@ def test_fenced_producer_cannot_commit(zabka_cluster: LiveCluster) -> None:
 
 def test_lost_acknowledgement_is_stored_once(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
-    rule = {"kind": "request", "api": "Produce", "topic": "orders", "effect": "drop_response", "times": 1}
-    zabka_cluster.post("/api/v1/faults", rule)
+    lost = zabka_cluster.faults.on_request("Produce", topic="orders").drop_response().once()
     config = {**zabka_cluster.client_config("confluent"), "enable.idempotence": True, "socket.timeout.ms": 2_000}
     producer = Producer(config)
     producer.produce("orders", b"1")
     assert producer.flush(30) == 0
     assert zabka_cluster.consume("orders") == ["1"]
+    zabka_cluster.until(lambda: lost.used == 1)
 
 
 def test_leader_with_an_expired_session_stops(zabka_ensemble: LiveEnsemble) -> None:

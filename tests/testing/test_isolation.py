@@ -82,6 +82,21 @@ def test_groups_of_earlier_tests_are_deleted(zabka_cluster: LiveCluster) -> None
     assert zabka_cluster.call(lambda client, runtime: GroupAdmin(client, runtime).listed()) == []
 
 
+def test_configs_of_internal_topics_are_reset(zabka_cluster: LiveCluster) -> None:
+    zabka_cluster.topics.create("orders")
+    zabka_cluster.call(
+        lambda client, runtime: GroupAdmin(client, runtime).commit("billing", {TopicPartition("orders", 0): 0})
+    )
+    zabka_cluster.start_test()
+    offsets = zabka_cluster.topics["__consumer_offsets"]
+    before = offsets.config
+    assert before["cleanup.policy"] == "compact"
+    offsets.set_config({"segment.bytes": "2000000", "max.message.bytes": "2000"})
+    zabka_cluster.until(lambda: offsets.config["max.message.bytes"] == "2000")
+    zabka_cluster.start_test()
+    zabka_cluster.until(lambda: offsets.config == before)
+
+
 def test_report_begins_at_the_test_without_internal_topics(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     zabka_cluster.topics["orders"].delete()

@@ -8,12 +8,16 @@ failure is a `ClusterFailed`: the cluster refused a request, or a condition did 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack
 
 import msgspec
 
 from zabka.testing.records import IsolationLevel, Payload, Record
 from zabka.testing.request_faults import RequestMatch, RequestSelection
+
+if TYPE_CHECKING:
+    # A live cluster is started before the clients for it are imported.
+    from zabka.kafka.client.group_admin import GroupInfo
 
 T = TypeVar("T")
 
@@ -402,6 +406,34 @@ class Cluster(Protocol):
 
         Raises ClusterFailed if no broker serves them.
         """
+        ...
+
+    def coordinator(self, group: str) -> Broker:
+        """Return the broker that coordinates a consumer group."""
+        ...
+
+    def lag(self, group: str) -> dict[tuple[str, int], int]:
+        """Return the number of records after a group's committed offset, by topic and partition."""
+        ...
+
+    def move_leader(self, topic: str, partition: int, to: Broker | int, timeout_s: float = 30.0) -> None:
+        """Make a replica the preferred leader of a partition, and elect it."""
+        ...
+
+    def until_leads(self, broker: Broker | int, topic: str, partition: int = 0, timeout_s: float = 30.0) -> None:
+        """Wait until a broker leads a partition."""
+        ...
+
+    def until_in_sync(self, topic: str, timeout_s: float = 60.0) -> None:
+        """Wait until every partition of a topic has a leader, and all its replicas in its ISR."""
+        ...
+
+    def until_stable(self, group: str, members: int | None = None, timeout_s: float = 60.0) -> GroupInfo:
+        """Wait until a group is Stable, with this number of members if it is given; return its description."""
+        ...
+
+    def until_caught_up(self, group: str, timeout_s: float = 60.0) -> None:
+        """Wait until a group has committed an offset, and has no lag."""
         ...
 
     def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> Workload:

@@ -59,6 +59,7 @@ Server {
 """
 # kazoo's tests decide by it what the servers can do.
 os.environ.setdefault("ZOOKEEPER_VERSION", "3.9.5")
+_NO_TLS = "the servers of zabka.testing.kazoo_harness have no TLS port"
 _VARIABLES = {
     "ZOOKEEPER_CLUSTER_SIZE": "3",
     "ZOOKEEPER_OBSERVER_START_ID": "-1",
@@ -81,7 +82,7 @@ class Server:
     @property
     def secure_address(self) -> str:
         """Skip the test: the servers have no TLS port."""
-        raise unittest.SkipTest("the servers of zabka.testing.kazoo_harness have no TLS port")
+        raise unittest.SkipTest(_NO_TLS)
 
     secure_client_port = secure_address
 
@@ -158,6 +159,10 @@ class Servers:
         self._ends.close()
 
     reset = terminate
+
+    def get_ssl_client_configuration(self) -> dict[str, bytes]:
+        """Skip the test: the servers have no TLS port."""
+        raise unittest.SkipTest(_NO_TLS)
 
     def get_logs(self) -> list[str]:
         """Return the last lines of all logs."""

@@ -64,7 +64,7 @@ class SharedCalls(Generic[B]):
         """
         return self.call(lambda client, runtime: _lag(client, runtime, group))
 
-    def move_leader(self, topic: str, partition: int, to: B | int, timeout_s: float = 30.0) -> None:
+    def move_leader(self, topic: str, partition: int, to: Broker | int, timeout_s: float = 30.0) -> None:
         """Make a replica the preferred leader of a partition, and elect it.
 
         Raises ClusterFailed if that broker has no replica, or does not lead after `timeout_s`.
@@ -88,7 +88,7 @@ class SharedCalls(Generic[B]):
 
     # ---- waits -------------------------------------------------------------------------------------------------------
 
-    def until_leads(self, broker: B | int, topic: str, partition: int = 0, timeout_s: float = 30.0) -> None:
+    def until_leads(self, broker: Broker | int, topic: str, partition: int = 0, timeout_s: float = 30.0) -> None:
         """Wait until a broker leads a partition."""
         number = broker if isinstance(broker, int) else broker.id
         what = f"broker {number} as leader of {topic}-{partition}"

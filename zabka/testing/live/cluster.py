@@ -20,7 +20,7 @@ from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailabl
 from zabka.testing.cluster import ClientLibrary, ClusterFailed
 from zabka.testing.live.aio import AsyncCalls
 from zabka.testing.live.ensemble import HEAL_TIMEOUT_S, LiveEnsemble
-from zabka.testing.live.isolation import remove_groups, reset_znodes
+from zabka.testing.live.isolation import Configs, remove_groups, reset_znodes
 from zabka.testing.live.nodes import Broker, Node
 from zabka.testing.live.topics import Topics
 from zabka.testing.live.workloads import Consumer, Transactions, Workload
@@ -45,6 +45,7 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         self._inner: str = addresses["bootstrap"]
         self.bootstrap: str = addresses["external"] or self._inner
         self.aio: AsyncCalls = AsyncCalls(self)
+        self._internal_configs: Configs = {}
 
     # ---- queries -----------------------------------------------------------------------------------------------------
 
@@ -201,6 +202,6 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
             self.topics[name].delete()
         self.until(lambda: not self.topics.names(), HEAL_TIMEOUT_S, "the deletion of every topic")
         journals = [self.data / broker.name / "journal" for broker in self.brokers.values()]
-        asyncio.run(reset_znodes(self.zookeeper_connect, journals))
+        asyncio.run(reset_znodes(self.zookeeper_connect, journals, self._internal_configs))
         if journals:
             self.until(lambda: self.call(remove_groups) or True, HEAL_TIMEOUT_S, "the removal of consumer groups")

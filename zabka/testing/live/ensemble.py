@@ -149,7 +149,7 @@ class LiveEnsemble(HttpApi):
         self.begin_here()
 
     def _reset(self) -> None:
-        asyncio.run(reset_znodes(self.zookeeper_connect, []))
+        asyncio.run(reset_znodes(self.zookeeper_connect, [], {}))
 
     def begin_here(self) -> None:
         """Let `events` start at the present moment."""

@@ -25,6 +25,7 @@ from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client import ATTEMPT_MS_MAX
 from zabka.kafka.client.group_admin import GroupAdmin
 from zabka.kafka.ports import ChannelBroken
+from zabka.kafka.topic_names import INTERNAL_TOPICS
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 from zabka.kafka.zk import znodes
 from zabka.testing.cluster import ClusterFailed
@@ -46,11 +47,15 @@ _KAFKA = frozenset(
 """Names in the root that belong to brokers (kafka.zk.ZkData); all others but /zookeeper belong to clients."""
 
 
-async def reset_znodes(connect_string: str, journals: Sequence[Path]) -> None:
+Configs = dict[str, dict[str, str]]
+"""The configuration of each entity, such as topics/__consumer_offsets."""
+
+
+async def reset_znodes(connect_string: str, journals: Sequence[Path], internal: Configs) -> None:
     """Delete the znodes of clients, and reset dynamic configurations; return once all brokers apply that.
 
-    `journals` are the brokers' directories; without brokers, all znodes outside /zookeeper belong to clients.  Raises
-    ClusterFailed.
+    `journals` are the brokers' directories; without brokers, all znodes outside /zookeeper belong to clients.
+    `internal` keeps the configurations of internal topics as the first reset found them.  Raises ClusterFailed.
     """
     try:
         async with asyncio.timeout(RESET_TIMEOUT_S), connect(connect_string, name="zabka-test-reset") as client:
@@ -62,7 +67,7 @@ async def reset_znodes(connect_string: str, journals: Sequence[Path]) -> None:
                 for name in await _children(client, parent):
                     await _delete(client, f"{parent}/{name}")
             if journals:
-                await _reset_configs(client, journals)
+                await _reset_configs(client, journals, internal)
     except (ZooKeeperError, TimeoutError) as reason:
         raise ClusterFailed(f"the znodes cannot be reset: {type(reason).__name__} {reason}") from None
 
@@ -94,12 +99,18 @@ async def _delete(client: Client, path: str) -> None:
         return
 
 
-async def _reset_configs(client: Client, journals: Sequence[Path]) -> None:
-    changed = [entity for entity in await _entities(client) if await _config(client, entity)]
+async def _reset_configs(client: Client, journals: Sequence[Path], internal: Configs) -> None:
+    wanted: Configs = {entity: {} for entity in await _entities(client)}
+    for topic in INTERNAL_TOPICS.intersection(await _children(client, "/config/topics")):
+        entity = f"topics/{topic}"
+        if entity not in internal:
+            internal[entity] = await _config(client, entity)
+        wanted[entity] = internal[entity]
+    changed = [entity for entity, config in wanted.items() if await _config(client, entity) != config]
     if not changed:
         return
     for entity in changed:
-        await _set_config(client, entity, {})
+        await _set_config(client, entity, wanted[entity])
     marker, value = f"/config/{MARKER}", str(time.monotonic_ns())
     with suppress(NodeExists):
         await client.create(marker)
