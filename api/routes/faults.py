@@ -17,7 +17,7 @@ from zabka.api.http.problems import Problem, responses
 from zabka.api.http.requester import Requester
 from zabka.api.services import Service, Services
 from zabka.api.views.models import CountedRequestFault, FaultView, NewFault, ReadySetView
-from zabka.ensemble.request_fault import HeldRequestFault, RequestFault
+from zabka.ensemble.request_fault import HeldRequestFault, RequestFault, describe
 from zabka.ensemble.runtime.link_fault import ANY, AnyFault, HeldFault, LinkFault
 from zabka.kafka.request_faults.ready_sets import READY_SETS, narrowed, takes, why_impossible
 
@@ -41,6 +41,7 @@ def _view(fault: AnyFault, service: Services) -> FaultView:
     return FaultView(
         CountedRequestFault(
             **msgspec.structs.asdict(fault),
+            text=describe(fault),
             matched=sum(matched for matched, _ in counts.values()),
             used=sum(used for _, used in counts.values()),
             used_by={node: used for node, (_, used) in counts.items() if used},

@@ -450,8 +450,9 @@ class Workload(BaseModel):
 
 
 class CountedRequestFault(HeldRequestFault, frozen=True, kw_only=True):
-    """An active request fault: the matching requests and the uses since it was added, and its uses by node."""
+    """An active request fault, in one line as `text`, with its matching requests and its uses, in all and by node."""
 
+    text: str
     matched: int
     used: int
     used_by: dict[str, int]

@@ -44,6 +44,8 @@ export const requests = {
   elect: (type, partitions) => ({ method: "POST", path: "/api/v1/elections", body: { type, partitions } }),
   /** @param {unknown} body @returns {Request} */
   injectFault: (body) => ({ method: "POST", path: "/api/v1/faults", body }),
+  /** @param {string} name @param {unknown} body @returns {Request} */
+  addFaultSet: (name, body) => ({ method: "POST", path: `/api/v1/faults/sets/${name}`, body }),
   /** @param {string} id @returns {Request} */
   healFault: (id) => ({ method: "DELETE", path: `/api/v1/faults/${id}` }),
   /** @returns {Request} */

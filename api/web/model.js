@@ -37,7 +37,7 @@ import { isCut, links, named, obstacle } from "./writable.js";
  * @typedef {{id: number, epoch: number, zk_version: number, stale: boolean, age_ms: number}} Ensemble  `stale`: this is the last known state, of that age.
  * @typedef {{now_ms: number, ensemble: Ensemble, zab: {epoch: number, leader_id: number, known: boolean, since_us: number}, quorum: boolean,
  *   peers: Peer[], brokers: Broker[], topics: Topic[], reigns: import("./fold.js").ControllerTermView[],
- *   faults: any[], faults_known: boolean, transactions: Transaction[], held: Held[], workloads: any[], health: Health, settings: any, silent_ms: number | null}} Model  `faults_known`: false
+ *   faults: any[], request_faults: any[], faults_known: boolean, transactions: Transaction[], held: Held[], workloads: any[], health: Health, settings: any, silent_ms: number | null}} Model  `faults_known`: false
  *   while no host agent responds; `faults` are the last known ones then. `silent_ms`: the time since the API's last response; null
  *   while it responds.
  */
@@ -54,6 +54,7 @@ export function model(state, localMs) {
   const topics = topicsOf(state, new Map(brokers.map((b) => [b.id, standsAs(b)])), faults);
   const leader = peers.find((p) => p.leads);
   const reigns = controllerTermsOf(state, ensemble);
+  const request_faults = requestFaultsOf(state);
   const faults_known = silent_ms === null && state.polled?.cluster.faults !== null;
   const settings = state.polled?.cluster.settings ?? {};
   // A peer with an unknown state may lead.
@@ -62,7 +63,7 @@ export function model(state, localMs) {
   const since_us = leader?.id === zab_leader_id ? zab_leader_since_us : 0;
   const zab = { epoch: leader?.current_epoch ?? zab_epoch, leader_id: leader?.id ?? -1, known, since_us };
   const shown = {
-    now_ms, ensemble, zab, quorum, peers, brokers, topics, reigns, faults, faults_known, settings, silent_ms,
+    now_ms, ensemble, zab, quorum, peers, brokers, topics, reigns, faults, request_faults, faults_known, settings, silent_ms,
     transactions: transactionsOf(state, brokers, now_ms), held: heldOf(state, brokers, now_ms), workloads: workloadsOf(state),
   };
   return { ...shown, health: health(state, shown) };
@@ -380,6 +381,19 @@ function heldOf(state, brokers, now_ms) {
       process: brokers.find((b) => b.id === held.broker_id)?.process ?? "unknown",
     }];
   });
+}
+
+/** Faults of requests. Their counts are null while only the journal is known. @param {State} state */
+function requestFaultsOf(state) {
+  const polled = state.polled?.cluster.faults;
+  if (polled && !journalCounts(state, readAtUs(state), "faults")) {
+    return polled.filter((/** @type {any} */ f) => f.kind === "request").map((/** @type {any} */ f) => ({
+      fault_id: f.id, text: f.text, part_of: f.part_of ?? "", used: f.used, matched: f.matched,
+    }));
+  }
+  return Object.values(state.cluster.faults).filter((f) => f.kind === "request").map((f) => ({
+    fault_id: f.fault_id, text: f.source, part_of: "", used: null, matched: null,
+  }));
 }
 
 /** @param {State} state */

@@ -13,6 +13,7 @@ from zabka.cli.fault import main
 from zabka.ensemble.request_fault import HeldRequestFault
 
 FAULTS = "/api/v1/faults"
+TEXT = "Produce topic=orders: drop_response, once"
 LOST = {"kind": "request", "api": "Produce", "topic": "orders", "effect": "drop_response", "times": 1}
 
 
@@ -36,8 +37,9 @@ def test_request_fault_is_created_counted_and_removed(server: Server, http: http
     made = http.post(FAULTS, json=LOST)
     assert made.status_code == 201
     fault_id = made.json()["id"]
-    assert made.json() == {**LOST, "id": fault_id, "matched": 0, "used": 0, "used_by": {}}
-    assert server.agent.held == [HeldRequestFault(id=fault_id, **LOST)]  # type: ignore[arg-type]
+    by = {"id": fault_id, "requester": made.json()["requester"]}
+    assert made.json() == {**LOST, **by, "text": TEXT, "matched": 0, "used": 0, "used_by": {}}
+    assert server.agent.held == [HeldRequestFault(**LOST, **by)]  # type: ignore[arg-type]
 
     server.agent.fresh_statuses["broker-1"] = {"request_faults": {fault_id: [3, 1]}}
     server.agent.fresh_statuses["broker-2"] = {"request_faults": {fault_id: [2, 0]}}
@@ -110,7 +112,7 @@ def test_ready_sets_are_listed_with_their_outages(http: httpx.Client) -> None:
 def test_command_adds_lists_and_removes(server: Server, http: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(server, "add", "--api", "Produce", "--effect", "drop_response", "--topic", "orders", "--times", "1") == 0
     fault_id, text = capsys.readouterr().out.strip().split("  ")
-    assert text == "Produce topic=orders: drop_response, once"
+    assert text == TEXT
     server.agent.fresh_statuses["broker-1"] = {"request_faults": {fault_id: [3, 1]}}
     assert run(server, "list") == 0
     assert capsys.readouterr().out == f"{fault_id}  {text}; used 1 of 3 (broker-1 1)\n"

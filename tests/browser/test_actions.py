@@ -88,6 +88,33 @@ def test_link_is_cut_and_healed(page: Page, server: PageServer) -> None:
     assert server.agent.held == []
 
 
+def test_request_fault_is_added_counted_and_removed(page: Page, server: PageServer) -> None:
+    turn_to(page, "Lab")
+    form = page.get_by_role("form", name="Add a request fault")
+    form.get_by_label("topic").fill("orders")
+    form.get_by_role("button", name="Add").click()
+    listed = region(page, "Request faults").get_by_role("listitem")
+    expect(listed).to_contain_text("Produce topic=orders: drop_response, once, used 0 of 0")
+
+    (held,) = server.agent.held
+    server.agent.set_status("broker-1", 0, request_faults={held.id: [4, 1]})
+    expect(listed).to_contain_text("used 1 of 4")
+    button(page, "Remove Produce topic=orders: drop_response, once").click()
+    expect(region(page, "Request faults")).to_contain_text("No request faults.")
+    assert server.agent.held == []
+
+
+def test_ready_set_of_request_faults_is_added(page: Page, server: PageServer) -> None:
+    turn_to(page, "Lab")
+    form = page.get_by_role("form", name="Add a ready set of request faults")
+    form.get_by_label("ready set").select_option("connection-loss-on-create")
+    form.get_by_label("path").fill("/locks/*")
+    form.get_by_role("button", name="Add set").click()
+    expect(region(page, "Request faults").get_by_role("listitem")).to_contain_text(
+        "create path=/locks/*: drop_response"
+    )
+
+
 def test_producer_that_cannot_start_shows_the_reason(page: Page) -> None:
     turn_to(page, "Lab")
     form = page.get_by_role("form", name="Start a producer")

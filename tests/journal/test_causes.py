@@ -351,6 +351,33 @@ def test_follower_without_answers_is_silent_too() -> None:
     assert leaving(3, events=[one_way]).end is End.FAULT
 
 
+FETCH_FAULT = e.FaultInjected("f9", "request", "Fetch client_id=broker-3: drop_request", "broker-1", False)
+FETCH_LOST = e.RequestFaultApplied("f9", "Fetch", "broker-3", "orders-0", "drop_request", 1, fault_cause("f9"))
+
+
+def shrink_under_a_request_fault(*later: Event, client: str = "broker-3") -> Chain:
+    """Return the causes of broker 1's proposal to drop broker 3, whose fetches a request fault has met."""
+    history = History()
+    history.add("host-1", FETCH_FAULT)
+    history.add("broker-1", msgspec.structs.replace(FETCH_LOST, client=client))
+    for event in later:
+        history.add("host-1", event)
+    moved = [e.ReplicaStanding(3, 90, 120, 90, 0, 10_000)]
+    proposed = e.IsrProposed(1, "orders", 0, [1, 2], 4, 6, "lag", moved, timer_cause("isr-expiration"))
+    return history.chain(history.add("broker-1", proposed))
+
+
+def test_isr_shrink_is_caused_by_a_request_fault() -> None:
+    chain = shrink_under_a_request_fault()
+    assert [type(step.event) for step in chain.steps] == [e.IsrProposed, e.RequestFaultApplied, e.FaultInjected]
+    assert chain.end is End.FAULT
+
+
+def test_isr_shrink_after_the_removal_of_a_request_fault_is_no_effect() -> None:
+    assert shrink_under_a_request_fault(e.FaultRemoved("f9")).end is End.TIMER
+    assert shrink_under_a_request_fault(client="broker-2").end is End.TIMER
+
+
 def test_joint_isr_shrink_needs_a_fault_for_each_follower() -> None:
     assert (leaving(2, 3).end, leaving(2, 3).says) == (End.TIMER, "timer isr-expiration")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from zabka.agent.token_file import BadToken, read_token
-from zabka.ensemble.request_fault import Effect, RequestFault, describe
+from zabka.ensemble.request_fault import Effect
 from zabka.testing.cluster import ClusterFailed
 from zabka.testing.live.http_api import HttpApi, Refused
 
@@ -157,9 +157,7 @@ def _sets(api: HttpApi, options: argparse.Namespace) -> None:
 def _text(fault: dict[str, Any]) -> str:
     """Return a fault in one line."""
     if fault["kind"] == "request":
-        rule = {name: value for name, value in fault.items() if name in RequestFault.__struct_fields__}
-        text = describe(RequestFault(**rule))
-        return f"{text} ({fault['part_of']})" if fault.get("part_of") else text
+        return f"{fault['text']} ({fault['part_of']})" if fault.get("part_of") else str(fault["text"])
     delay = f" {fault['delay_ms']} ms" if fault["delay_ms"] else ""
     return f"{fault['kind']}{delay} {fault['from']} {'<->' if fault['both_ways'] else '->'} {fault['to']}"
 

@@ -4,6 +4,8 @@ The node that decides knows only that nothing arrived. Other journals contain th
 nothing, and nothing arrives over a cut link. Either is the cause only if it was active at the decision and began about
 when the last message arrived. An earlier silence had another reason.
 
+A request fault that began to reach the follower's fetches then is a cause as well.
+
 A process that ended and was started again counts too, if nothing arrived since: a new process does not continue the
 session of the old one, and it has to catch up first.
 """
@@ -12,7 +14,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from zabka.journal.events import Entry, Event, FaultInjected, FaultRemoved, IsrProposed, NodeStarted, ProcessChanged
+from zabka.journal.events import (
+    Entry,
+    Event,
+    FaultInjected,
+    FaultRemoved,
+    IsrProposed,
+    NodeStarted,
+    ProcessChanged,
+    RequestFaultApplied,
+)
 from zabka.journal.events import SessionExpired as Expired
 
 RESTARTS_MAX = 8
@@ -60,6 +71,8 @@ class Silences:
         self._restarted: dict[str, list[Entry]] = {}
         """The ends of processes that were started again, by node: the last few of each."""
         self._cuts: dict[str, Entry] = {}
+        self._faulted: dict[tuple[str, str, str], Entry] = {}
+        """The first use of each request fault, by its id, the client and the node that applied it."""
         self._causes: dict[tuple[str, int], Entry] = {}
 
     def owns(self, session_id: int, node: str) -> None:
@@ -82,8 +95,11 @@ class Silences:
                 self._stopped.setdefault(node, entry)
             case FaultInjected(kind="cut", fault_id=fault_id):
                 self._cuts[fault_id] = entry
+            case RequestFaultApplied(fault_id=fault_id, client=client):
+                self._faulted.setdefault((fault_id, client, entry.node), entry)
             case FaultRemoved(fault_id=fault_id):
                 self._cuts.pop(fault_id, None)
+                self._faulted = {key: by for key, by in self._faulted.items() if key[0] != fault_id}
                 self._stopped = {node: by for node, by in self._stopped.items() if _fault_of(by.event) != fault_id}
             case Expired() | IsrProposed():
                 found = [self._silenced(entry, silence) for silence in self._silences(entry.event)]
@@ -121,6 +137,9 @@ class Silences:
         held = [by for node, by in self._stopped.items() if node == silence.node]
         held += [by for by in self._cuts.values() if silence.may_be_of(by.event)]
         held += [by for by in self._restarted.get(silence.node, ()) if not silence.outlived(by, decided)]
+        # A request fault may be used up, so it counts only if it began with the silence.
+        uses = [by for (_, client, at), by in self._faulted.items() if (client, at) == (silence.node, silence.receiver)]
+        held += [by for by in uses if not silence.outlived(by, decided)]
         held = [by for by in held if silence.began_with(by, decided)]
         # The first event near the last message, otherwise the latest event long before it.
         timely = [by for by in held if not silence.outlived(by, decided)]

@@ -5,12 +5,13 @@ import { html } from "lit-html";
 import { audits, campaigns, tables } from "../campaigns/panels.js";
 import { analytics } from "../views/journal.js";
 import { faults, workloads } from "../views/lab.js";
+import { requestFaults } from "../views/request_faults.js";
 import { scenarios } from "../views/scenarios.js";
 
 /** @type {import("../tabs.js").View} */
 export function view(state, m, moment, changed, actions) {
   return html`<div class="cluster ${m.brokers.length > 4 ? "many" : ""}">
-    ${workloads(state, m, actions)}${faults(m, actions)}${analytics(state, actions)}
+    ${workloads(state, m, actions)}${faults(m, actions)}${requestFaults(m, actions)}${analytics(state, actions)}
     ${tables(actions, changed)}${audits(changed)}${campaigns(changed)}${scenarios(state, actions, moment, changed)}
   </div>`;
 }

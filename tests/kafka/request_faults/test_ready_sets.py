@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from tests.house.packages import ROOT
+from zabka.ensemble.request_fault import Effect
 from zabka.kafka.request_faults.ready_sets import READY_SETS, narrowed, why_impossible
 
 NAMES = (
@@ -22,6 +25,11 @@ def test_documents_have_the_outage_of_each_set() -> None:
     assert [
         name for name, ready in READY_SETS.items() if f"| `{name}` | {ready.imitates} | {ready.expected} |" not in page
     ] == []
+
+
+def test_page_offers_every_set_and_effect() -> None:
+    page = (ROOT / "api/web/views/request_faults.js").read_text()
+    assert [name for name in (*READY_SETS, *get_args(Effect)) if f'"{name}"' not in page] == []
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -9,7 +9,7 @@ import pytest
 
 from zabka.ensemble.request_fault import RequestFault
 from zabka.journal.causes import Causes, End
-from zabka.journal.events import Entry, RequestFaultApplied
+from zabka.journal.events import Entry, IsrProposed, RequestFaultApplied
 from zabka.simulation.scenarios.kafka_controller_outages import OPENED
 from zabka.simulation.scenarios.kafka_steps import Produce
 from zabka.simulation.scenarios.scenario import Moment, Verdict, WorldScenario
@@ -53,6 +53,20 @@ def test_use_in_a_world_has_the_fault_as_its_cause() -> None:
     for entry in verdict.journal:
         causes.see(entry)
     assert {causes.chain(entry).end for entry in uses(verdict)} == {End.FAULT}
+
+
+def test_isr_shrink_is_explained_by_the_fault_of_its_fetches() -> None:
+    verdict = played(
+        *OPENED,
+        Disturb(rule(api="Fetch", client_id="broker-*", effect="close", for_ms=20_000)),
+        Produce("orders-0", expect=("ok", "not_enough_replicas_after_append")),
+    )
+    causes = Causes()
+    for entry in verdict.journal:
+        causes.see(entry)
+    shrunk = [entry for entry in verdict.journal if isinstance(entry.event, IsrProposed) and entry.event.cause == "lag"]
+    assert shrunk and verdict.problems == []
+    assert {causes.chain(entry).end for entry in shrunk} == {End.FAULT}
 
 
 def test_heal_ends_a_request_fault() -> None:
