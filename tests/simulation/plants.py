@@ -10,11 +10,17 @@ from tests.simulation import (
     planted_learning,
     planted_outages,
     planted_service,
+    planted_transactions,
 )
 from tests.simulation.planting import Plant
 from tests.simulation.scenarios.pairs import PAIRS
 
-_BY_SEEDS: dict[str, Plant] = {**planted.PLANTED, **planted_ensemble.PLANTED, **planted_disks.PLANTED}
+_BY_SEEDS: dict[str, Plant] = {
+    **planted.PLANTED,
+    **planted_ensemble.PLANTED,
+    **planted_disks.PLANTED,
+    **planted_transactions.PLANTED,
+}
 _BY_SCRIPTS = {
     **planted_learning.PLANTED,
     **planted_service.PLANTED,
