@@ -11,7 +11,7 @@ import time
 from contextlib import nullcontext
 from typing import NamedTuple
 
-from tests.simulation import planted, planted_disks, planted_ensemble
+from tests.simulation import planted, planted_disks, planted_ensemble, planted_transactions
 from tests.simulation.planting import Plant
 from tests.simulation.scenarios.pairs import PAIRS
 from zabka.controller.historical import Historical
@@ -51,6 +51,7 @@ SLOW = (
     "replicas in failed directories stay in sync",
     "replicas of deleted topics stay",
     "unclean elections called clean",
+    *(bug for bug in planted_transactions.PLANTED if bug != "end is not fenced"),
 )
 """Bugs whose seeds take more CPU time than the suite has."""
 SHOWN_BY = {
@@ -61,8 +62,21 @@ SHOWN_BY = {
     "votes are sent once": 14,
     "a leader never steps down": 14,
     "unseen bounces are not fenced": 4,
+    **dict.fromkeys(planted_transactions.PLANTED, 4),
+    "timed out transaction keeps its epoch": 5,
+    "generation of a commit is not checked": 5,
+    "offsets of aborted transactions stay": 6,
+    "new group coordinator drops pending offsets": 6,
 }
 """Bugs that many low seeds do not show, each with the first seed that does. The test suite begins its search there."""
+
+
+OF_TRANSACTIONS = (
+    "harm.kinds=kill_coordinator:3,kill_marked:2,cut_markers:2,expire_coordinator:1,pause_coordinator:2",
+    *("harm.ms=18000", "harm.gap.ms=2000", "harm.lasts.ms=300-5000", "zookeeper.session.timeout.ms=2000"),
+    *("peers=1", "num.partitions=1", "drawn.topics=false"),
+)
+"""Settings of the seeds that search for bugs of transactions: a small cluster, and faults right after decisions."""
 
 
 class Found(NamedTuple):
@@ -83,6 +97,16 @@ def bugs() -> list[tuple[str, str, Plant]]:
 def disk_bugs() -> list[tuple[str, str, Plant]]:
     """Return every injected bug of disks in the same form."""
     return [("disks", name, plant) for name, plant in planted_disks.PLANTED.items()]
+
+
+def transactional_bugs() -> list[tuple[str, str, Plant]]:
+    """Return every injected bug of transactions in the same form."""
+    return [("chaos", name, plant) for name, plant in planted_transactions.PLANTED.items()]
+
+
+def settings_of(bug: str) -> WorldSettings | None:
+    """Return the settings of the seeds that search for a bug; None for the usual ones."""
+    return world_settings(OF_TRANSACTIONS) if bug in planted_transactions.PLANTED else None
 
 
 def search(
@@ -126,9 +150,8 @@ def script_of(switch: Historical) -> WorldScenario:
 def search_switched(switch: Historical, seeds_max: int) -> Found:
     """Run seeds with a historical behaviour until one shows a problem. If none does, run its script."""
     script = script_of(switch)
-    found = search(
-        "chaos", Plant(nullcontext, (script.shows,)), seeds_max, settings=world_settings([f"zabka.historical={switch}"])
-    )
+    settings = world_settings([f"zabka.historical={switch}"])
+    found = search("chaos", Plant(nullcontext, (script.shows,)), seeds_max, settings)
     if found.seeds is None and play(script).held:
         return Found(None, f"no seed, but the script {script.name}", found.cpu_s)
     return found
@@ -144,8 +167,8 @@ def main() -> int:
     seeds_max = int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS_MAX
     missed = 0
     sys.stdout.write(f"{'planted bug':44} {'seeds of':9} {'seeds':>5} {'CPU s':>6}  shown by\n")
-    for scenario, name, plant in bugs() + disk_bugs():
-        found = search(scenario, plant, seeds_max)
+    for scenario, name, plant in bugs() + disk_bugs() + transactional_bugs():
+        found = search(scenario, plant, seeds_max, settings_of(name))
         if found.seeds is None and name in RARE and shown_by_script(name, plant):
             found = Found(None, f"no seed, but the script {RARE[name]}", found.cpu_s)
         missed += not found.problem

@@ -1,75 +1,247 @@
-"""Injected bugs of transactions, each for a script of the outage library."""
+"""Injected bugs of transactions: coordinator, markers, last stable offsets, offsets of groups, and fencing.
+
+Each is found by one of the first seven seeds of chaos with faults right after decisions
+(`planted_table.OF_TRANSACTIONS`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from tests.simulation.planting import broken
-from zabka.broker_sim.logs.producer_state import ProducerStates
-from zabka.broker_sim.transactions import metadata
+from kio.schema.errors import ErrorCode
+
+from tests.simulation.planting import Plant, broken
+from zabka.broker_sim.groups.coordinator import GroupCoordinator
+from zabka.broker_sim.groups.log import GroupLog
+from zabka.broker_sim.groups.offsets import GroupOffsets
+from zabka.broker_sim.logs.transaction_index import TransactionIndexes
+from zabka.broker_sim.replication.partition import Partition
 from zabka.broker_sim.transactions.coordinator import TransactionCoordinator
+from zabka.broker_sim.transactions.markers import MarkerSender
 from zabka.broker_sim.transactions.metadata import TransactionMetadata, TransactionState
+from zabka.broker_sim.transactions.reasons import TIMED_OUT
+from zabka.broker_sim.transactions.store import TransactionRefused, TransactionStore
+from zabka.simulation.checkers.transaction_history import FENCED, KEPT, ONCE, READ, TOGETHER, WHOLE
+from zabka.simulation.checkers.transaction_logs import AGREE, ON_DISKS, STABLE
 
 
 @contextmanager
-def producers_are_not_fenced() -> Iterator[None]:
-    """A leader appends records of every epoch of a producer."""
-    check = ProducerStates.check
+def new_leader_forgets_open_transactions() -> Iterator[None]:
+    """A broker that becomes leader takes all transactions in its log for decided."""
+    make_leader = Partition.make_leader
 
-    def trusting(self: ProducerStates, header: Any, *more: Any) -> Any:
-        known = self._producers.get(header.producer_id)
-        if known is not None and header.producer_epoch < known.epoch:
-            return 0
-        return check(self, header, *more)
+    def forgetful(self: Partition, state: Any) -> bool:
+        if not self.is_leader:
+            self.log.producers._ongoing.clear()
+        return make_leader(self, state)
 
-    with broken(ProducerStates, check=trusting):
+    with broken(Partition, make_leader=forgetful):
         yield
 
 
 @contextmanager
-def transactions_do_not_time_out() -> Iterator[None]:
-    """A coordinator waits for the end of a transaction for ever."""
-    with broken(TransactionMetadata, has_timed_out=lambda self, now_ms: False):
+def new_coordinator_writes_one_marker() -> Iterator[None]:
+    """A coordinator that loads a decided transaction writes the marker of its first partition only."""
+    loaded = TransactionCoordinator._loaded
+
+    def hasty(self: TransactionCoordinator, coordinated: Any) -> None:
+        for partition in list(coordinated.metadata.partitions)[1:]:
+            del coordinated.metadata.partitions[partition]
+        loaded(self, coordinated)
+
+    with broken(TransactionCoordinator, _loaded=hasty):
         yield
 
 
 @contextmanager
-def decisions_end_with_their_coordinator() -> Iterator[None]:
-    """A coordinator reads decided transactions, and does not send their markers."""
-    with broken(TransactionCoordinator, _loaded=lambda self, coordinated: None):
+def new_coordinator_decides_again() -> Iterator[None]:
+    """A coordinator that loads a decided commit aborts what has no marker yet."""
+    loaded = TransactionCoordinator._loaded
+
+    def aborting(self: TransactionCoordinator, coordinated: Any) -> None:
+        if coordinated.metadata.state is TransactionState.PREPARE_COMMIT:
+            coordinated.metadata.state = TransactionState.PREPARE_ABORT
+        loaded(self, coordinated)
+
+    with broken(TransactionCoordinator, _loaded=aborting):
         yield
 
 
 @contextmanager
-def ids_with_a_transaction_expire() -> Iterator[None]:
-    """A coordinator forgets ids by the time of their last change alone."""
-    states = frozenset(TransactionState)
-    previous = {**metadata.VALID_PREVIOUS, TransactionState.DEAD: states}
-    with broken(metadata, EXPIRES=states, VALID_PREVIOUS=previous):
+def timed_out_transaction_keeps_its_epoch() -> Iterator[None]:
+    """A transaction that timed out is aborted in its producer's epoch, so that the producer continues."""
+
+    def abort(self: TransactionCoordinator, coordinated: Any, fence: Any, why: Any) -> Any:
+        metadata = coordinated.metadata
+        metadata.fence_now(metadata.producer_epoch if why is TIMED_OUT else fence.producer_epoch)
+        to = metadata.prepare_end(False, self._runtime.now().wall_ms)
+        return self._decide(coordinated, to, why, fences=True)
+
+    with broken(TransactionCoordinator, _abort_under=abort):
         yield
 
 
 @contextmanager
-def markers_reset_a_producers_time() -> Iterator[None]:
-    """A marker resets the time of its producer, which expires at the next check (KAFKA-9144)."""
-    end = ProducerStates.end_transaction
+def offsets_are_visible_before_the_marker() -> Iterator[None]:
+    """Offsets of a transaction count as committed as soon as they are stored."""
+    stored = GroupOffsets.stored_in_transaction
 
-    def forgetful(self: ProducerStates, header: Any, marker: Any) -> Any:
-        completed = end(self, header, marker)
-        self._producers[header.producer_id].last_timestamp = -1
-        return completed
+    def visible(self: GroupOffsets, producer_id: int, topic_partition: Any, found: Any) -> None:
+        stored(self, producer_id, topic_partition, found)
+        self._stored[topic_partition] = found
 
-    with broken(ProducerStates, end_transaction=forgetful):
+    with broken(GroupOffsets, stored_in_transaction=visible):
         yield
 
 
-PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
-    "producers are not fenced": producers_are_not_fenced,
-    "transactions do not time out": transactions_do_not_time_out,
-    "decisions end with their coordinator": decisions_end_with_their_coordinator,
-    "ids with a transaction expire": ids_with_a_transaction_expire,
-    "markers reset a producer's time": markers_reset_a_producers_time,
+@contextmanager
+def offsets_of_aborted_transactions_stay() -> Iterator[None]:
+    """The marker of an abort makes the offsets of its transaction visible."""
+    end = GroupOffsets.end_transaction
+
+    with broken(GroupOffsets, end_transaction=lambda self, producer_id, is_commit: end(self, producer_id, True)):
+        yield
+
+
+@contextmanager
+def generation_of_a_commit_is_not_checked() -> Iterator[None]:
+    """Offsets in a transaction are accepted from a member of an old generation (before KIP-447)."""
+
+    async def commit(self: GroupCoordinator, asked: Any) -> Any:
+        commit = asked.commit
+        refusal = self._refusal(commit.group_id)
+        guard: Any = None
+        if refusal is ErrorCode.none:
+            refusal, guard = await self.store.verify_transaction(
+                commit.group_id, asked.transactional_id, asked.producer_id, asked.producer_epoch, asked.knows_abortable
+            )
+        if refusal is not ErrorCode.none or not self.store.owns(commit.group_id):
+            return dict.fromkeys(commit.offsets, refusal or ErrorCode.not_coordinator)
+        group = self.store.get_or_create(commit.group_id)
+        return await self.store.store_transactional_offsets(
+            group, asked.producer_id, asked.producer_epoch, commit.offsets, guard
+        )
+
+    with broken(GroupCoordinator, commit_in_transaction=commit):
+        yield
+
+
+@contextmanager
+def new_group_coordinator_drops_pending_offsets() -> Iterator[None]:
+    """A coordinator that loads a group's log forgets the offsets of open transactions."""
+    groups = GroupLog.groups
+
+    def forgetful(self: GroupLog, now_ms: int) -> Any:
+        self._pending.clear()
+        return groups(self, now_ms)
+
+    with broken(GroupLog, groups=forgetful):
+        yield
+
+
+@contextmanager
+def aborted_index_is_lost_on_restart() -> Iterator[None]:
+    """A log that is opened again has no aborted transactions."""
+    with broken(TransactionIndexes, restore=lambda self, files, entries: None):
+        yield
+
+
+@contextmanager
+def end_is_not_fenced() -> Iterator[None]:
+    """EndTxn is accepted from any producer with the id, whatever its epoch."""
+    end = TransactionCoordinator.end
+
+    async def lenient(self: TransactionCoordinator, transactional_id: str, producer: Any, commits: bool) -> Any:
+        with suppress(TransactionRefused):
+            coordinated = self.store.find(transactional_id)
+            if coordinated is not None:
+                producer = producer._replace(producer_epoch=coordinated.metadata.producer_epoch)
+        return await end(self, transactional_id, producer, commits)
+
+    with broken(TransactionCoordinator, end=lenient):
+        yield
+
+
+@contextmanager
+def end_is_answered_before_the_decision_is_stored() -> Iterator[None]:
+    """EndTxn is answered when the decision is appended, not when the ISR has it."""
+    decide = TransactionCoordinator._decide
+
+    def hasty(self: TransactionCoordinator, coordinated: Any, to: Any, why: Any, *, fences: bool = False) -> Any:
+        decide(self, coordinated, to, why, fences=fences)
+        answer: Any = self._runtime.future()
+        answer.set_result(ErrorCode.none)
+        return answer
+
+    with broken(TransactionCoordinator, _decide=hasty):
+        yield
+
+
+@contextmanager
+def started_producer_keeps_the_open_transaction() -> Iterator[None]:
+    """InitProducerId during a transaction raises the epoch without an abort."""
+    prepare = TransactionCoordinator._prepare_init
+
+    def lenient(self: TransactionCoordinator, metadata: TransactionMetadata, *given: Any) -> Any:
+        if metadata.state is TransactionState.ONGOING and metadata.pending_state is None:
+            metadata.state = TransactionState.COMPLETE_ABORT
+            metadata.partitions.clear()
+        return prepare(self, metadata, *given)
+
+    with broken(TransactionCoordinator, _prepare_init=lenient):
+        yield
+
+
+@contextmanager
+def transaction_completes_before_its_markers() -> Iterator[None]:
+    """A coordinator completes a transaction when its markers are sent, whether or not they are written."""
+    send = MarkerSender.send
+
+    def hasty(self: MarkerSender, pending: Any) -> None:
+        send(self, pending)
+        pending.coordinated.metadata.partitions.clear()
+        self._complete_if_written(pending)
+
+    with broken(MarkerSender, send=hasty):
+        yield
+
+
+@contextmanager
+def failed_append_is_taken_for_stored() -> Iterator[None]:
+    """A coordinator assigns a transition although its append failed."""
+    appended = TransactionStore._appended
+
+    async def hopeful(self: TransactionStore, coordinated: Any, to: Any, why: Any, rows: Any, *given: Any) -> None:
+        async def ignoring() -> Any:
+            return [row._replace(error=0) for row in await rows]
+
+        await appended(self, coordinated, to, why, ignoring(), *given)
+
+    with broken(TransactionStore, _appended=hopeful):
+        yield
+
+
+PLANTED: dict[str, Plant] = {
+    "new leader forgets open transactions": Plant(new_leader_forgets_open_transactions, (STABLE,)),
+    "new coordinator writes one marker": Plant(new_coordinator_writes_one_marker, (AGREE, WHOLE, "markers for all")),
+    "new coordinator decides again": Plant(new_coordinator_decides_again, (AGREE, WHOLE, KEPT)),
+    "timed out transaction keeps its epoch": Plant(timed_out_transaction_keeps_its_epoch, (AGREE, WHOLE, KEPT, FENCED)),
+    "offsets are visible before the marker": Plant(offsets_are_visible_before_the_marker, (TOGETHER,)),
+    "offsets of aborted transactions stay": Plant(offsets_of_aborted_transactions_stay, (TOGETHER,)),
+    "generation of a commit is not checked": Plant(generation_of_a_commit_is_not_checked, (ONCE, TOGETHER)),
+    "new group coordinator drops pending offsets": Plant(new_group_coordinator_drops_pending_offsets, (ONCE, TOGETHER)),
+    "aborted index is lost on restart": Plant(aborted_index_is_lost_on_restart, (READ,)),
+    "end is not fenced": Plant(end_is_not_fenced, (FENCED,)),
+    "end is answered before the decision is stored": Plant(
+        end_is_answered_before_the_decision_is_stored, (ON_DISKS, KEPT, READ)
+    ),
+    "started producer keeps the open transaction": Plant(
+        started_producer_keeps_the_open_transaction, ("markers for all", READ, WHOLE)
+    ),
+    "transaction completes before its markers": Plant(
+        transaction_completes_before_its_markers, (FENCED, "markers for all", AGREE, WHOLE, KEPT)
+    ),
+    "failed append is taken for stored": Plant(failed_append_is_taken_for_stored, (ON_DISKS, KEPT, AGREE, WHOLE)),
 }
-"""Each bug is shown by its script (`tests.simulation.scenarios.pairs`)."""

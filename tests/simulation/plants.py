@@ -10,18 +10,24 @@ from tests.simulation import (
     planted_learning,
     planted_outages,
     planted_service,
+    planted_transaction_outages,
     planted_transactions,
 )
 from tests.simulation.planting import Plant
 from tests.simulation.scenarios.pairs import PAIRS
 
-_BY_SEEDS: dict[str, Plant] = {**planted.PLANTED, **planted_ensemble.PLANTED, **planted_disks.PLANTED}
+_BY_SEEDS: dict[str, Plant] = {
+    **planted.PLANTED,
+    **planted_ensemble.PLANTED,
+    **planted_disks.PLANTED,
+    **planted_transactions.PLANTED,
+}
 _BY_SCRIPTS = {
     **planted_learning.PLANTED,
     **planted_service.PLANTED,
     **planted_outages.PLANTED,
     **planted_histories.PLANTED,
-    **planted_transactions.PLANTED,
+    **planted_transaction_outages.PLANTED,
 }
 
 PLANTS: dict[str, Plant] = {

@@ -20,11 +20,14 @@ from zabka.simulation.checkers import (
     serving,
     shutdowns,
     watch_contract,
+    transaction_history,
+    transaction_logs,
 )
 from zabka.simulation.checkers.stored_commits import ANSWERED, ON_DISKS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "judges.md"
-FEW = {"chaos": range(2), "ensemble": range(5), "read-only": range(1)}
+FEW = {"chaos": (0, 1, 12), "ensemble": range(5), "read-only": range(1)}
+"""One of the seeds of chaos has transactions."""
 NOT_OF_WHOLE = {"TopicsGoWhenAsked"}
 """Invariants without a check in these seeds of whole clusters, which delete no topic. Other seeds check them."""
 OF_WHOLE_CLIENTS = {"linearizable writes", "reads and watches", "clients' histories", "records", "groups"}
@@ -41,6 +44,18 @@ OF_PEERS = {
     shutdowns.NAME,
     loaded_coordinators.NAME,
 }
+OF_TRANSACTIONS = {
+    transaction_history.READ,
+    transaction_history.WHOLE,
+    transaction_history.KEPT,
+    transaction_history.ONCE,
+    transaction_history.TOGETHER,
+    transaction_history.FENCED,
+    transaction_logs.STABLE,
+    transaction_logs.EPOCHS,
+    transaction_logs.AGREE,
+    transaction_logs.ON_DISKS,
+}
 OF_WORKLOADS = {"linearizable writes", "reads and watches", "read-only service", "records", "groups"}
 
 
@@ -53,7 +68,7 @@ def _of_journals_and_logs() -> set[str]:
 
 
 def _every_invariant() -> set[str]:
-    return _of_journals_and_logs() | OF_PEERS | OF_WORKLOADS
+    return _of_journals_and_logs() | OF_PEERS | OF_WORKLOADS | OF_TRANSACTIONS
 
 
 def _every_invariant_of_whole_processes() -> set[str]:

@@ -97,7 +97,7 @@ def test_failing_disks_seed_keeps_every_invariant(seed: int) -> None:
     ("scenario", "bug", "plant"),
     [
         pytest.param(*row, id=row[1], marks=[pytest.mark.long] if row[1] in planted_table.SLOW else [])
-        for row in (*planted_table.bugs(), *planted_table.disk_bugs())
+        for row in (*planted_table.bugs(), *planted_table.disk_bugs(), *planted_table.transactional_bugs())
         if row[1] not in planted_table.NOT_SHOWN
     ],
 )
@@ -109,6 +109,6 @@ def test_injected_bug_is_found(scenario: str, bug: str, plant: planted_table.Pla
     if bug in planted_table.RARE:
         assert planted_table.shown_by_script(bug, plant)
         return
-    first_seed = planted_table.SHOWN_BY.get(bug, 0)
-    found = planted_table.search(scenario, plant, SEEDS_TO_FIND_A_BUG, first_seed=first_seed)
+    settings, first_seed = planted_table.settings_of(bug), planted_table.SHOWN_BY.get(bug, 0)
+    found = planted_table.search(scenario, plant, SEEDS_TO_FIND_A_BUG, settings, first_seed)
     assert found.seeds is not None, f"{bug}: not found in {SEEDS_TO_FIND_A_BUG} seeds"

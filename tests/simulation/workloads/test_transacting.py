@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from tests.simulation.planted_table import OF_TRANSACTIONS
 from zabka.journal.events import Entry, FaultInjected, TransactionChanged
 from zabka.simulation.checkers import transaction_history, transaction_logs
 from zabka.simulation.checkers.transaction_history import Outcome
@@ -16,6 +17,8 @@ from zabka.simulation.seeds.seed_run import SeedRun, has_transactions
 from zabka.simulation.seeds.swarm import SWARM
 from zabka.simulation.settings import WorldSettings, world_settings
 
+STRUCK = 4
+"""A seed whose faults strike right after decisions: kills, pauses and cuts."""
 WITH_FAULTS = 12
 """A seed of chaos with transactional clients."""
 RULES = {
@@ -34,7 +37,7 @@ def taken_over(entries: Iterable[Entry]) -> int:
         if isinstance(event, TransactionChanged):
             key = event.transactional_id, event.producer_id, event.producer_epoch
             if event.state in PREPARED:
-                decided[key] = entry.node
+                decided.setdefault(key, entry.node)
             elif event.after == "markers written":
                 count += decided.pop(key, entry.node) != entry.node
     return count
@@ -71,6 +74,15 @@ def test_chaos_seed_with_transactions_checks_every_rule() -> None:
     outcome = run.execute()
     assert outcome.problems == []
     assert {name for name in RULES if outcome.judged.get(name)} == RULES
+
+
+def test_faults_strike_between_a_decision_and_its_markers() -> None:
+    run = SeedRun(STRUCK, CHAOS, world_settings(OF_TRANSACTIONS))
+    outcome = run.execute()
+    assert outcome.problems == []
+    struck = struck_after_a_decision(run.world.record.entries).keys()
+    assert struck >= {"pause", "cut"} and struck & {"crash", "power_loss"}
+    assert taken_over(run.world.record.entries) > 0
 
 
 def test_share_of_seeds_with_transactions_is_that_of_the_scenario() -> None:

@@ -76,7 +76,12 @@ def _at_decision(strike: Callable[[Nemesis, TransactionChanged], None]) -> Actio
 
 
 def _kill_coordinator(nemesis: Nemesis, event: TransactionChanged) -> None:
-    nemesis.crash([broker_name(event.broker_id)], power_loss=nemesis.random.random() < 0.3)
+    """Kill the coordinator; in half of the cases its last messages to other brokers are lost with it."""
+    name, world = broker_name(event.broker_id), nemesis.world
+    lost = _others(world, name) if nemesis.random.random() < 0.5 else []
+    cuts = [world.cut(name, other) for other in lost]
+    nemesis.crash([name], power_loss=nemesis.random.random() < 0.3)
+    nemesis.until_healed(all_of(cuts))
 
 
 def _pause_coordinator(nemesis: Nemesis, event: TransactionChanged) -> None:

@@ -39,7 +39,7 @@ from zabka.simulation.workloads.writer import MACHINE as WRITER
 from zabka.simulation.workloads.writer import Writer
 
 BOOT_MS_MAX = 60_000
-HANGING_MS = 10_000
+HANGING_MS = 20_000
 """How long a run waits for markers if a lost log may leave transactions open for ever."""
 RECOVERY_MS_MAX = 120_000
 TOPIC = "orders"
@@ -87,10 +87,18 @@ class SeedScenario(NamedTuple):
 
 
 def has_transactions(seed: int, scenario: SeedScenario, settings: WorldSettings) -> bool:
-    """Return whether a seed has transactional clients.  The draw has a stream of its own: the others do not change."""
-    if not scenario.transactions_chance or not settings.workload.draws_topics or not settings.brokers:
+    """Return whether a seed has transactional clients: all seeds if a chosen fault needs them, else a share.
+
+    The draw has a stream of its own, so that other draws do not change.
+    """
+    if not scenario.transactions_chance or not settings.brokers:
         return False
-    return derive_random(seed, "transactions").random() >= 1 - scenario.transactions_chance
+    if any(kind in TRANSACTION_FAULTS for kind, _ in settings.harm.kinds):
+        return True
+    return (
+        settings.workload.draws_topics
+        and derive_random(seed, "transactions").random() >= 1 - scenario.transactions_chance
+    )
 
 
 class SeedRun:

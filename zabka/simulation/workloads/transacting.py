@@ -2,15 +2,17 @@
 
 Payers write to the topic `ledger`.  Two of them share a transactional id and so fence each other.  They commit, abort,
 or stop in the middle of a transaction for so long that it times out, and then continue as zombies do.  Movers form a
-group that writes every record of `ledger` to `totals`, exactly once.  An auditor reads both topics and the group's
-offsets all the time, and everything again at the end.  All of them run on machines without faults, and their histories
-are checked (`transaction_history`, `transaction_logs`).
+group that writes every record of `ledger` to `totals`, exactly once.  Some of their transactions fail after the offsets
+are sent, or wait until another member has their partitions; one of the movers leaves and joins again and again.  An
+auditor reads both topics and the group's offsets all the time, and everything again at the end.  All of them run on
+machines without faults, and their histories are checked (`transaction_history`, `transaction_logs`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from random import Random
 
 from kio.schema.errors import ErrorCode
@@ -25,7 +27,7 @@ from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailabl
 from zabka.kafka.client.coordinators import KeyType, find_coordinator
 from zabka.kafka.client.group_client import GroupSettings
 from zabka.kafka.client.history_clients import TopicPlan, create_topic
-from zabka.kafka.client.read_process_write import ReadProcessWrite
+from zabka.kafka.client.read_process_write import Process, ReadProcessWrite
 from zabka.kafka.client.transactional_producer import GroupMetadata, TransactionalProducer
 from zabka.kafka.ports import ChannelBroken
 from zabka.kafka.record_batch import Record
@@ -45,8 +47,16 @@ PAYERS: Mapping[str, tuple[str, int]] = {"payer-1": ("till", 900), "payer-2": ("
 """The machines of the payers, their transactional ids, and the longest time in ms until they begin again."""
 IDS = ("till", "desk")
 TIMEOUT_MS = 2_500
-"""transaction.timeout.ms of all producers."""
-STALL_CHANCE, STALL_MS_MAX = 0.08, 6_000
+"""transaction.timeout.ms of the payers."""
+MOVER_TIMEOUT_MS = 15_000
+"""The same of the movers: longer than their sessions, so that only their generation fences them."""
+STALL_CHANCE, STALL_MS = 0.2, (500, 6_000)
+MOVER_STALL_CHANCE, MOVER_STALL_MS = 0.03, (6_500, 10_000)
+LINGER_CHANCE, LINGER_MS_MAX, FAILURE_CHANCE = 0.15, 1_500, 0.5
+"""How often a mover waits after it has sent its offsets, how long at most, and how often it fails then."""
+LEAVER = "mover-2"
+STAYS_MS, AWAY_MS = (3_000, 9_000), (500, 3_000)
+"""How long the leaver stays in the group, and how long it is away."""
 COMMIT_CHANCE = 0.8
 PAUSE_MS_MAX = 2_000
 RECORDS_MAX = 3
@@ -77,9 +87,10 @@ class _Producer(TransactionalProducer):
 
     def __init__(
         self, client: AdminClient, runtime: Runtime, transactional_id: str, history: TransactionHistory,
-        logs: TransactionLogs, offsets_in: Callable[[], TopicPartition],
+        logs: TransactionLogs, offsets_in: Callable[[], TopicPartition], timeout_ms: int, draw: Random,
     ) -> None:  # fmt: skip
-        super().__init__(client, runtime, transactional_id, TIMEOUT_MS)
+        super().__init__(client, runtime, transactional_id, timeout_ms)
+        self._draw = draw
         self._history = history
         self._logs = logs
         self._offsets_in = offsets_in
@@ -111,10 +122,16 @@ class _Producer(TransactionalProducer):
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, int], metadata: str = ""
     ) -> None:
         """Send offsets, with the number of the transaction as their metadata."""
-        attempt, newest = self.attempt, self._history.newest(self.transactional_id)
+        draw, attempt, newest = self._draw, self.attempt, self._history.newest(self.transactional_id)
+        if draw.random() < MOVER_STALL_CHANCE:
+            await self._runtime.sleep(draw.randrange(*MOVER_STALL_MS))
         attempt.offsets, attempt.kept_in = dict(offsets), self._offsets_in()
         await super().send_offsets(group, offsets, str(attempt.number))
         self._history.acknowledged(attempt, self.producer, newest, "a commit of offsets")
+        if draw.random() < LINGER_CHANCE:
+            await self._runtime.sleep(draw.randrange(1, LINGER_MS_MAX))
+            if draw.random() < FAILURE_CHANCE:
+                raise KafkaUnavailable("the application has failed")
 
     async def end(self, *, commit: bool) -> None:
         """End the transaction."""
@@ -154,7 +171,7 @@ class Transacting:
         for name in PAYERS:
             run_client(name, self._payer(name, derive_random(seed, name)))
         for name in self._movers:
-            run_client(name, self._mover(name))
+            run_client(name, self._mover(name, derive_random(seed, name)))
         run_client("auditor", self._audit)
 
     # ---- the payers ------------------------------------------------------------------------------------------------
@@ -165,7 +182,7 @@ class Transacting:
         async def pay(client: AdminClient, runtime: Runtime) -> None:
             for topic, count in PARTITIONS.items():
                 await create_topic(client, runtime, TopicPlan(topic, count, self._factor, {}))
-            producer = self._producer(client, runtime, transactional_id)
+            producer = self._producer(client, runtime, transactional_id, TIMEOUT_MS, draw)
             has_begun = False
             while not self._stopping:
                 pause_ms_max = PAUSE_MS_MAX
@@ -182,29 +199,43 @@ class Transacting:
 
         return pay
 
-    def _producer(self, client: AdminClient, runtime: Runtime, transactional_id: str) -> _Producer:
-        return _Producer(client, runtime, transactional_id, self.history, self._logs, self._offsets_partition)
+    def _producer(
+        self, client: AdminClient, runtime: Runtime, transactional_id: str, timeout_ms: int, draw: Random
+    ) -> _Producer:
+        return _Producer(
+            client, runtime, transactional_id, self.history, self._logs, self._offsets_partition,
+            timeout_ms=timeout_ms, draw=draw,
+        )  # fmt: skip
 
     # ---- the movers ------------------------------------------------------------------------------------------------
 
-    def _mover(self, name: str) -> KafkaProgram:
+    def _mover(self, name: str, draw: Random) -> KafkaProgram:
+        settings = GroupSettings(GROUP, (LEDGER,), None, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
+
         async def move(client: AdminClient, runtime: Runtime) -> None:
-            producer = self._producer(client, runtime, name)
-            settings = GroupSettings(GROUP, (LEDGER,), None, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
-
-            def process(partition: TopicPartition, record: Record) -> tuple[TopicPartition, Record]:
-                value = (record.value or b"").decode()
-                self.history.read(partition, record.offset, value)
-                attempt = producer.attempt
-                attempt.inputs[value] = None
-                output = f"{attempt.number}/{value}".encode()
-                return TopicPartition(TOTALS, 0), Record(None, output, record.timestamp_ms)
-
-            loop = ReadProcessWrite(client, runtime, settings, producer, process, POLL_MS)
-            self._loops.append(loop)
-            await loop.run(lambda: False)
+            while True:
+                producer = self._producer(client, runtime, name, MOVER_TIMEOUT_MS, draw)
+                leaves_ms = runtime.now().mono_ms + draw.randrange(*STAYS_MS)
+                loop = ReadProcessWrite(client, runtime, settings, producer, self._process(producer), POLL_MS)
+                self._loops.append(loop)
+                await loop.run(partial(self._leaves, name, runtime, leaves_ms))
+                await runtime.sleep(draw.randrange(*AWAY_MS))
 
         return move
+
+    def _leaves(self, name: str, runtime: Runtime, leaves_ms: int) -> bool:
+        return name == LEAVER and not self._stopping and runtime.now().mono_ms > leaves_ms
+
+    def _process(self, producer: _Producer) -> Process:
+        def process(partition: TopicPartition, record: Record) -> tuple[TopicPartition, Record]:
+            value = (record.value or b"").decode()
+            self.history.read(partition, record.offset, value)
+            attempt = producer.attempt
+            attempt.inputs[value] = None
+            output = f"{attempt.number}/{value}".encode()
+            return TopicPartition(TOTALS, 0), Record(None, output, record.timestamp_ms)
+
+        return process
 
     def _offsets_partition(self) -> TopicPartition:
         topic = self._replication.znodes.topics.get(CONSUMER_OFFSETS)
@@ -341,13 +372,15 @@ class Transacting:
 async def _pay(producer: _Producer, runtime: Runtime, draw: Random) -> None:
     """Send one transaction, with a long pause in some, and commit it or abort it."""
     attempt = producer.attempt
+    first, count = draw.randrange(0, PARTITIONS[LEDGER]), draw.randrange(1, RECORDS_MAX + 1)
+    stalls = draw.random() < STALL_CHANCE
     try:
-        for index in range(draw.randrange(1, RECORDS_MAX + 1)):
-            partition = TopicPartition(LEDGER, draw.randrange(0, PARTITIONS[LEDGER]))
+        for index in range(count):
+            partition = TopicPartition(LEDGER, (first + index) % PARTITIONS[LEDGER])
             value = f"{attempt.number}.{index}".encode()
             await producer.send(partition, [Record(None, value, runtime.now().wall_ms)])
-            if draw.random() < STALL_CHANCE:
-                await runtime.sleep(draw.randrange(1, STALL_MS_MAX))
+            if stalls and index == 0:
+                await runtime.sleep(draw.randrange(*STALL_MS))
     except _FAILURES:
         await producer.end(commit=False)
         raise
