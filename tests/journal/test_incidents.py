@@ -154,6 +154,14 @@ def test_unexplained_expiry_begins_an_incident_itself() -> None:
     assert [each.node for each in found.expiries] == ["broker-2"]
 
 
+def test_headline_has_the_time_of_day_in_utc() -> None:
+    """1,700,000,028,575 ms after 1970 is 2023-11-14 22:13:48.575 UTC."""
+    history = cluster()
+    history.add(1_700_000_028_575, "peer-1", e.SessionExpired(12, 6_000, -1, 0))
+    (found,) = history.incidents()
+    assert text(found)[0] == "22:13:48.575Z session 0xc expired after 6000 ms (peer-1#1)"
+
+
 def test_fault_without_effects_or_a_clients_session_is_no_incident() -> None:
     history = cluster()
     history.add(10_000, "host-1", e.FaultInjected("f1", "delay", "broker-1", "broker-3", True, 5))

@@ -23,7 +23,6 @@ module, so that the table `incidents` and a summary on the page read the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -453,10 +452,9 @@ def _ms(us: int) -> str:
 
 
 def _time(us: int) -> str:
-    try:
-        return datetime.fromtimestamp(us / 1e6, UTC).strftime("%H:%M:%S.%f")[:-3] + "Z"
-    except (ValueError, OverflowError, OSError):
-        return f"{us} us"
+    """Return the time of day of a moment, in UTC."""
+    ms = us // 1000 % 86_400_000
+    return f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02}.{ms % 1000:03}Z"
 
 
 def kind_of(incident: Incident) -> str:
