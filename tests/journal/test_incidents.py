@@ -21,7 +21,6 @@ from zabka.journal.sentence_file import read_sentences
 
 T0 = TopicPartition("t", 0)
 KILLED = e.ProcessChanged("broker-1", "down", None, "kill")
-SECOND_US = 1_000_000
 
 
 class History:
@@ -154,6 +153,14 @@ def test_unexplained_expiry_begins_an_incident_itself() -> None:
     assert [each.node for each in found.expiries] == ["broker-2"]
 
 
+def test_headline_has_the_time_of_day_in_utc() -> None:
+    """1,700,000,028,575 ms after 1970 is 2023-11-14 22:13:48.575 UTC."""
+    history = cluster()
+    history.add(1_700_000_028_575, "peer-1", e.SessionExpired(12, 6_000, -1, 0))
+    (found,) = history.incidents()
+    assert text(found)[0] == "22:13:48.575Z session 0xc expired after 6000 ms (peer-1#1)"
+
+
 def test_fault_without_effects_or_a_clients_session_is_no_incident() -> None:
     history = cluster()
     history.add(10_000, "host-1", e.FaultInjected("f1", "delay", "broker-1", "broker-3", True, 5))
@@ -162,33 +169,50 @@ def test_fault_without_effects_or_a_clients_session_is_no_incident() -> None:
     assert history.incidents() == []
 
 
-def reported(history: History, at_s: int, sent: int, acknowledged: int, failed: int = 0, topic: str = "t") -> None:
-    history.add(at_s * 1000, "api-1", e.WorkloadProgressed(f"w-{topic}", topic, sent, acknowledged, failed, 0))
+def reported(history: History, at_s: int, waited_ms: int, *counts: int, topic: str = "t") -> None:
+    """Report `waited_ms`, and the counts of sent, acknowledged and failed records."""
+    sent, acknowledged, failed = counts
+    event = e.WorkloadProgressed(
+        f"w-{topic}", topic, sent, acknowledged, failed, 0, acks="all", running_ms=at_s * 1000, waited_ms=waited_ms
+    )
+    history.add(at_s * 1000, "api-1", event)
+    history.entries.sort(key=lambda entry: entry.wall_us)
 
 
 def test_wait_of_a_workload_belongs_to_the_outage_of_its_topic() -> None:
+    """The writes to t wait from 10.5 s to 18 s; the wait of 0.2 s in second 5 is before the kill."""
     history = cluster()
-    for at_s in (8, 9):
-        reported(history, at_s, 10 * at_s, 10 * at_s)
-        reported(history, at_s, 10 * at_s, 10 * at_s, topic="other")
     killed_controller(history)
-    reported(history, 17, 100, 90, failed=4)
-    reported(history, 18, 110, 100, failed=5)
-    reported(history, 18, 180, 180, topic="other")
-    history.entries.sort(key=lambda entry: entry.wall_us)
+    reported(history, 5, 200, 50, 50, 0)
+    reported(history, 9, 200, 90, 90, 0)
+    reported(history, 11, 700, 100, 90, 0)
+    reported(history, 17, 6_700, 110, 90, 4)
+    reported(history, 18, 7_700, 120, 100, 4)
+    reported(history, 19, 7_700, 130, 125, 5)
+    for at_s in (9, 18):
+        reported(history, at_s, 500 * (at_s - 8), 10 * at_s, 10 * at_s, 0, topic="other")
     (found,) = history.incidents()
-    assert found.stalls == [Stall("w-t", "t", 9 * SECOND_US, 18 * SECOND_US, 5)]
-    assert "clients: workload w-t of t had no reply for 9,000 ms, 5 records failed" in text(found)
+    assert found.stalls == [Stall("w-t", "t", "all", 10_500_000, 18_000_000, 5)]
+    assert "clients: workload w-t (t, acks=all) waited 7,500 ms, 5 records failed" in text(found)
 
 
 def test_wait_of_a_workload_without_a_later_reply_still_lasts() -> None:
     history = cluster()
-    reported(history, 9, 90, 90)
     killed_controller(history)
-    reported(history, 18, 120, 90, failed=20)
-    history.entries.sort(key=lambda entry: entry.wall_us)
+    reported(history, 9, 0, 90, 90, 0)
+    reported(history, 18, 8_000, 120, 90, 20)
     (found,) = history.incidents()
-    assert found.stalls == [Stall("w-t", "t", 9 * SECOND_US, None, 20)]
+    assert found.stalls == [Stall("w-t", "t", "all", 10_000_000, None, 20)]
+    assert "clients: workload w-t (t, acks=all) waited a time that still lasts, 20 records failed" in text(found)
+
+
+def test_workload_of_an_older_version_has_no_waits() -> None:
+    history = cluster()
+    killed_controller(history)
+    reported(history, 9, -1, 90, 90, 0)
+    reported(history, 18, -1, 120, 90, 20)
+    (found,) = history.incidents()
+    assert found.stalls == []
 
 
 def test_planned_stop_of_a_broker_counts_only_with_an_outage() -> None:

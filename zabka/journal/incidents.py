@@ -13,8 +13,8 @@ is back belongs to the same incident. A chain that ends at a timer, because the 
 silent, begins an incident at that decision. A request is a first cause of an incident only if it left a partition
 without a leader or lost records, and a fault without any effect is no incident.
 
-The wait of a client is the only part that no journal links: workloads report counts. It belongs to the incident that
-affected a partition of the workload's topic, and that lasted longest during the wait.
+The wait of a client is the only part that no journal links: workloads report how long their writes waited. It belongs
+to the incident that affected a partition of the workload's topic, and that lasted longest during the wait.
 
 Times are wall-clock times of the nodes that wrote the events, as on the page. `zabka pipeline` and the API use this
 module, so that the table `incidents` and a summary on the page read the same.
@@ -23,7 +23,6 @@ module, so that the table `incidents` and a summary on the page read the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -38,8 +37,6 @@ from zabka.journal.losses import LostRecords, lost_by_partition
 from zabka.journal.sentences import Sentences
 from zabka.journal.spans import NO_REPLICA, Spans
 
-STALL_MIN_US = 2_000_000
-"""The shortest wait of a workload that counts: workloads report once a second."""
 SHOWN_MAX = 10
 """The most partitions that a sentence lists."""
 _PROGRESS = (e.ReplicaProgressed, e.ZxidCheckpoint, e.ConsumerProgressed, e.SnapshotTaken, e.GroupChanged)
@@ -89,10 +86,11 @@ class Removal(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """A workload without an acknowledgement, accurate to a second, and the requests that failed meanwhile."""
+    """A time in which a write of a workload waited (`WorkloadProgressed.waited_ms`), and the records that failed."""
 
     workload_id: str
     topic: str
+    acks: str
     from_us: int
     to_us: int | None
     failed: int
@@ -357,35 +355,35 @@ def _shared_us(incident: Incident, topic: str, from_us: int, to_us: int) -> int:
 
 
 class _Workload:
-    """The reports of a workload: when its count of acknowledged records last grew, and its waits so far."""
+    """The reports of a workload, and its waits so far: consecutive reports with a growing `waited_ms`."""
 
     def __init__(self, first: e.WorkloadProgressed) -> None:
-        self._last: e.WorkloadProgressed = first
-        self._grown: tuple[int, e.WorkloadProgressed] | None = None
+        self._last = msgspec.structs.replace(first, waited_ms=0, failed=0)
+        self._open: Stall | None = None
         self._stalls: list[Stall] = []
 
     def see(self, at_us: int, report: e.WorkloadProgressed) -> None:
         """Add a report."""
+        grown_us, failed = 1000 * (report.waited_ms - self._last.waited_ms), report.failed - self._last.failed
+        if report.waited_ms < 0:
+            # Workloads of older versions do not report it.
+            return
         self._last = report
-        if self._grown is None:
-            self._grown = (at_us, report)
-        elif report.acknowledged > self._grown[1].acknowledged:
-            since_us, before = self._grown
-            if at_us - since_us >= STALL_MIN_US:
-                self._stalls.append(self._stall(since_us, at_us, report.failed - before.failed))
-            self._grown = (at_us, report)
-
-    def _stall(self, from_us: int, to_us: int | None, failed: int) -> Stall:
-        return Stall(self._last.workload_id, self._last.topic, from_us, to_us, failed)
+        if grown_us > 0 and self._open is None:
+            self._open = Stall(report.workload_id, report.topic, report.acks, at_us - grown_us, at_us, failed)
+        elif self._open is not None:
+            to_us = at_us if grown_us > 0 else self._open.to_us
+            self._open = self._open._replace(to_us=to_us, failed=self._open.failed + failed)
+            if grown_us <= 0:
+                self._stalls.append(self._open)
+                self._open = None
 
     def stalls(self) -> Iterator[Stall]:
-        """Yield the waits; the last one lasts if a record was sent or failed after the last acknowledgement."""
+        """Yield the waits; the last one lasts if a record still has no reply."""
         yield from self._stalls
-        if self._grown is not None:
-            since_us, before = self._grown
+        if self._open is not None:
             is_waiting = self._last.sent > self._last.acknowledged + self._last.failed
-            if is_waiting or self._last.failed > before.failed:
-                yield self._stall(since_us, None, self._last.failed - before.failed)
+            yield self._open._replace(to_us=None) if is_waiting else self._open
 
 
 # ---- as text -----------------------------------------------------------------------------------------------------
@@ -426,7 +424,8 @@ def _damage(incident: Incident) -> Iterator[str]:
         yield f"smaller ISRs: {_listed(each)}"
     for stall in incident.stalls:
         failed = f", {stall.failed:,} records failed" if stall.failed else ""
-        yield f"clients: workload {stall.workload_id} of {stall.topic} had no reply for {_length(stall)}{failed}"
+        workload = f"workload {stall.workload_id} ({stall.topic}, acks={stall.acks})"
+        yield f"clients: {workload} waited {_length(stall)}{failed}"
     for name, lost in incident.lost.items():
         committed = f", at least {lost.committed_at_least:,} of them committed" if lost.committed_at_least else ""
         yield f"lost: {lost.records:,} records of {name}{committed}"
@@ -453,10 +452,9 @@ def _ms(us: int) -> str:
 
 
 def _time(us: int) -> str:
-    try:
-        return datetime.fromtimestamp(us / 1e6, UTC).strftime("%H:%M:%S.%f")[:-3] + "Z"
-    except (ValueError, OverflowError, OSError):
-        return f"{us} us"
+    """Return the time of day of a moment, in UTC."""
+    ms = us // 1000 % 86_400_000
+    return f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02}.{ms % 1000:03}Z"
 
 
 def kind_of(incident: Incident) -> str:

@@ -43,15 +43,15 @@ def incidents(journal: Journal) -> DataFrame:
 
     Columns: run, number, from_us, to_us, duration_ms, kind, target, and the following.  to_us is when leaders,
     controller, ISRs and clients were as before, null while they are not.  kind is the kind of the fault, the action on
-    a process, or the type of the first event if its own cause is unknown; target is the node or the link.
-    cause_node and cause_node_seq name the event (`zabka why NODE#NUMBER` explains it).
+    a process, or the type of the first event if its own cause is unknown; target is the node or the link.  cause_node
+    and cause_node_seq name the event (`zabka why NODE#NUMBER` explains it).
 
     detected_by is the node that decided first because of it, after detection_ms.  expired are the brokers whose
     sessions expired, the first one after expiry_ms.  controller is the last broker that became controller because of
     it, with controller_epoch; no_controller_ms is the time without one.  leaderless are the partitions that had no
     living leader, the worst one for leaderless_ms.  elected_uncleanly are the partitions with an unclean election, and
-    under_replicated those that lost members of their ISR.  stalled are workloads without a reply, the worst one for
-    stall_ms, whose records failed that often; workloads are linked by topic and time only.  lost is the number of lost
+    under_replicated those that lost members of their ISR.  stalled are the workloads whose writes waited, the worst one
+    for stall_ms; failed of their records failed.  They are linked by topic and time only.  lost is the number of lost
     records, of which committed_at_least were committed.  headline and summary are the same as sentences.
 
     A time that still lasts counts until the end of the journals.  Each is a reading of the clocks of the nodes that
