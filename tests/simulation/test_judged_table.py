@@ -19,9 +19,9 @@ from zabka.simulation.checkers import (
     replication_audit,
     serving,
     shutdowns,
-    watch_contract,
     transaction_history,
     transaction_logs,
+    watch_contract,
 )
 from zabka.simulation.checkers.stored_commits import ANSWERED, ON_DISKS
 
