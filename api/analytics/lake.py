@@ -21,7 +21,7 @@ class _Status(msgspec.Struct):
 
     batch: int
     lines: int
-    set_aside: int
+    quarantined: int = msgspec.field(name="set_aside")
     latest_us: int
     written_us: int
     made_ms: int
@@ -82,7 +82,7 @@ def _stream(status: _Status) -> StreamStands:
     return StreamStands(
         batch=status.batch,
         lines=status.lines,
-        set_aside=status.set_aside,
+        set_aside=status.quarantined,
         lag_ms=max(0, status.written_us - status.latest_us) // 1000,
         made_ms=status.made_ms,
         written_ms=status.written_us // 1000,

@@ -36,7 +36,7 @@ def lake_of(history: Any, lake: Path, batches: int) -> Path:
         (some,) = rows.slice(3 * batch, 3).combine_chunks().to_batches()
         wrote = writer._written([some], lake, f"batch-{batch:09d}-00000.parquet")
         found = Commit(
-            batch=batch, files=wrote.files, lines=wrote.lines, set_aside=wrote.set_aside, latest_us=wrote.latest_us
+            batch=batch, files=wrote.files, lines=wrote.lines, quarantined=wrote.quarantined, latest_us=wrote.latest_us
         )
         commits.write(lake, found)
     return lake
@@ -68,7 +68,7 @@ def test_eight_files_of_a_directory_become_one(history: Any, tmp_path: Path) -> 
     assert compaction.compact(lake) == 40
     assert files_of(lake) == sorted(5 * ["batch-000000008-00000.parquet", "merged-01-batch-000000000-00000.parquet"])
     (commit,) = commits.read(lake)
-    assert (commit.first, commit.batch, commit.rows, commit.set_aside) == (0, 8, 27, 9)
+    assert (commit.first, commit.batch, commit.rows, commit.quarantined) == (0, 8, 27, 9)
     assert commit.lines == [Lines(".", "peer-1", 1, 18)]
     assert commit.types == {"session_created", "session_closed"}
     for tree in compaction.TREES:
@@ -120,7 +120,7 @@ def test_column_of_a_newer_version_is_null_in_older_rows(tmp_path: Path) -> None
         row = {"run": ".", "number": batch} | ({"new": "x"} if batch == 7 else {})
         pq.write_table(pa.Table.from_pylist([row]), directory / f"batch-{batch:09d}-00000.parquet")
         name = f"silver/t/day=2026-11-29/batch-{batch:09d}-00000.parquet"
-        commits.write(tmp_path, Commit(batch=batch, files={name: 1}, lines=[], set_aside=0, latest_us=0))
+        commits.write(tmp_path, Commit(batch=batch, files={name: 1}, lines=[], quarantined=0, latest_us=0))
     assert compaction.compact(tmp_path) == 8
     (merged,) = directory.iterdir()
     assert pq.read_table(merged, partitioning=None)["new"].to_pylist() == [None] * 7 + ["x"]
