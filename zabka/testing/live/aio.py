@@ -44,8 +44,7 @@ class AsyncWaits:
         deadline = time.monotonic() + timeout_s
         while (left_s := deadline - time.monotonic()) > 0:
             with wait.evaluation() as found:
-                async with asyncio.timeout(left_s):
-                    found.append(await _evaluate(condition))
+                found.append(await _evaluate(condition, left_s))
             if found:
                 return found[0]
             await asyncio.sleep(POLL_S)
@@ -88,6 +87,10 @@ class AsyncCalls(AsyncWaits):
         )
 
 
-async def _evaluate(condition: Callable[[], object]) -> object:
+async def _evaluate(condition: Callable[[], object], timeout_s: float) -> object:
+    """Return the condition's value.  Raises TimeoutError if a coroutine takes longer; threads run on."""
     value = condition() if inspect.iscoroutinefunction(condition) else await asyncio.to_thread(condition)
-    return await value if inspect.isawaitable(value) else value
+    if not inspect.isawaitable(value):
+        return value
+    async with asyncio.timeout(timeout_s):
+        return await value
