@@ -30,6 +30,9 @@ class Record:
         self.entries: list[Entry] = []
         self.listeners: list[Callable[[Entry], None]] = []
         """Called with every entry, after the watchdog."""
+        self.stops: list[Callable[[str, Event, bool], None]] = []
+        """Called with a process's node and its event, before the event is written (True) and after it (False); each
+        can end the process."""
         self.state = ClusterState()
 
     @property

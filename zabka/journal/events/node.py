@@ -45,7 +45,8 @@ class FaultInjected(Event):
     """A fault is active from now on.
 
     It is a link that is cut or delayed, or (simulated) crash, power_loss, pause, slow_disk, or a disk fault:
-    fsync_fails, fsync_stalls, disk_full, bit_flipped, log_dir_fails, log_dir_full, disk_replaced. The kind `request` is
+    fsync_fails, fsync_stalls, disk_full, bit_flipped, log_dir_fails, log_dir_full, disk_replaced. In scripts it can
+    name a message: hold, drop, delay or reorder, and the message's type, as in `hold PROPOSAL`. The kind `request` is
     a rule for requests: `source` describes it, and `target` is the node that applies it, or * for all.  `requester`
     requested it, as in `process_changed`; for faults of the simulated world it is "seed", "fixture" or "scenario" with
     its name.  It is empty in journals of older versions.

@@ -38,7 +38,13 @@ class RecordJournal:
         """Record an event at once.  There is no buffer to lose with the process: the event has happened in any case."""
         if self._loop.killed:
             return UNKNOWN
-        return self._record.write(self._node, self._loop.wall_ns() // 1_000_000, event)
+        record = self._record
+        for stop in list(record.stops):
+            stop(self._node, event, True)
+        cause = record.write(self._node, self._loop.wall_ns() // 1_000_000, event)
+        for stop in list(record.stops):
+            stop(self._node, event, False)
+        return cause
 
     def flush(self) -> None:
         """Do nothing, because there is no buffer."""

@@ -37,6 +37,11 @@ class FrameReader:
     def __init__(self) -> None:
         self._rest = b""
 
+    @property
+    def left(self) -> int:
+        """The number of bytes after the last whole frame."""
+        return len(self._rest)
+
     def read(self, data: bytes) -> Iterator[bytes]:
         """Yield the frames that these bytes complete, without their lengths."""
         rest = self._rest + data if self._rest else data

@@ -19,6 +19,7 @@ from random import Random
 
 import msgspec
 
+from zabka.simulation.engine.gates import Gate
 from zabka.simulation.engine.observed import Observe, Observer
 from zabka.simulation.engine.scheduler import Call, Scheduler
 
@@ -105,6 +106,8 @@ class TcpNetwork:
 
     def __init__(self, scheduler: Scheduler, random: Random) -> None:
         self.scheduler = scheduler
+        self.make_gate: Callable[[Socket, Callable[[bytes], None]], Gate | None] = _no_gate
+        """Returns the gate of a new connection's end, given its socket and the function that sends bytes."""
         self._observers: dict[tuple[str, int], list[Observe]] = {}
         """The observers of the connections that servers accept, by address and port."""
         self._random = random
@@ -594,6 +597,10 @@ class Socket:
 
 def _nobody() -> None:
     return
+
+
+def _no_gate(_: Socket, __: Callable[[bytes], None]) -> Gate | None:
+    return None
 
 
 def _not_at_all() -> int:

@@ -80,6 +80,7 @@ class SocketTransport(asyncio.Transport):
         self._socket = socket
         self._protocol: Any = protocol
         self._observers = observers
+        self._gate = socket.kernel.network.make_gate(socket, self._pass)
         self._waiting = bytearray()
         self._high, self._low = HIGH_WATER, HIGH_WATER // 4
         self._asked_to_pause = False
@@ -120,6 +121,8 @@ class SocketTransport(asyncio.Transport):
             data = socket.receive_bytes(self._loop.piece_of(min(len(socket.inbox), READ_MAX)))
             for observer in self._observers:
                 observer.received(data)
+            if self._gate is not None:
+                self._gate.received(data)
             self._protocol.data_received(data)
         elif socket.at_end and not self._saw_end:
             self._saw_end = True
@@ -151,6 +154,14 @@ class SocketTransport(asyncio.Transport):
             return
         for observer in self._observers:
             observer.sent(bytes(data))
+        if self._gate is not None:
+            self._gate.write(bytes(data))
+        else:
+            self._pass(data)
+
+    def _pass(self, data: bytes | bytearray | memoryview) -> None:
+        if self._lost_due:
+            return
         if not self._waiting:
             try:
                 taken = self._socket.send(data)

@@ -21,6 +21,7 @@ from zabka.simulation.cluster.node_names import broker_name
 from zabka.simulation.cluster.peer_machine import CLIENT_PORT, peer_address
 from zabka.simulation.cluster.server_machine import ServerMachine
 from zabka.simulation.engine.scheduler import Deadlock
+from zabka.simulation.faults.message_faults import MessageFaults, UnknownKind
 from zabka.simulation.scenarios.kafka_clients import KafkaClients, Surroundings, partition_of
 from zabka.simulation.scenarios.operations import OPERATIONS
 from zabka.simulation.scenarios.step import StepFailed
@@ -66,6 +67,7 @@ class Stage:
         self.clients: dict[str, Client] = {}
         self._producers: dict[str, ScriptedProducer] = {}
         self.fired: dict[str, int] = {}
+        self.messages = MessageFaults(world)
 
     def heal(self, nodes: list[str] | None = None) -> None:
         """End every cut and delay, or only those of these nodes."""
@@ -76,6 +78,16 @@ class Stage:
             else:
                 kept.append((link, heal))
         self.heals = kept
+
+    def add_message_fault(
+        self, source: str, target: str, kind: str, begin: Callable[[str, str, str], Callable[[], None]]
+    ) -> None:
+        """Begin a fault of messages between two nodes; `heal` ends it.  Raises StepFailed for an unknown kind."""
+        link = self.node(source), self.node(target)
+        try:
+            self.heals.append((link, begin(*link, kind)))
+        except UnknownKind as unknown:
+            raise StepFailed(str(unknown)) from None
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 

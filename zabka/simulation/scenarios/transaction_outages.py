@@ -19,7 +19,7 @@ from zabka.simulation.scenarios.transaction_steps import (
     StartProducer,
     TransactionIs,
 )
-from zabka.simulation.scenarios.world_steps import Cut, Heal, Kill, Pause, Restart, Wait
+from zabka.simulation.scenarios.world_steps import Cut, Heal, Hold, Kill, Pause, Restart, Wait
 
 VERIFICATION = "transaction.partition.verification.enable"
 UNCLEAN = "unclean.leader.election.enable"
@@ -190,17 +190,14 @@ TRANSACTION_OUTAGES: tuple[WorldScenario, ...] = (
             *CAST,
             StartProducer("shop", "payments"),
             SendInTransaction("shop", "orders-0"),
-            EndTransaction("shop", commit=True),
-            TransactionIs("payments", "CompleteCommit"),
-            # The coordinator has a connection to the leader now.
-            SendInTransaction("shop", "orders-0"),
-            Delay("third", ("second",), 12_000),
+            Hold("third", "second", "WriteTxnMarkers"),
             EndTransaction("shop", commit=False),
             Wait(500),
             Pause("third"),
             State("__transaction_state-0", leader="first"),
             TransactionIs("payments", "CompleteAbort"),
-            Wait(6_000),
+            Heal(),
+            Wait(1_000),
             MarkersInOrder("orders-0"),
         ),
     ),

@@ -12,6 +12,7 @@ import msgspec
 
 from zabka.ensemble.request_fault import ANY, RequestFault
 from zabka.simulation.engine.scheduler import Deadlock
+from zabka.simulation.faults.event_stops import EventStop
 from zabka.simulation.scenarios.stage import Stage
 from zabka.simulation.scenarios.step import StepFailed
 
@@ -110,10 +111,92 @@ class Disturb(WorldStep, frozen=True):
         stage.heals.append(((node, REQUESTS), partial(stage.world.remove_request_fault, fault_id)))
 
 
-class Heal(WorldStep, frozen=True):
-    """All cut or slow links are repaired, or only those of these nodes; delayed messages arrive.
+class Hold(WorldStep, frozen=True):
+    """Messages of one kind from a node to another are held, until `Heal`; see `message_faults` for the kinds.
 
-    Request faults end too.
+    Later messages of the same connections wait for them.
+    """
+
+    source: str
+    target: str
+    kind: str
+
+    def play(self, stage: Stage) -> None:
+        """Hold every such message from now on."""
+        stage.add_message_fault(self.source, self.target, self.kind, stage.messages.hold)
+
+
+class Drop(WorldStep, frozen=True):
+    """The next `count` messages of one kind from a node to another are lost."""
+
+    source: str
+    target: str
+    kind: str
+    count: int = 1
+
+    def play(self, stage: Stage) -> None:
+        """Lose the next such messages."""
+        stage.add_message_fault(self.source, self.target, self.kind, partial(stage.messages.drop, count=self.count))
+
+
+class DelayMessages(WorldStep, frozen=True):
+    """Messages of one kind from a node to another are delayed, until `Heal`."""
+
+    source: str
+    target: str
+    kind: str
+    delay_ms: int
+
+    def play(self, stage: Stage) -> None:
+        """Delay every such message from now on."""
+        delay = partial(stage.messages.delay, delay_ms=self.delay_ms)
+        stage.add_message_fault(self.source, self.target, self.kind, delay)
+
+
+class Reorder(WorldStep, frozen=True):
+    """The next `count` messages of one kind from a node to another change places with their successors."""
+
+    source: str
+    target: str
+    kind: str
+    count: int = 1
+
+    def play(self, stage: Stage) -> None:
+        """Send the next such messages after their successors."""
+        reorder = partial(stage.messages.reorder, count=self.count)
+        stage.add_message_fault(self.source, self.target, self.kind, reorder)
+
+
+class StopAt(WorldStep, frozen=True):
+    """A node is killed at its next event of that type in the journal, just after the event or just before it."""
+
+    node: str
+    event: str
+    before: bool = False
+
+    def play(self, stage: Stage) -> None:
+        """Prepare the stop, without waiting for it."""
+        EventStop(stage.world, stage.server(stage.node(self.node)).name, self.event, before=self.before)
+
+
+class Down(WorldStep, frozen=True):
+    """Wait until a node's process has ended."""
+
+    node: str
+
+    def play(self, stage: Stage) -> None:
+        """Advance time until the node is down."""
+        machine = stage.server(stage.node(self.node))
+        try:
+            stage.world.until(lambda: machine.process is None, PATIENCE_MS, f"the end of {machine.name}")
+        except Deadlock as stuck:
+            raise StepFailed(str(stuck)) from None
+
+
+class Heal(WorldStep, frozen=True):
+    """All faults of links, messages and requests end, or only those of these nodes.
+
+    Held and delayed messages arrive.
     """
 
     nodes: tuple[str, ...] = ()
@@ -248,6 +331,6 @@ class Agree(WorldStep, frozen=True):
 
 
 WorldSteps = (
-    Wait | Kill | Restart | Pause | Resume | Cut | Heal | Serving | Join | Vanish | Ask | Begin | Becomes | SessionIs
-    | Fired | Agree | Disturb
+    Wait | Kill | Restart | Pause | Resume | Cut | Hold | Drop | DelayMessages | Reorder | StopAt | Down | Heal
+    | Serving | Join | Vanish | Ask | Begin | Becomes | SessionIs | Fired | Agree | Disturb
 )  # fmt: skip

@@ -1,0 +1,169 @@
+"""Gates hold, drop, delay or reorder the frames that processes write to their connections, by the kind of a frame.
+
+A gate stands between a process and its socket.  A held or delayed frame holds back the later frames of its connection,
+as a lost segment does in TCP.  A frame that changes places with the next one, or is dropped, would need a faulty
+network stack.  Held frames are lost with their connection.  Without a rule for its link, a gate passes all bytes on
+at once, so its world has the same history as one without gates.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from zabka.simulation.engine.scheduler import Scheduler
+
+
+class Action(Enum):
+    """The effect of a rule on a frame."""
+
+    HOLD = "hold"
+    DROP = "drop"
+    DELAY = "delay"
+    REORDER = "reorder"
+
+
+class Frame(NamedTuple):
+    """One frame, as its bytes on the connection."""
+
+    kind: str
+    data: bytes
+
+
+class Frames(Protocol):
+    """Splits the bytes that one end of a connection writes."""
+
+    @property
+    def partial(self) -> int:
+        """The number of bytes after the last whole frame."""
+        ...
+
+    def written(self, data: bytes) -> list[Frame]:
+        """Return the frames that these bytes complete."""
+        ...
+
+    def received(self, data: bytes) -> None:
+        """Note the bytes that this end has received, which name the kinds of its answers."""
+        ...
+
+
+class Rule:
+    """A fault of the frames of one kind, in one direction between two machines."""
+
+    def __init__(
+        self, source: str, target: str, kind: str, action: Action, *, count: int | None = None, delay_us: int = 0
+    ) -> None:
+        self.link = source, target
+        self.kind = kind
+        self.action = action
+        self.left = count
+        """The number of frames that are still to be affected; None: all."""
+        self.delay_us = delay_us
+        self.affected = 0
+        self.waiting: list[tuple[Gate, _Queued]] = []
+
+    def applies_to(self, kind: str) -> bool:
+        """Return whether the rule applies to the next frame of that kind, and count the frame."""
+        if kind != self.kind or self.left == 0:
+            return False
+        self.affected += 1
+        if self.left is not None:
+            self.left -= 1
+        return True
+
+    def release(self) -> None:
+        """Affect no further frames, and send the held frames."""
+        self.left = 0
+        waiting, self.waiting = self.waiting, []
+        for gate, queued in waiting:
+            queued.is_ready = True
+            gate.flush()
+
+
+class Gates:
+    """The rules of one world."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self._rules: dict[tuple[str, str], list[Rule]] = {}
+
+    def add(self, rule: Rule) -> None:
+        """Apply a rule from now on; of several rules for a frame, the first counts."""
+        self._rules.setdefault(rule.link, []).append(rule)
+
+    def rules(self, source: str, target: str) -> Iterator[Rule]:
+        """Yield the rules of one direction that still affect frames."""
+        return (rule for rule in self._rules.get((source, target), ()) if rule.left != 0)
+
+
+class _Queued:
+    """A frame that waits, or the bytes after it."""
+
+    def __init__(self, data: bytes, is_ready: bool) -> None:
+        self.data = data
+        self.is_ready = is_ready
+
+
+class Gate:
+    """The gate of one end of a connection; `send` passes bytes to the socket."""
+
+    def __init__(self, gates: Gates, link: tuple[str, str], frames: Frames, send: Callable[[bytes], None]) -> None:
+        self._gates = gates
+        self._link = link
+        self._frames = frames
+        self._send = send
+        self._sent_of_partial = 0
+        """How many bytes of an incomplete frame were sent before a rule applied."""
+        self._queue: deque[_Queued] = deque()
+        self._overtaken: list[bytes] = []
+        """Frames that are sent after the next one."""
+
+    def received(self, data: bytes) -> None:
+        """Handle bytes that the process has read."""
+        self._frames.received(data)
+
+    def write(self, data: bytes) -> None:
+        """Handle bytes that the process writes."""
+        is_open = not (self._queue or self._overtaken or any(self._gates.rules(*self._link)))
+        frames = self._frames.written(data)
+        if is_open:
+            self._sent_of_partial = self._frames.partial
+            self._send(data)
+            return
+        for frame in frames:
+            begun, self._sent_of_partial = self._sent_of_partial, 0
+            if begun:
+                self._pass(frame.data[begun:])
+            else:
+                self._decide(frame)
+
+    def flush(self) -> None:
+        """Send the frames at the head of the queue that no longer wait."""
+        while self._queue and self._queue[0].is_ready:
+            self._send(self._queue.popleft().data)
+
+    def _decide(self, frame: Frame) -> None:
+        rule = next((rule for rule in self._gates.rules(*self._link) if rule.applies_to(frame.kind)), None)
+        if rule is None:
+            self._pass(frame.data)
+        elif rule.action is Action.REORDER:
+            self._overtaken.append(frame.data)
+        elif rule.action is not Action.DROP:
+            queued = _Queued(frame.data, is_ready=False)
+            self._queue.append(queued)
+            if rule.action is Action.HOLD:
+                rule.waiting.append((self, queued))
+            else:
+                self._gates.scheduler.after(rule.delay_us, lambda: self._is_due(queued))
+
+    def _is_due(self, queued: _Queued) -> None:
+        queued.is_ready = True
+        self.flush()
+
+    def _pass(self, data: bytes) -> None:
+        overtaken, self._overtaken = self._overtaken, []
+        for each in (data, *overtaken):
+            self._queue.append(_Queued(each, is_ready=True))
+        self.flush()
