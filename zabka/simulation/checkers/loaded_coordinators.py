@@ -60,7 +60,7 @@ ROWS = {
     ApiKey.DESCRIBE_TRANSACTIONS: ("transaction_states", "transactional_id"),
 }
 """Responses that can have a row for each group or transactional id: the field with the rows, and the key of a row."""
-_KEYS = ("group_id", "transactional_id", "v3_and_below_transactional_id")
+_TRANSACTION_KEYS = ("transactional_id", "v3_and_below_transactional_id")
 _ERRORS = ("error_code", "partition_error_code")
 ANSWERS = frozenset(
     {
@@ -268,7 +268,8 @@ def answered_rows(api_key: ApiKey, request: KafkaMessage, response: KafkaMessage
     if rows and hasattr(response, rows):
         yield from ((getattr(row, key), row) for row in getattr(response, rows))
         return
-    asked = next((value for each in _KEYS if (value := getattr(request, each, None)) is not None), None)
+    keys = _TRANSACTION_KEYS if api_key in TRANSACTION_REQUESTS else ("group_id",)
+    asked = next((value for each in keys if (value := getattr(request, each, None)) is not None), None)
     if asked is not None:
         yield asked, response
 

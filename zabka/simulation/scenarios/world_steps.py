@@ -194,7 +194,10 @@ class Down(WorldStep, frozen=True):
 
 
 class Heal(WorldStep, frozen=True):
-    """All faults of links, messages and requests end, or those of these nodes; held and delayed messages arrive."""
+    """All faults of links, messages and requests end, or only those of these nodes.
+
+    Held and delayed messages arrive.
+    """
 
     nodes: tuple[str, ...] = ()
 
