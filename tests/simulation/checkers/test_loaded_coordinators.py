@@ -17,7 +17,7 @@ from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.wire.frames import ResponseEncoder, encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request, respond
 from zabka.simulation.checkers.kafka_znodes import KafkaZnodes
-from zabka.simulation.checkers.loaded_coordinators import NAME, LoadedCoordinators, Ranges, errors_in
+from zabka.simulation.checkers.loaded_coordinators import NAME, LoadedCoordinators, Ranges, answered_rows, errors_in
 from zabka.simulation.engine.scheduler import Scheduler
 from zabka.simulation.filesystem.inode import FileNode
 
@@ -193,3 +193,14 @@ def test_errors_are_found_in_nested_rows() -> None:
     rows = [{"name": "orders", "partitions": [{"partition_index": 0, "error_code": LOADING}]}]
     response = respond(COMMIT, throttle_time=0, topics=rows)
     assert list(errors_in(response)) == [ErrorCode.coordinator_load_in_progress]
+
+
+def test_added_offsets_are_checked_by_transactional_id() -> None:
+    asked = request(ApiKey.ADD_OFFSETS_TO_TXN, 3, transactional_id="t", producer_id=1, producer_epoch=0, group_id="g")
+    assert [key for key, _ in answered_rows(ApiKey.ADD_OFFSETS_TO_TXN, asked, respond(asked))] == ["t"]
+
+
+def test_offsets_in_a_transaction_are_checked_by_group() -> None:
+    fields = {"producer_id": 1, "producer_epoch": 0, "generation_id": -1, "member_id": "", "topics": []}
+    asked = request(ApiKey.TXN_OFFSET_COMMIT, 3, transactional_id="t", group_id="g", **fields)
+    assert [key for key, _ in answered_rows(ApiKey.TXN_OFFSET_COMMIT, asked, respond(asked))] == ["g"]
