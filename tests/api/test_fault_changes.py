@@ -39,7 +39,7 @@ def test_fault_is_not_created_while_a_host_is_silent(tmp_path: Path) -> None:
 
     async def refused() -> Problem:
         with pytest.raises(Problem) as found:
-            await create_fault(_cut("broker-1"), service)
+            await create_fault(_cut("broker-1"), service, "page")
         return found.value
 
     refusal = asyncio.run(refused())
@@ -51,7 +51,9 @@ def test_faults_created_at_the_same_time_both_hold(tmp_path: Path) -> None:
     service = _service(tmp_path)
 
     async def both() -> list[str]:
-        await asyncio.gather(create_fault(_cut("broker-1"), service), create_fault(_cut("broker-2"), service))
+        await asyncio.gather(
+            create_fault(_cut("broker-1"), service, "page"), create_fault(_cut("broker-2"), service, "page")
+        )
         return [fault.source for fault in await service.agents.faults()]
 
     assert asyncio.run(both()) == ["broker-1", "broker-2"]
@@ -61,8 +63,8 @@ def test_creating_a_fault_does_not_restore_a_healed_one(tmp_path: Path) -> None:
     service = _service(tmp_path)
 
     async def one_for_another() -> list[str]:
-        first = await create_fault(_cut("broker-1"), service)
-        await asyncio.gather(delete_fault(first.root.id, service), create_fault(_cut("broker-2"), service))
+        first = await create_fault(_cut("broker-1"), service, "page")
+        await asyncio.gather(delete_fault(first.root.id, service), create_fault(_cut("broker-2"), service, "page"))
         return [fault.source for fault in await service.agents.faults()]
 
     assert asyncio.run(one_for_another()) == ["broker-2"]
