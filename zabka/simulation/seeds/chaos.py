@@ -41,7 +41,7 @@ def _chaos(run: SeedRun) -> None:
     run.recover()
 
 
-CHAOS = SeedScenario("chaos", _as_wished, _chaos, transactions_chance=0.15)
+CHAOS = SeedScenario("chaos", _as_wished, _chaos, transactions_chance=0.14)
 CALM = SeedScenario("calm", _as_wished, _calm, draws_topics=False)
 ENSEMBLE = SeedScenario("ensemble", _peers_alone, _chaos)
 

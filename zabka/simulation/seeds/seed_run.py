@@ -83,7 +83,7 @@ class SeedScenario(NamedTuple):
     draws_topics: bool = True
     """Are there topics of any shape, beside the one that is always there?"""
     transactions_chance: float = 0.0
-    """The share of seeds with transactional clients; they double the cost of a seed."""
+    """The share of seeds with transactional clients; such seeds cost twice (chaos) or three times (swarm) as much."""
 
 
 def has_transactions(seed: int, scenario: SeedScenario, settings: WorldSettings) -> bool:

@@ -181,6 +181,6 @@ def _lost_for_no_reason(run: SeedRun) -> list[str]:
     return [f"nothing is lost while enough disks remember: {each}" for each in found]
 
 
-SWARM = SeedScenario("swarm", _with_brokers, _play, transactions_chance=0.07)
+SWARM = SeedScenario("swarm", _with_brokers, _play, transactions_chance=0.065)
 SWARM_ENSEMBLE = SeedScenario("swarm-ensemble", _peers_alone, _play)
 SWARM_DISKS = SeedScenario("swarm-disks", _on_disks, _play)
