@@ -16,7 +16,8 @@ What happens to a marker depends on the partition's answer:
   up without completing;
 - anything else is a bug: the transaction stays in Prepare until it is loaded again.
 
-A partition that the metadata does not contain has been deleted, and needs no marker. If its leader is not alive, the
+A partition that the metadata does not contain has been deleted, and needs no marker; but if the metadata does not
+contain this coordinator's own partition either, it has not arrived yet. Until then, and if the leader is not alive, the
 marker waits. Markers are dropped when their partition of `__transaction_state` is given up: the next coordinator finds
 Prepare… in the log and sends them again, with its higher epoch.
 """
@@ -36,6 +37,7 @@ from zabka.broker_sim.transactions.store import Coordinated, TransactionStore
 from zabka.ensemble.ports import Runtime, Timer
 from zabka.journal.events import TopicPartition
 from zabka.kafka.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
+from zabka.kafka.topic_names import TRANSACTION_STATE
 from zabka.kafka.wire.kafka_schema import ApiKey
 from zabka.kafka.wire.kafka_schema import request as build_request
 
@@ -135,9 +137,9 @@ class MarkerSender:
         leaderless: list[TopicPartition] = []
         for topic_partition in marker.partitions:
             known = self._metadata.partition(topic_partition)
-            if known is None:
+            if known is None and self._has_metadata(transaction.transactional_id):
                 transaction.marker_written(topic_partition)
-            elif self._metadata.endpoint(known.leader) is None:
+            elif known is None or self._metadata.endpoint(known.leader) is None:
                 leaderless.append(topic_partition)
             else:
                 by_leader.setdefault(known.leader, []).append(topic_partition)
@@ -149,6 +151,11 @@ class MarkerSender:
             if not queue.is_sending:
                 queue.is_sending = True
                 self._runtime.spawn(self._drain(leader, queue), f"markers to broker {leader}")
+
+    def _has_metadata(self, transactional_id: str) -> bool:
+        """Return whether the metadata is filled: after a start, this broker may coordinate before it gets any."""
+        own = TopicPartition(TRANSACTION_STATE, self._store.partition_for(transactional_id))
+        return self._metadata.partition(own) is not None
 
     def _delay(self, marker: _Marker) -> None:
         self._delayed.append(marker)
