@@ -23,8 +23,16 @@ from zabka.broker_sim.transactions.markers import MarkerSender
 from zabka.broker_sim.transactions.metadata import TransactionMetadata, TransactionState
 from zabka.broker_sim.transactions.reasons import TIMED_OUT
 from zabka.broker_sim.transactions.store import TransactionRefused, TransactionStore
-from zabka.simulation.checkers.transaction_history import FENCED, KEPT, ONCE, READ, TOGETHER, WHOLE
-from zabka.simulation.checkers.transaction_logs import AGREE, ON_DISKS, STABLE
+
+AGREE = "all partitions of a transaction get the same marker"
+FENCED = "fenced producers are not answered"
+KEPT = "acknowledged commits of transactions are kept"
+ON_DISKS = "acknowledged ends of transactions are in the logs of all in sync"
+ONCE = "each input is counted once"
+READ = "read_committed returns committed records only"
+STABLE = "last stable offsets stay below open transactions"
+TOGETHER = "offsets and output move together"
+WHOLE = "transactions are all or nothing"
 
 
 @contextmanager
