@@ -112,8 +112,8 @@ def test_stream_merges_its_small_files_and_keeps_each_line_once(
         take(spark, history.directory, lake)
     lines = [line for file in history.directory.rglob("*.jsonl") for line in file.read_text().splitlines()]
     assert sorted(row["body"] for row in bronze(lake)) == sorted(lines)
-    (commit,) = commits.read(lake)
-    assert (commit.batch, commit.rows) == (2, len(lines))
+    merged, last = commits.read(lake)
+    assert (merged.first, merged.batch, last.batch, merged.rows + last.rows) == (0, 1, 2, len(lines))
     names = {path.name for path in (lake / "bronze" / "type=session_closed").rglob("*.parquet")}
     assert any(name.startswith("merged-01-batch-000000000") for name in names)
     jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "batch", wanted=SOME)
