@@ -268,7 +268,9 @@ def answered_rows(api_key: ApiKey, request: KafkaMessage, response: KafkaMessage
     if rows and hasattr(response, rows):
         yield from ((getattr(row, key), row) for row in getattr(response, rows))
         return
-    asked = next((value for each in _KEYS if (value := getattr(request, each, None)) is not None), None)
+    # AddOffsetsToTxn and TxnOffsetCommit name a group and a transactional id; only the latter is for the group.
+    keys = _KEYS if api_key in GROUP_REQUESTS else _KEYS[1:]
+    asked = next((value for each in keys if (value := getattr(request, each, None)) is not None), None)
     if asked is not None:
         yield asked, response
 
