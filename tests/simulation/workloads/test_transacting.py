@@ -17,6 +17,7 @@ from zabka.simulation.seeds.seed_run import SeedRun, has_transactions
 from zabka.simulation.seeds.swarm import SWARM
 from zabka.simulation.settings import WorldSettings, world_settings
 
+WITHOUT_METADATA = 197
 STRUCK = 4
 """A seed whose faults strike right after decisions: kills, pauses and cuts."""
 WITH_FAULTS = 12
@@ -93,3 +94,9 @@ def test_share_of_seeds_with_transactions_is_that_of_the_scenario() -> None:
     assert not any(has_transactions(seed, CHAOS, settings) for seed in range(100) for settings in without)
     others = [each for name, each in SCENARIOS.items() if name not in (CHAOS.name, SWARM.name)]
     assert not any(has_transactions(seed, each, WorldSettings()) for seed in range(100) for each in others)
+
+
+def test_coordinator_without_metadata_leaves_no_marker_out() -> None:
+    """All brokers restart between a decision and its markers; the new coordinator loads before it gets any metadata."""
+    run = SeedRun(WITHOUT_METADATA, CHAOS)
+    assert run.execute().problems == []
