@@ -15,7 +15,7 @@ from zabka.journal.events import Entry, Event, FaultInjected, FaultRemoved, TxnC
 from zabka.simulation.checkers.platters import DurableReports, PeerDisks, Platters
 from zabka.simulation.checkers.serving import Serving
 from zabka.simulation.checkers.watch_contract import WatchContract
-from zabka.simulation.cluster.client_machine import ClientMachine, ProgramMachine, ScriptedMachine, Work
+from zabka.simulation.cluster.client_machine import ClientMachine, ScriptedMachine, Work
 from zabka.simulation.cluster.peer_machine import CLIENT_PORT, ELECTION_PORT, QUORUM_PORT, PeerMachine, peer_address
 from zabka.simulation.cluster.reached import Reached
 from zabka.simulation.cluster.server_machine import ServerMachine
@@ -50,7 +50,7 @@ class ServingWorld:
                 self.ground, self.record, self.reached, peer, keys=self._zoo_cfg(), skew_ms=skew_ms
             )
             self.peers[peer].on_no_member = self._configure_anew
-        self.clients: dict[str, ProgramMachine] = {}
+        self.clients: dict[str, Machine] = {}
         self._watches = WatchContract(self.record.judged, self.emit)
         self.serving = Serving(self.record.judged, self.emit)
         self.record.listeners.append(self.serving.journalled)

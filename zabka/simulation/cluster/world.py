@@ -6,7 +6,10 @@ check it as it happens.  The same seed and settings give the same history, byte 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from zabka.ensemble.client.client import Client
@@ -17,8 +20,11 @@ from zabka.simulation.cluster.cluster_world import ClusterShape, ClusterWorld
 from zabka.simulation.cluster.node_names import broker_name, peer_name
 from zabka.simulation.cluster.peer_machine import CLIENT_PORT, PeerMachine, peer_address
 from zabka.simulation.cluster.server_machine import ServerMachine
+from zabka.simulation.cluster.service_machine import Service, ServiceMachine
 from zabka.simulation.cluster.shape import Shape
 from zabka.simulation.draws import derive_random
+from zabka.simulation.engine.isolation import Isolation
+from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.engine.virtual_time import virtual_time
 from zabka.simulation.settings import WorldSettings
@@ -29,6 +35,8 @@ PIECES = 0.05
 PRODUCER_PAUSE_MS = 100
 LOG_DIRS_MAX = 2
 SHUTDOWN_CHECK_US = 50_000
+CLEAN_UP_MS_MAX = 10_000
+"""Time that programs of a test have between their cancellation and the end of the world."""
 
 
 class World(ClusterWorld):
@@ -37,6 +45,8 @@ class World(ClusterWorld):
     def __init__(self, seed: int, settings: WorldSettings | None = None, tap: MessageTap | None = None) -> None:
         self.settings = settings or WorldSettings()
         super().__init__(seed, cluster_shape(self.settings, seed), tap)
+        self.services: list[ServiceMachine] = []
+        """The machines of a test's own programs."""
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -64,7 +74,40 @@ class World(ClusterWorld):
         """Return whether there is a process that was stopped by SIGSTOP."""
         return self.node(name).is_paused
 
+    def start_service(self, name: str, service: Service, *, restarts: bool = False) -> ServiceMachine:
+        """Start a test's own program on a machine of its own.  Raises ValueError if the name is in use."""
+        if name in self.ground.network.addresses:
+            raise ValueError(f"there is a machine {name} already")
+        if self.ground.isolation is None:
+            self.ground.isolation = Isolation(derive_random(self.seed, "programs"), self.ground.turn)
+        bootstrap = ",".join(f"{host}:{port}" for host, port in self.bootstrap)
+        machine = ServiceMachine(self.ground, name, self.next_client_address(), service, bootstrap, restarts=restarts)
+        self.clients[name] = machine
+        self.services.append(machine)
+        machine.start()
+        return machine
+
+    def end_world(self) -> None:
+        """End all processes and scheduled calls; a test's own programs are cancelled first, and may clean up."""
+        if not self.services:
+            super().end_world()
+            return
+        for machine in self.services:
+            machine.cancel()
+        with suppress(Deadlock):
+            self.until(lambda: all(machine.process is None for machine in self.services), CLEAN_UP_MS_MAX)
+        with warnings.catch_warnings():
+            # Killed programs did not close what they had opened.
+            warnings.simplefilter("ignore", ResourceWarning)
+            super().end_world()
+            gc.collect()
+
     # -- time --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _in_virtual_time(self) -> Iterator[None]:
+        with virtual_time(self.ground.turn), self.ground.isolation or nullcontext():
+            yield
 
     def run(self, duration_ms: int) -> None:
         """Let time pass."""
@@ -72,18 +115,18 @@ class World(ClusterWorld):
 
     def run_to(self, time_us: int) -> None:
         """Let time pass up to that moment."""
-        with virtual_time(self.ground.turn):
+        with self._in_virtual_time():
             self.scheduler.run_until(time_us)
 
     def until(self, condition: Callable[[], bool], limit_ms: int = 60_000, what: str = "the condition") -> int:
         """Let time pass until the condition holds, and return how many virtual ms that took.  Raises Deadlock past the
         limit."""
-        with virtual_time(self.ground.turn):
+        with self._in_virtual_time():
             return super().until(condition, limit_ms, what)
 
     def until_done(self, task: Any, limit_ms: int = 600_000, what: str = "the task") -> Any:
         """Let time pass until a task is done, and return its result.  Raises Deadlock past the limit."""
-        with virtual_time(self.ground.turn):
+        with self._in_virtual_time():
             return super().until_done(task, limit_ms, what)
 
     # -- processes ---------------------------------------------------------------------------------------------------

@@ -383,8 +383,15 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # -- the network -------------------------------------------------------------------------------------------------
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
-        """Resolve an address to itself: machines have no host names."""
-        return [(real.AF_INET, real.SOCK_STREAM, real.IPPROTO_TCP, "", (host, port))]
+        """Resolve the name of a machine, or an address to itself."""
+        return [(real.AF_INET, real.SOCK_STREAM, real.IPPROTO_TCP, "", (self._address_of(host), port))]
+
+    def _address_of(self, host: str) -> str:
+        """Return the address of a machine.  Raises gaierror for a name that none has."""
+        address = self.kernel.network.addresses.get(host, host)
+        if not address[:1].isdigit():
+            raise real.gaierror(real.EAI_NONAME, f"no machine of this world has the name {host}")
+        return address
 
     async def create_server(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: Any = None, port: Any = None, **_: Any
@@ -408,7 +415,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         def done(failure: OSError | None) -> None:
             self.call_soon(_settle, opened, failure)
 
-        socket = self.kernel.connect(str(host), int(port), done)
+        socket = self.kernel.connect(self._address_of(str(host)), int(port), done)
         self.own(socket)
         try:
             await opened

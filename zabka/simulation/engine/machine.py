@@ -13,6 +13,7 @@ from zabka.ensemble.request_fault_uses import SharedCounts
 from zabka.journal.message_log import MessageNotes
 from zabka.simulation.draws import derive_random
 from zabka.simulation.engine.heard import Heard
+from zabka.simulation.engine.isolation import Isolation
 from zabka.simulation.engine.jobs import LoopWorkers
 from zabka.simulation.engine.loop import ProcessLoop
 from zabka.simulation.engine.scheduler import Scheduler
@@ -44,6 +45,8 @@ class Ground:
         """Reports all messages to a tap, if there is one."""
         self.fault_counts = SharedCounts()
         """The uses of request faults, counted by all servers."""
+        self.isolation: Isolation | None = None
+        """The isolation of a test's own programs, if there are any."""
         self.failures: list[str] = []
         """Exceptions that no process caught."""
         self._dead: list[asyncio.Task[Any]] = []
@@ -135,6 +138,7 @@ class Machine:
         self.name = name
         self.address = address
         self.kernel = ground.network.attach(address)
+        ground.network.addresses[name] = address
         if ground.heard is not None:
             ground.heard.machine(name, address)
         self.process: SimProcess | None = None

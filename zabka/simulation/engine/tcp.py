@@ -108,6 +108,8 @@ class TcpNetwork:
         self.scheduler = scheduler
         self.make_gate: Callable[[Socket, Callable[[bytes], None]], Gate | None] = _no_gate
         """Returns the gate of a new connection's end, given its socket and the function that sends bytes."""
+        self.addresses: dict[str, str] = {}
+        """The address of each machine by its name."""
         self._observers: dict[tuple[str, int], list[Observe]] = {}
         """The observers of the connections that servers accept, by address and port."""
         self._random = random

@@ -13,6 +13,7 @@ from typing import Literal, NoReturn, TypeVar
 from zabka.journal.events import Entry, TopicPartition
 from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN
 from zabka.kafka.client.consumer_workload import GroupProgress
+from zabka.simulation.cluster.service_machine import Service
 from zabka.simulation.cluster.world import World
 from zabka.simulation.settings import BadSetting, world_settings
 from zabka.testing.cluster import FIXTURE_SETTINGS, READY_TIMEOUT_S, ClientLibrary, ClusterFailed, Happening
@@ -21,6 +22,7 @@ from zabka.testing.shared_calls import SharedCalls, Work
 from zabka.testing.simulated.faults import SimFaults
 from zabka.testing.simulated.host import SimHost
 from zabka.testing.simulated.nodes import SimBroker, SimPeer
+from zabka.testing.simulated.services import SimService
 from zabka.testing.simulated.topics import SimTopics
 from zabka.testing.simulated.workloads import (
     SimConsumer,
@@ -33,8 +35,8 @@ from zabka.testing.simulated.workloads import (
 T = TypeVar("T")
 
 NO_ADDRESSES = (
-    "a simulated world has no network that this program's clients could connect to: use the fixture zabka_cluster (or "
-    "running_cluster) for them, or the world's own produce, consume, records, workload and consumer"
+    "a simulated world has no network that this program's clients could connect to: run them in it with start(), or "
+    "use the fixture zabka_cluster (or running_cluster), or the world's own produce, consume, records and workload"
 )
 NODES = 3
 """The default number of peers, and of brokers."""
@@ -56,6 +58,8 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         self._workloads: list[SimWorkload] = []
         self._consumers: list[SimConsumer] = []
         self._transactions: list[SimTransactions] = []
+        self.services: dict[str, SimService] = {}
+        """The test's own programs by name."""
 
     # ---- queries -----------------------------------------------------------------------------------------------------
 
@@ -195,9 +199,19 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         self._transactions.append(started)
         return started
 
+    def start(self, name: str, service: Service, *, restarts: bool = False) -> SimService:
+        """Start an asyncio program of yours on a machine of its own; `service(bootstrap)` is its coroutine function.
+
+        With `restarts`, it is started again a second after it has failed; otherwise its failure ends the test's wait.
+        Raises ValueError if the name is in use.
+        """
+        started = self.services[name] = SimService(self.world.start_service(name, service, restarts=restarts))
+        return started
+
     def let_pass(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let time pass.  Raises ClusterFailed if a program of the test fails."""
         self.world.run(int(seconds * 1000))
+        self.check_services()
 
     def until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Wait until a quorum serves, and there is a controller that knows every running broker."""

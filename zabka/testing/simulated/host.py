@@ -73,7 +73,14 @@ class SimHost:
             if due is None or due > deadline_us:
                 break
             self.world.run_to(due // 1000 * 1000 + 999)
+            self.check_services()
         raise ClusterFailed(f"{self}: {wait.failure()}")
+
+    def check_services(self) -> None:
+        """Raise ClusterFailed, with its traceback, if a program of the test has failed for good."""
+        for machine in self.world.services:
+            if machine.failure is not None:
+                raise ClusterFailed(f"{self}: the program {machine.name} has failed\n{machine.failure}")
 
     def __repr__(self) -> str:
         return f"the world of seed {self.world.seed} at {self.now_us / 1e6:.3f} s"

@@ -1,0 +1,194 @@
+"""Asyncio programs of a test run unmodified in a simulated world, with its time, network, faults and randomness."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import threading
+import uuid
+from collections.abc import Callable
+from hashlib import sha256
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Producer
+
+from zabka.simulation.cluster.service_machine import Service
+from zabka.testing import ClusterFailed, running_world
+from zabka.testing.simulated.cluster import SimulatedCluster
+
+ORDERS = 30
+
+
+async def shop(bootstrap: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all", enable_idempotence=True) as producer:
+        for number in range(ORDERS):
+            await producer.send_and_wait("orders", str(number).encode())
+            await asyncio.sleep(0.1)
+
+
+def billing(billed: list[int]) -> Service:
+    async def run(bootstrap: str) -> None:
+        settings = {"group_id": "billing", "auto_offset_reset": "earliest"}
+        async with AIOKafkaConsumer("orders", bootstrap_servers=bootstrap, **settings) as consumer:
+            async for record in consumer:
+                billed.append(int(record.value))
+
+    return run
+
+
+def bill_through_a_kill(world: SimulatedCluster) -> list[int]:
+    billed: list[int] = []
+    world.topics.create("orders", partitions=1, replication_factor=3)
+    world.start("billing", billing(billed))
+    world.start("shop", shop)
+    world.until(lambda: len(billed) > ORDERS // 3)
+    world.brokers[world.topics["orders"].partitions[0].leader].kill()
+    world.until(lambda: len(billed) >= ORDERS, 120)
+    return billed
+
+
+def test_aiokafka_clients_continue_through_a_leaders_death(zabka_world: SimulatedCluster) -> None:
+    began = zabka_world.now_us
+    assert bill_through_a_kill(zabka_world) == list(range(ORDERS))
+    # The pauses between orders alone take that long, in virtual time.
+    assert zabka_world.now_us - began > ORDERS * 100_000
+
+
+def test_same_seed_gives_programs_the_same_history() -> None:
+    hashes = set()
+    for _ in range(2):
+        with running_world(seed=5) as world:
+            bill_through_a_kill(world)
+            hashes.add(sha256(b"".join(world.world.record.lines())).hexdigest())
+    assert len(hashes) == 1
+
+
+async def echo(_: str) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"echo " + await reader.readline())
+        writer.close()
+
+    async with await asyncio.start_server(answer, "0.0.0.0", 8000) as server:
+        await server.serve_forever()
+
+
+def caller(answers: list[bytes]) -> Service:
+    async def run(_: str) -> None:
+        reader, writer = await asyncio.open_connection("echo", 8000)
+        writer.write(b"hello\n")
+        answers.append(await asyncio.wait_for(reader.read(), 10))
+
+    return run
+
+
+def test_programs_reach_each_other_by_name(zabka_world: SimulatedCluster) -> None:
+    answers: list[bytes] = []
+    zabka_world.start("echo", echo)
+    zabka_world.let_pass(1)
+    calling = zabka_world.start("caller", caller(answers))
+    zabka_world.until(lambda: calling.has_returned)
+    assert answers == [b"echo hello\n"]
+
+
+def test_program_that_fails_is_started_again_on_request(zabka_world: SimulatedCluster) -> None:
+    answers: list[bytes] = []
+    calling = zabka_world.start("caller", caller(answers), restarts=True)
+    zabka_world.until(lambda: calling.failures)
+    zabka_world.start("echo", echo)
+    zabka_world.until(lambda: answers)
+    assert "gaierror: [Errno -2] no machine of this world has the name echo" in calling.failures[0]
+
+
+def test_failure_of_a_program_ends_the_wait(zabka_world: SimulatedCluster) -> None:
+    async def broken(_: str) -> None:
+        await asyncio.sleep(1)
+        raise LookupError("no such order")
+
+    zabka_world.start("broken", broken)
+    with pytest.raises(ClusterFailed, match=r"(?s)program broken has failed.*LookupError: no such order"):
+        zabka_world.until(lambda: False)
+
+
+def test_killed_program_ends_at_once_and_starts_again(zabka_world: SimulatedCluster) -> None:
+    runs: list[int] = []
+
+    async def count(_: str) -> None:
+        runs.append(len(runs))
+        await asyncio.sleep(3_600)
+
+    counting = zabka_world.start("count", count)
+    zabka_world.until(lambda: runs)
+    counting.kill()
+    assert (counting.process, counting.failures) == ("down", [])
+    counting.start()
+    zabka_world.until(lambda: len(runs) == 2)
+
+
+def test_randomness_of_programs_comes_from_the_seed() -> None:
+    def drawn(seed: int) -> list[object]:
+        found: list[object] = []
+
+        async def draw(_: str) -> None:
+            found.extend((random.random(), uuid.uuid4(), secrets.token_hex(4), random.SystemRandom().random()))
+
+        with running_world(seed=seed) as world:
+            drawing = world.start("draw", draw)
+            world.until(lambda: drawing.has_returned)
+        return found
+
+    state = random.getstate()
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert random.getstate() == state
+
+
+def start_thread() -> None:
+    threading.Thread(target=print).start()
+
+
+def open_socket() -> None:
+    import socket
+
+    socket.socket()
+
+
+def run_command() -> None:
+    import subprocess
+
+    subprocess.run(["true"], check=False)
+
+
+@pytest.mark.parametrize(
+    ("call", "named", "instead"),
+    [
+        (start_thread, "threading.Thread.start", "asyncio tasks"),
+        (open_socket, "socket.socket", "asyncio.open_connection"),
+        (run_command, "subprocess.Popen", "replace the command"),
+    ],
+)
+def test_call_that_cannot_be_simulated_is_refused(
+    zabka_world: SimulatedCluster, call: Callable[[], None], named: str, instead: str
+) -> None:
+    async def calling(_: str) -> None:
+        call()
+
+    zabka_world.start("calling", calling)
+    with pytest.raises(ClusterFailed, match=rf"NotSimulated: {named} at \S+:\d+ does not work.*{instead}"):
+        zabka_world.let_pass(1)
+
+
+def test_client_in_c_is_refused(zabka_world: SimulatedCluster) -> None:
+    made = []
+
+    async def produce(bootstrap: str) -> None:
+        made.append(Producer({"bootstrap.servers": bootstrap}))
+
+    zabka_world.start("produce", produce)
+    with pytest.raises(RuntimeError, match="confluent-kafka"):
+        zabka_world.let_pass(1)
+
+
+def test_name_of_a_machine_is_used_once(zabka_world: SimulatedCluster) -> None:
+    with pytest.raises(ValueError, match="there is a machine broker-1 already"):
+        zabka_world.start("broker-1", echo)

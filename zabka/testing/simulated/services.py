@@ -1,0 +1,54 @@
+"""A test's own asyncio programs in a simulated world."""
+
+from __future__ import annotations
+
+from zabka.simulation.cluster.service_machine import ServiceMachine
+
+
+class SimService:
+    """A program that runs unmodified on a machine of its own; `start` of the cluster returns it.
+
+    Faults name its machine as they name brokers.  Other programs reach its servers by its name, as in
+    `asyncio.open_connection("billing", 8000)`.
+    """
+
+    def __init__(self, machine: ServiceMachine) -> None:
+        self._machine = machine
+
+    @property
+    def name(self) -> str:
+        """The name of its machine."""
+        return self._machine.name
+
+    @property
+    def process(self) -> str:
+        """Its state: running, paused or down."""
+        if self._machine.process is None:
+            return "down"
+        return "paused" if self._machine.is_paused else "running"
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether its last run has returned."""
+        return self._machine.has_returned
+
+    @property
+    def failures(self) -> list[str]:
+        """The traceback of each run that ended with an exception."""
+        return list(self._machine.failures)
+
+    def kill(self) -> None:
+        """SIGKILL: end it at once."""
+        self._machine.kill()
+
+    def start(self) -> None:
+        """Run it, if it does not run."""
+        self._machine.start()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._machine.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._machine.resume()
