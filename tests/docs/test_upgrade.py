@@ -366,7 +366,7 @@ def test_unknown_fields_of_a_topology_are_ignored(tmp_path: Path) -> None:
 
 def lake(directory: Path) -> tuple[Commit, Path]:
     """Return a lake's only commit, and the file of that commit."""
-    made = Commit(batch=0, files={}, lines=[Lines(".", "peer-1", 1, 3)], set_aside=0, latest_us=1)
+    made = Commit(batch=0, files={}, lines=[Lines(".", "peer-1", 1, 3)], quarantined=0, latest_us=1)
     commits.write(directory, made)
     return made, commits.path_of(directory, 0)
 

@@ -10,6 +10,7 @@ import asyncio
 import subprocess
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -19,6 +20,7 @@ from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.testing.cluster import ClientLibrary, ClusterFailed
 from zabka.testing.live.aio import AsyncCalls
+from zabka.testing.live.apart import run_apart
 from zabka.testing.live.ensemble import HEAL_TIMEOUT_S, LiveEnsemble
 from zabka.testing.live.isolation import Configs, remove_groups, reset_znodes
 from zabka.testing.live.nodes import Broker, Node
@@ -126,16 +128,6 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
 
     def call(self, work: Work[T]) -> T:
         """Run requests through a client of its own.  Raises ClusterFailed if they are refused."""
-
-        async def ask() -> T:
-            client, channel = make_client(self._inner, "test")
-            try:
-                return await work(client, AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False))
-            finally:
-                channel.close()
-                # The transports close on the loop's next iterations.
-                await asyncio.sleep(0.01)
-
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -145,9 +137,18 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
                 "this call blocks, and an event loop runs in this thread: await the call of `cluster.aio`"
             )
         try:
-            return asyncio.run(ask())
+            return asyncio.run(self._ask(work))
         except (KafkaRequestFailed, KafkaUnavailable) as refused:
             raise ClusterFailed(f"{type(refused).__name__}: {refused}") from None
+
+    async def _ask(self, work: Work[T]) -> T:
+        client, channel = make_client(self._inner, "test")
+        try:
+            return await work(client, AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False))
+        finally:
+            channel.close()
+            # The transports close on the loop's next iterations.
+            await asyncio.sleep(0.01)
 
     def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> Workload:
         """Start a workload on all partitions of a topic."""
@@ -202,6 +203,7 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
             self.topics[name].delete()
         self.until(lambda: not self.topics.names(), HEAL_TIMEOUT_S, "the deletion of every topic")
         journals = [self.data / broker.name / "journal" for broker in self.brokers.values()]
-        asyncio.run(reset_znodes(self.zookeeper_connect, journals, self._internal_configs))
+        run_apart(partial(reset_znodes, self.zookeeper_connect, journals, self._internal_configs))
         if journals:
-            self.until(lambda: self.call(remove_groups) or True, HEAL_TIMEOUT_S, "the removal of consumer groups")
+            remove = partial(self._ask, remove_groups)
+            self.until(lambda: run_apart(remove) or True, HEAL_TIMEOUT_S, "the removal of consumer groups")

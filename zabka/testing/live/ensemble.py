@@ -7,10 +7,10 @@ it times out.
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -19,6 +19,7 @@ from zabka.journal.reader import merge, read_directory
 from zabka.testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening
 from zabka.testing.conditions import Wait
 from zabka.testing.live.aio import POLL_S, AsyncWaits
+from zabka.testing.live.apart import run_apart
 from zabka.testing.live.faults import Faults
 from zabka.testing.live.http_api import HttpApi
 from zabka.testing.live.isolation import reset_znodes
@@ -118,7 +119,7 @@ class LiveEnsemble(HttpApi):
             stat = self.get(f"/api/v1/znodes/brokers/ids/{client_id.id}")["stat"]
             client_id = int(stat["ephemeral_owner"], 16)
         session_id = client_id if isinstance(client_id, int) else client_id[0]
-        asyncio.run(end_session(self.zookeeper_connect, session_id))
+        run_apart(partial(end_session, self.zookeeper_connect, session_id))
 
     def let_pass(self, seconds: float) -> None:
         """Let time pass."""
@@ -149,7 +150,7 @@ class LiveEnsemble(HttpApi):
         self.begin_here()
 
     def _reset(self) -> None:
-        asyncio.run(reset_znodes(self.zookeeper_connect, [], {}))
+        run_apart(partial(reset_znodes, self.zookeeper_connect, [], {}))
 
     def begin_here(self) -> None:
         """Let `events` start at the present moment."""

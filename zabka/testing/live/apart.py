@@ -1,0 +1,20 @@
+"""Coroutines that run to their end in a thread of their own, also while the calling thread runs an event loop.
+
+A fixture is set up in the thread of its test, in which the synchronous API of Playwright, or a plugin for asynchronous
+tests, may run a loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run_apart(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine in another thread, and return its result."""
+    with ThreadPoolExecutor(1, thread_name_prefix="zabka-test") as threads:
+        return threads.submit(lambda: asyncio.run(work())).result()
