@@ -16,8 +16,8 @@ without a leader or lost records, and a fault without any effect is no incident.
 The wait of a client is the only part that no journal links: workloads report how long their writes waited. It belongs
 to the incident that affected a partition of the workload's topic, and that lasted longest during the wait.
 
-Times are wall-clock times of the nodes that wrote the events, as on the page. `zabka pipeline` and the API use this
-module, so that the table `incidents` and a summary on the page read the same.
+Times are wall-clock times of the nodes that wrote the events, as on the page. The table `incidents` and `zabka pipeline
+show incidents` use this module.
 """
 
 from __future__ import annotations
