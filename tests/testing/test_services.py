@@ -111,6 +111,90 @@ def test_failure_of_a_program_ends_the_wait(zabka_world: SimulatedCluster) -> No
         zabka_world.until(lambda: False)
 
 
+def test_failure_of_a_task_that_is_not_awaited_is_shown(zabka_world: SimulatedCluster) -> None:
+    kept: list[object] = []
+
+    async def shelve(_: str) -> None:
+        async def lose() -> None:
+            raise LookupError("no such shelf")
+
+        kept.append(asyncio.create_task(lose()))
+        await asyncio.sleep(3_600)
+
+    zabka_world.start("shelves", shelve)
+    with pytest.raises(ClusterFailed, match=r"(?s)a task of the program shelves has failed.*no such shelf"):
+        zabka_world.until(lambda: False, 5)
+
+
+def test_cancellation_and_exit_codes_are_failures(zabka_world: SimulatedCluster) -> None:
+    async def cancelled(_: str) -> None:
+        task = asyncio.create_task(asyncio.sleep(1))
+        task.cancel()
+        await task
+
+    async def leave(_: str) -> None:
+        raise SystemExit(3)
+
+    zabka_world.start("cancelled", cancelled)
+    with pytest.raises(ClusterFailed, match="CancelledError"):
+        zabka_world.let_pass(1)
+    zabka_world.start("leave", leave)
+    with pytest.raises(ClusterFailed, match="ProgramExited: exit code 3"):
+        zabka_world.let_pass(1)
+
+
+def test_ended_tasks_have_the_same_order_in_every_run() -> None:
+    def order() -> list[str]:
+        found: list[str] = []
+
+        async def wait(_: str) -> None:
+            tasks = [asyncio.create_task(asyncio.sleep(1), name=str(number)) for number in range(30)]
+            done, _pending = await asyncio.wait(tasks)
+            found.extend(task.get_name() for task in done)
+
+        with running_world(seed=1) as world:
+            waiting = world.start("wait", wait)
+            world.until(lambda: waiting.has_returned)
+        return found
+
+    orders = []
+    for size in (1, 50, 500):
+        # Other objects move those of the next run in memory.
+        orders.append((order(), [object() for _ in range(size)]))
+    assert orders[0][0] == orders[1][0] == orders[2][0]
+
+
+def test_failing_exception_handler_is_reported_once(zabka_world: SimulatedCluster) -> None:
+    turns: list[int] = []
+
+    async def handle(_: str) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: loop.default_exception_handler(context))
+        loop.call_soon(int, "x")
+        await asyncio.sleep(1)
+        turns.append(1)
+
+    zabka_world.start("handle", handle)
+    zabka_world.until(lambda: turns)
+    assert [text for text in zabka_world.world.ground.failures if text.startswith("handle: ")]
+
+
+def test_program_reaches_its_own_server_as_localhost(zabka_world: SimulatedCluster) -> None:
+    answers: list[bytes] = []
+
+    async def both(_: str) -> None:
+        serving = asyncio.create_task(echo(""))
+        await asyncio.sleep(0.1)
+        reader, writer = await asyncio.open_connection("localhost", 8000)
+        writer.write(b"hello\n")
+        answers.append(await reader.read())
+        serving.cancel()
+
+    zabka_world.start("both", both)
+    zabka_world.until(lambda: answers)
+    assert answers == [b"echo hello\n"]
+
+
 def test_killed_program_ends_at_once_and_starts_again(zabka_world: SimulatedCluster) -> None:
     runs: list[int] = []
 

@@ -214,3 +214,4 @@ def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[Sim
     violations = cluster.violations
     cluster.close()
     assert violations == []
+    cluster.check_services()

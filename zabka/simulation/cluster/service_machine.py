@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from zabka.simulation.engine.machine import Ground, Machine, SimProcess
+from zabka.simulation.engine.program_loop import ProgramLoop
 
 Service = Callable[[str], Awaitable[None]]
 """A coroutine function; its argument is the brokers' bootstrap string, `host:port,…`."""
@@ -16,8 +17,14 @@ RESTART_US = 1_000_000
 """Time from the end of a program until it is started again, in µs."""
 
 
+class ProgramExited(Exception):
+    """A program has called sys.exit with a code other than 0."""
+
+
 class ServiceMachine(Machine):
     """A computer that runs one program.  With `restarts`, the program is started again after it has failed."""
+
+    loop_class = ProgramLoop
 
     def __init__(
         self, ground: Ground, name: str, address: str, service: Service, bootstrap: str, *, restarts: bool
@@ -30,34 +37,60 @@ class ServiceMachine(Machine):
         self._service = service
         self._bootstrap = bootstrap
         self._restarts = restarts
+        self._is_cancelled = False
+        self._unreported: str | None = None
 
-    @property
-    def failure(self) -> str | None:
-        """The traceback of the failure that ended the program, unless it is started again."""
-        return self.failures[-1] if self.failures and not self._restarts else None
+    def take_failure(self) -> str | None:
+        """Return the traceback of the failure that ended the program for good, once."""
+        failure, self._unreported = self._unreported, None
+        return failure
+
+    def loose_failures(self) -> list[str]:
+        """Return the tracebacks of the program's tasks that failed, and that it did not await."""
+        loop = None if self.process is None else self.process.loop
+        return [_text(failure) for failure in loop.loose_failures()] if isinstance(loop, ProgramLoop) else []
+
+    def start(self) -> None:
+        """Run the program, unless it runs."""
+        if self.process is None:
+            self.has_returned, self._unreported = False, None
+        super().start()
 
     def cancel(self) -> None:
         """Cancel the program's task, as asyncio does on Ctrl-C; do not start it again."""
-        self._restarts = False
+        self._restarts, self._is_cancelled = False, True
         if self.process is not None and self.process.main is not None:
             self.process.loop.call_soon(self.process.main.cancel)
 
     async def _run(self, process: SimProcess) -> None:
         assert self.ground.isolation is not None, "the world isolates the programs of tests"
         self.ground.isolation.loops.append(process.loop)
-        self.has_returned = False
-        await self._service(self._bootstrap)
+        try:
+            await self._service(self._bootstrap)
+        except SystemExit as left:
+            if left.code:
+                raise ProgramExited(f"exit code {left.code}") from left
+        finally:
+            self.ground.isolation.loops.remove(process.loop)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        failure = None if task.cancelled() else task.exception()
+        if self._is_cancelled:
+            return
+        failure = asyncio.CancelledError() if task.cancelled() else task.exception()
         self.has_returned = failure is None
         if failure is None:
             return
-        self.failures.append("".join(traceback.format_exception(failure)))
+        self.failures.append(_text(failure))
         if self._restarts:
             self.ground.scheduler.after(RESTART_US, self._start_again)
+        else:
+            self._unreported = self.failures[-1]
 
     def _start_again(self) -> None:
         # It may have lost power, have been started or cancelled, in the meantime.
         if self._restarts and self.kernel.has_power:
             self.start()
+
+
+def _text(failure: BaseException) -> str:
+    return "".join(traceback.format_exception(failure))

@@ -94,13 +94,15 @@ class World(ClusterWorld):
             return
         for machine in self.services:
             machine.cancel()
-        with suppress(Deadlock):
-            self.until(lambda: all(machine.process is None for machine in self.services), CLEAN_UP_MS_MAX)
-        with warnings.catch_warnings():
-            # Killed programs did not close what they had opened.
-            warnings.simplefilter("ignore", ResourceWarning)
-            super().end_world()
-            gc.collect()
+        try:
+            with suppress(Deadlock):
+                self.until(lambda: all(machine.process is None for machine in self.services), CLEAN_UP_MS_MAX)
+        finally:
+            with warnings.catch_warnings():
+                # Killed programs did not close what they had opened.
+                warnings.simplefilter("ignore", ResourceWarning)
+                super().end_world()
+                gc.collect()
 
     # -- time --------------------------------------------------------------------------------------------------------
 

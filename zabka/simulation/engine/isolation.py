@@ -43,6 +43,7 @@ class Isolation:
         self.loops: list[object] = []
         """The loops of the programs; other processes of the world are not restricted."""
         self._turn = turn
+        self._thread = threading.get_ident()
         self._bytes = seed.randbytes
         self._state = random.Random(seed.getrandbits(64)).getstate()
         self._hosts_state = self._state
@@ -64,6 +65,7 @@ class Isolation:
         self._depth += 1
         if self._depth > 1:
             return
+        self._thread = threading.get_ident()
         self._hosts_state = random.getstate()
         random.setstate(self._state)
         self._native_threads = _native_threads()
@@ -93,7 +95,7 @@ class Isolation:
 
     def _has_turn(self) -> bool:
         taker = self._turn.taker
-        return any(taker is loop for loop in self.loops)
+        return any(taker is loop for loop in self.loops) and threading.get_ident() == self._thread
 
     def _refusing(self, original: Callable[..., Any], name: str, instead: str) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:

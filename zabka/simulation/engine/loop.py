@@ -38,6 +38,10 @@ _TASKS_SWEPT_AT = 64
 Context_ = dict[str, Any]
 
 
+OWN_HOSTS = ("localhost", "127.0.0.1", "0.0.0.0")
+"""Names of a process's own machine."""
+
+
 class Timed(Protocol):
     """The disk as one process uses it; `took_us` is the time that it took since the value was reset to 0, in µs."""
 
@@ -304,13 +308,17 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
         """Start a task; a task without a name gets a number within its process."""
+        self._task_number += 1
+        task = asyncio.Task(coro, loop=self, name=name or f"task {self._task_number}", context=context)
+        self.keep(task)
+        return task
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Keep a task until it has ended."""
         if len(self._tasks) > self._tasks_max:
             self._tasks = [task for task in self._tasks if not task.done()]
             self._tasks_max = 2 * len(self._tasks) + _TASKS_SWEPT_AT
-        self._task_number += 1
-        task = asyncio.Task(coro, loop=self, name=name or f"task {self._task_number}", context=context)
         self._tasks.append(task)
-        return task
 
     def get_debug(self) -> bool:
         """Return False: there is no debug mode."""
@@ -340,12 +348,17 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """Handle the exception of a callback, or of a task whose result is never read."""
         if self.killed:
             return
-        if self._exception_handler is not None:
+        if self._exception_handler is None:
+            self.default_exception_handler(context)
+            return
+        try:
             self._exception_handler(self, context)
-        else:
-            self._on_failure(str(context.get("message")), context.get("exception"))
+        except Exception as failed:
+            self.default_exception_handler({"message": "the exception handler has failed", "exception": failed})
 
-    default_exception_handler = call_exception_handler
+    def default_exception_handler(self, context: Context_) -> None:
+        """Report an exception to the machine."""
+        self._on_failure(str(context.get("message")), context.get("exception"))
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
         """Set the handler of a signal, which `terminate` calls."""
@@ -388,7 +401,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def _address_of(self, host: str) -> str:
         """Return the address of a machine.  Raises gaierror for a name that none has."""
-        address = self.kernel.network.addresses.get(host, host)
+        address = self.kernel.address if host in OWN_HOSTS else self.kernel.network.addresses.get(host, host)
         if not address[:1].isdigit():
             raise real.gaierror(real.EAI_NONAME, f"no machine of this world has the name {host}")
         return address

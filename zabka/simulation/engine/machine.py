@@ -109,7 +109,7 @@ class SimProcess:
         ground = machine.ground
         self.machine = machine
         self.random = random
-        self.loop = ProcessLoop(  # type: ignore[abstract]
+        self.loop = machine.loop_class(
             ground.scheduler, machine.kernel, random, ground.turn, self._failed,
             skew_us=machine.skew_us, pieces=ground.pieces,
         )  # fmt: skip
@@ -129,6 +129,9 @@ class Machine:
 
     A program that ends by itself is passed, as its task, to `on_exit`.  `volume` outlives programs.
     """
+
+    loop_class: Callable[..., ProcessLoop] = ProcessLoop
+    """The event loop of its program."""
 
     def __init__(
         self, ground: Ground, name: str, address: str, main: Main, *,

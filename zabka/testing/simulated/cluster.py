@@ -263,6 +263,7 @@ def running_world(
     cluster = start_simulated(seed=seed, peers=peers, brokers=brokers, settings=settings)
     try:
         yield cluster
+        cluster.check_services()
         if cluster.violations:
             raise ClusterFailed(f"seed {seed}: {'; '.join(cluster.violations)}")
     finally:

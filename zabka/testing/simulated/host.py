@@ -47,6 +47,7 @@ class SimHost:
             self.world.until_done((machine or self.machine).begin(settle(), "ask"), ASK_MS_MAX, "the end of a request")
         except Deadlock as stuck:
             raise ClusterFailed(f"{self}: {stuck}") from None
+        self.check_services()
         if refusals:
             raise ClusterFailed(refusals[0])
         return outcome[0]
@@ -74,13 +75,19 @@ class SimHost:
                 break
             self.world.run_to(due // 1000 * 1000 + 999)
             self.check_services()
-        raise ClusterFailed(f"{self}: {wait.failure()}")
+        loose = [
+            f"\na task of the program {machine.name} has failed\n{failure}"
+            for machine in self.world.services
+            for failure in machine.loose_failures()
+        ]
+        raise ClusterFailed(f"{self}: {wait.failure()}{''.join(loose)}")
 
     def check_services(self) -> None:
         """Raise ClusterFailed, with its traceback, if a program of the test has failed for good."""
         for machine in self.world.services:
-            if machine.failure is not None:
-                raise ClusterFailed(f"{self}: the program {machine.name} has failed\n{machine.failure}")
+            failure = machine.take_failure()
+            if failure is not None:
+                raise ClusterFailed(f"{self}: the program {machine.name} has failed\n{failure}")
 
     def __repr__(self) -> str:
         return f"the world of seed {self.world.seed} at {self.now_us / 1e6:.3f} s"
