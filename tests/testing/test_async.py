@@ -20,7 +20,7 @@ from zabka.testing import running_cluster
 {mark}
 async def test_it(zabka_cluster):
     zabka_cluster.topics.create("orders")
-    async with AIOKafkaProducer(**zabka_cluster.client_config("aiokafka")) as producer:
+    async with AIOKafkaProducer(acks="all", **zabka_cluster.client_config("aiokafka")) as producer:
         await producer.send_and_wait("orders", b"a")
     assert await zabka_cluster.aio.consume("orders") == ["a"]
     await zabka_cluster.aio.until(lambda: zabka_cluster.controller)

@@ -137,7 +137,7 @@ def test_throttled_producer_waits_and_loses_nothing(cluster: LiveCluster) -> Non
     throttles: list[int] = []
 
     async def run() -> None:
-        made = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap)
+        made = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")
         await made.start()
         try:
             await made.send_and_wait(TOPIC, b"a")
