@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from typing import Literal, Protocol
+from typing import Generic, Literal, Protocol, TypeVar
 
 import structlog
 
@@ -48,6 +48,7 @@ _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 log = structlog.get_logger()
 
 State = Literal["running", "ended"]
+W = TypeVar("W", Workload, ConsumerWorkload, TransactionalWorkload, ReadProcessWriteWorkload)
 
 
 class _Running(Protocol):
@@ -63,14 +64,28 @@ class _Running(Protocol):
         ...
 
 
-class _Producer:
+class _Plain(Generic[W]):
+    """A workload of one client, which needs no more than to be stopped."""
+
+    def __init__(self, workload: W, channel: AsyncioChannel) -> None:
+        self._workload: W = workload
+        self._channel = channel
+        workload.start()
+
+    async def stop_workload(self) -> None:
+        await self._workload.stop()
+
+    def close(self) -> None:
+        self._workload.close()
+        self._channel.close()
+
+
+class _Producer(_Plain[Workload]):
     """A producer that also checks that its acknowledged records are still there."""
 
     def __init__(self, workload: Workload, channel: AsyncioChannel, acks: str) -> None:
-        self._workload = workload
-        self._channel = channel
+        super().__init__(workload, channel)
         self._acks = "all" if acks == "-1" else acks
-        workload.start()
 
     def view(self, workload_id: str, state: State) -> WorkloadView:
         status = self._workload.status()
@@ -89,24 +104,18 @@ class _Producer:
         )
 
     async def stop_workload(self) -> None:
-        await self._workload.stop()
+        await super().stop_workload()
         await self._workload.verify()
 
-    def close(self) -> None:
-        self._workload.close()
-        self._channel.close()
 
-
-class _Consumer:
+class _Consumer(_Plain[ConsumerWorkload]):
     """A member of a consumer group that stores its offsets in Kafka or in ZooKeeper."""
 
     def __init__(
         self, workload: ConsumerWorkload, channel: AsyncioChannel, offsets: Literal["kafka", "zookeeper"]
     ) -> None:
-        self._workload = workload
-        self._channel = channel
+        super().__init__(workload, channel)
         self._offsets = offsets
-        workload.start()
 
     def view(self, workload_id: str, state: State) -> WorkloadView:
         counts = self._workload.counts()
@@ -125,21 +134,9 @@ class _Consumer:
             last_error=counts.last_error,
         )
 
-    async def stop_workload(self) -> None:
-        await self._workload.stop()
 
-    def close(self) -> None:
-        self._workload.close()
-        self._channel.close()
-
-
-class _TransactionalProducer:
+class _TransactionalProducer(_Plain[TransactionalWorkload]):
     """A producer that writes transactions."""
-
-    def __init__(self, workload: TransactionalWorkload, channel: AsyncioChannel) -> None:
-        self._workload = workload
-        self._channel = channel
-        workload.start()
 
     def view(self, workload_id: str, state: State) -> WorkloadView:
         workload, status = self._workload, self._workload.status()
@@ -160,21 +157,9 @@ class _TransactionalProducer:
             unknown=status.unknown,
         )
 
-    async def stop_workload(self) -> None:
-        await self._workload.stop()
 
-    def close(self) -> None:
-        self._workload.close()
-        self._channel.close()
-
-
-class _Loop:
+class _Loop(_Plain[ReadProcessWriteWorkload]):
     """A read-process-write loop."""
-
-    def __init__(self, workload: ReadProcessWriteWorkload, channel: AsyncioChannel) -> None:
-        self._workload = workload
-        self._channel = channel
-        workload.start()
 
     def view(self, workload_id: str, state: State) -> WorkloadView:
         workload, status = self._workload, self._workload.status()
@@ -195,13 +180,6 @@ class _Loop:
             aborted=status.aborted,
             unknown=status.unknown,
         )
-
-    async def stop_workload(self) -> None:
-        await self._workload.stop()
-
-    def close(self) -> None:
-        self._workload.close()
-        self._channel.close()
 
 
 class WorkloadManager:

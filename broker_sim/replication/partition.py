@@ -612,6 +612,7 @@ class Partition:
         """Set the high watermark, and journal it."""
         log = self.log
         before = log.high_watermark
+        # As `stable_offset_if_held_back`, without the call: this runs for every batch.
         stable = log.last_stable_offset if log.producers.has_undecided else None
         log.high_watermark = offset
         moved = self.host.emit(

@@ -83,6 +83,7 @@ class Producing:
         with self._purgatory:
             at_once = AtOnce()
             if guards is None and origin is AppendOrigin.CLIENT:
+                # The usual request makes no sender per partition.
                 begun = [self._begin_append(key, data, acks, at_once, CLIENT) for key, data in batches]
             else:
                 begun = [

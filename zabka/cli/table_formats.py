@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from zabka.cli.piped_console import PipedConsole, print_table
+from zabka.journal.printable import printable
 
 _BORDER = 3
 """The width of the border between two columns, with its spaces."""
@@ -42,7 +43,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], form: 
         lines = ",\n".join(msgspec.json.encode(dict(row)).decode() for row in rows)
         sys.stdout.write(f"[\n{lines}\n]\n" if rows else "[]\n")
     else:
-        _print_text(columns, [[_printable(_cell(row[name])) for name in columns] for row in rows])
+        _print_text(columns, [[printable(_cell(row[name])) for name in columns] for row in rows])
     sys.stdout.flush()
 
 
@@ -52,9 +53,9 @@ def print_summaries(rows: Sequence[Mapping[str, Any]]) -> None:
     console = PipedConsole(highlight=False, soft_wrap=True)
     for row in rows:
         run = f" of run {row['run']}" if several else ""
-        console.print(_printable(f"incident {row['number']}{run}: {row['headline']}"), style="bold", markup=False)
+        console.print(printable(f"incident {row['number']}{run}: {row['headline']}"), style="bold", markup=False)
         for line in row["summary"].split("\n"):
-            console.print(f"  {_printable(line)}", markup=False)
+            console.print(f"  {printable(line)}", markup=False)
     if not rows:
         console.print("no incidents")
 
@@ -68,11 +69,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat()
     return msgspec.json.encode(value).decode()
-
-
-def _printable(text: str) -> str:
-    """Escape characters that a terminal would interpret; a journal may contain any."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _print_text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

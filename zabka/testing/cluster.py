@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack
 import msgspec
 
 from zabka.testing.records import IsolationLevel, Payload, Record
-from zabka.testing.request_faults import RequestMatch, RequestSelection
 
 if TYPE_CHECKING:
     # A live cluster is started before the clients for it are imported.
     from zabka.kafka.client.group_admin import GroupInfo
+    from zabka.testing.request_faults import RequestMatch, RequestSelection
 
 T = TypeVar("T")
 

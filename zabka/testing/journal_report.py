@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from zabka.journal.causes import Causes, Chain
 from zabka.journal.events import Entry, Event, ReplicaProgressed, type_name
+from zabka.journal.printable import printable
 from zabka.journal.rules import Rule, rule_of
 from zabka.journal.rules.source_lines import place_of
 from zabka.journal.sentence_file import read_sentences
@@ -51,7 +52,7 @@ def _is_internal(event: Event) -> bool:
 
 def line(entry: Entry, sentences: Sentences) -> str:
     """Return an event as a line: its time, its number in its node's journal, and its sentence."""
-    return f"{_time(entry)} {entry.node}#{entry.node_seq}: {_printable(sentences.sentence(entry.node, entry.event))}"
+    return f"{_time(entry)} {entry.node}#{entry.node_seq}: {printable(sentences.sentence(entry.node, entry.event))}"
 
 
 def story(chain: Chain, sentences: Sentences) -> Iterator[str]:
@@ -62,7 +63,7 @@ def story(chain: Chain, sentences: Sentences) -> Iterator[str]:
         if rule is not None:
             yield from _ruled(rule)
     if chain.says:
-        yield f"because {_printable(chain.says)}"
+        yield f"because {printable(chain.says)}"
     yield (f"first cause: {chain.end.value}" if chain.end.value != "unknown" else "earlier causes are not known")
 
 
@@ -77,8 +78,3 @@ def _time(entry: Entry) -> str:
         return datetime.fromtimestamp(entry.wall_us / 1e6, UTC).strftime("%H:%M:%S.%f")[:-3] + "Z"
     except (ValueError, OverflowError, OSError):
         return f"{entry.wall_us} us"
-
-
-def _printable(text: str) -> str:
-    """Escape control characters: text of clients in a journal, such as client ids, must not control the terminal."""
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

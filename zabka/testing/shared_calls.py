@@ -1,9 +1,9 @@
-"""Calls of a cluster that are the same on real processes and in a world: groups, leaders, quotas, and waits."""
+"""Calls of a cluster that are the same on real processes and in a world: records, groups, leaders, quotas, waits."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
 from zabka.ensemble.ports import Runtime
@@ -13,6 +13,7 @@ from zabka.kafka.client.group_admin import GroupAdmin, GroupInfo
 from zabka.kafka.client.reassignment_client import alter_reassignments
 from zabka.testing.cluster import Broker, ClusterFailed, Happening, Topics
 from zabka.testing.quotas import Quotas
+from zabka.testing.records import IsolationLevel, Payload, Record, read_records, write_records
 
 T = TypeVar("T")
 B = TypeVar("B", bound=Broker)
@@ -47,6 +48,42 @@ class SharedCalls(Generic[B]):
     @abstractmethod
     def now_us(self) -> int:
         """The clock of the events."""
+
+    # ---- records -----------------------------------------------------------------------------------------------------
+
+    def produce(
+        self,
+        topic: str,
+        values: Sequence[Payload | Record],
+        partition: int = 0,
+        *,
+        acks: int = -1,
+        timeout_s: float = 10.0,
+    ) -> int:
+        """Write values or records, in one batch for each partition, and return the first record's offset."""
+        return self.call(
+            lambda client, runtime: write_records(
+                client, topic, values, partition, now_ms=runtime.now().wall_ms, acks=acks, timeout_s=timeout_s
+            )
+        )
+
+    def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
+        """Return every committed value of a partition as a string, in order."""
+        return [record.text for record in self.records(topic, partition, timeout_s=timeout_s)]
+
+    def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        timeout_s: float = 10.0,
+    ) -> list[Record]:
+        """Return every committed record of a partition, or of all partitions in their order."""
+        numbers = [each.partition for each in self.topics[topic].partitions] if partition is None else [partition]
+        return self.call(lambda client, _: read_records(client, topic, numbers, isolation_level, timeout_s))
+
+    # ---- groups, leaders, quotas -------------------------------------------------------------------------------------
 
     @property
     def quotas(self) -> Quotas:

@@ -45,8 +45,6 @@ class World(ClusterWorld):
     def __init__(self, seed: int, settings: WorldSettings | None = None, tap: MessageTap | None = None) -> None:
         self.settings = settings or WorldSettings()
         super().__init__(seed, cluster_shape(self.settings, seed), tap)
-        self.services: list[ServiceMachine] = []
-        """The machines of a test's own programs."""
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -83,20 +81,25 @@ class World(ClusterWorld):
         bootstrap = ",".join(f"{host}:{port}" for host, port in self.bootstrap)
         machine = ServiceMachine(self.ground, name, self.next_client_address(), service, bootstrap, restarts=restarts)
         self.clients[name] = machine
-        self.services.append(machine)
         machine.start()
         return machine
 
+    @property
+    def services(self) -> list[ServiceMachine]:
+        """The machines of a test's own programs."""
+        return [machine for machine in self.clients.values() if isinstance(machine, ServiceMachine)]
+
     def end_world(self) -> None:
         """End all processes and scheduled calls; a test's own programs are cancelled first, and may clean up."""
-        if not self.services:
+        services = self.services
+        if not services:
             super().end_world()
             return
-        for machine in self.services:
+        for machine in services:
             machine.cancel()
         try:
             with suppress(Deadlock):
-                self.until(lambda: all(machine.process is None for machine in self.services), CLEAN_UP_MS_MAX)
+                self.until(lambda: all(machine.process is None for machine in services), CLEAN_UP_MS_MAX)
         finally:
             with warnings.catch_warnings():
                 # Killed programs did not close what they had opened.

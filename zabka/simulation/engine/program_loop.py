@@ -40,19 +40,17 @@ class NumberedFuture(asyncio.Future[Any]):
 class ProgramLoop(ProcessLoop):
     """A process's event loop that numbers its tasks and futures."""
 
-    _number = 0
-
     def create_future(self) -> asyncio.Future[Any]:
         """Return a future of this loop."""
-        self._number += 1
-        return NumberedFuture(self._number, self)
+        self._task_number += 1
+        return NumberedFuture(self._task_number, self)
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
         """Start a task; a task without a name gets its number."""
-        self._number += 1
-        number = self._number
+        self._task_number += 1
+        number = self._task_number
         task = NumberedTask(number, coro, loop=self, name=name or f"task {number}", context=context)
         self.keep(task)
         return task

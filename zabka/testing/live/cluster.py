@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import time
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -26,7 +24,6 @@ from zabka.testing.live.isolation import Configs, remove_groups, reset_znodes
 from zabka.testing.live.nodes import Broker, Node
 from zabka.testing.live.topics import Topics
 from zabka.testing.live.workloads import Consumer, Transactions, Workload
-from zabka.testing.records import IsolationLevel, Payload, Record, read_records, write_records
 from zabka.testing.shared_calls import SharedCalls, Work
 
 T = TypeVar("T")
@@ -92,39 +89,6 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         body = {"type": kind, "partitions": [{"topic": topic, "partition": partition}]}
         error: str | None = self.post("/api/v1/elections", body)[0]["error"]
         return error
-
-    def produce(
-        self,
-        topic: str,
-        values: Sequence[Payload | Record],
-        partition: int = 0,
-        *,
-        acks: int = -1,
-        timeout_s: float = 10.0,
-    ) -> int:
-        """Write values or records, in one batch for each partition, and return the first record's offset."""
-        now_ms = time.time_ns() // 1_000_000
-        return self.call(
-            lambda client, _: write_records(
-                client, topic, values, partition, now_ms=now_ms, acks=acks, timeout_s=timeout_s
-            )
-        )
-
-    def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
-        """Return every committed value of a partition as a string, in order."""
-        return [record.text for record in self.records(topic, partition, timeout_s=timeout_s)]
-
-    def records(
-        self,
-        topic: str,
-        partition: int | None = None,
-        *,
-        isolation_level: IsolationLevel = "read_uncommitted",
-        timeout_s: float = 10.0,
-    ) -> list[Record]:
-        """Return every committed record of a partition, or of all partitions in their order."""
-        numbers = [each.partition for each in self.topics[topic].partitions] if partition is None else [partition]
-        return self.call(lambda client, _: read_records(client, topic, numbers, isolation_level, timeout_s))
 
     def call(self, work: Work[T]) -> T:
         """Run requests through a client of its own.  Raises ClusterFailed if they are refused."""

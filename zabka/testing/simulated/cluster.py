@@ -6,7 +6,7 @@ has a host of its own in the world, which faults affect only if they name it ("t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal, NoReturn, TypeVar
 
@@ -17,7 +17,6 @@ from zabka.simulation.cluster.service_machine import Service
 from zabka.simulation.cluster.world import World
 from zabka.simulation.settings import BadSetting, world_settings
 from zabka.testing.cluster import FIXTURE_SETTINGS, READY_TIMEOUT_S, ClientLibrary, ClusterFailed, Happening
-from zabka.testing.records import IsolationLevel, Payload, Record, read_records, write_records
 from zabka.testing.shared_calls import SharedCalls, Work
 from zabka.testing.simulated.faults import SimFaults
 from zabka.testing.simulated.host import SimHost
@@ -58,8 +57,6 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         self._workloads: list[SimWorkload] = []
         self._consumers: list[SimConsumer] = []
         self._transactions: list[SimTransactions] = []
-        self.services: dict[str, SimService] = {}
-        """The test's own programs by name."""
 
     # ---- queries -----------------------------------------------------------------------------------------------------
 
@@ -134,37 +131,6 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         error = results[name][0]
         return None if error == 0 else error.name.upper()
 
-    def produce(
-        self,
-        topic: str,
-        values: Sequence[Payload | Record],
-        partition: int = 0,
-        *,
-        acks: int = -1,
-        timeout_s: float = 10.0,
-    ) -> int:
-        """Write values or records, in one batch for each partition, and return the first record's offset."""
-        now_ms = self.runtime.now().wall_ms
-        return self.ask(
-            write_records(self.admin, topic, values, partition, now_ms=now_ms, acks=acks, timeout_s=timeout_s)
-        )
-
-    def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
-        """Return every committed value of a partition as a string, in order."""
-        return [record.text for record in self.records(topic, partition, timeout_s=timeout_s)]
-
-    def records(
-        self,
-        topic: str,
-        partition: int | None = None,
-        *,
-        isolation_level: IsolationLevel = "read_uncommitted",
-        timeout_s: float = 10.0,
-    ) -> list[Record]:
-        """Return every committed record of a partition, or of all partitions in their order."""
-        numbers = [each.partition for each in self.topics[topic].partitions] if partition is None else [partition]
-        return self.ask(read_records(self.admin, topic, numbers, isolation_level, timeout_s))
-
     def call(self, work: Work[T]) -> T:
         """Run requests to their end in the world.  Raises ClusterFailed if they are refused."""
         return self.ask(work(self.admin, self.runtime))
@@ -205,8 +171,7 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         With `restarts`, it is started again a second after it has failed; otherwise its failure ends the test's wait.
         Raises ValueError if the name is in use.
         """
-        started = self.services[name] = SimService(self.world.start_service(name, service, restarts=restarts))
-        return started
+        return SimService(self.world.start_service(name, service, restarts=restarts))
 
     def let_pass(self, seconds: float) -> None:
         """Let time pass.  Raises ClusterFailed if a program of the test fails."""
