@@ -43,11 +43,11 @@ class Once:
 
     def __init__(self, first: Callable[[RequestContext], None]) -> None:
         self._first = first
-        self._seen = 0
+        self.seen = 0
 
     async def handle(self, message: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        self._seen += 1
-        if self._seen == 1:
+        self.seen += 1
+        if self.seen == 1:
             self._first(context)
         return api_versions.answer(message)
 
@@ -83,10 +83,12 @@ def test_request_fault_has_its_effect_on_the_connection(
 def test_hanging_connection_ends_with_its_client() -> None:
     async def test() -> None:
         async with serving() as (served, port):
-            port.handle = Once(unanswered(True)).handle
+            once = Once(unanswered(True))
+            port.handle = once.handle
             _, writer = await asyncio.open_connection("127.0.0.1", served.number)
             writer.write(REQUESTS)
-            await asyncio.sleep(0.05)
+            while not once.seen:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
             writer.close()
             while port.connections:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
