@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up compose-up compose-down test-compose test lint sweep planted-bugs search-table explore bench bench-kafka bench-page histories kafka-histories soak failover idle test-long test-floors test-interop test-kazoo mutants fuzz docs dist reference clean
+.PHONY: setup up compose-up compose-down test-compose test lint sweep injected-bugs search-table explore bench bench-kafka bench-page histories kafka-histories soak failover idle test-long test-floors test-interop test-kazoo mutants fuzz docs dist reference clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh scripts/setup/setup.sh
@@ -54,8 +54,8 @@ sweep: setup
 explore: setup
 	@$(BIN)/zabka explore $(ARGS)
 
-planted-bugs: setup
-	@$(BIN)/python -m tests.simulation.planted_table $(ARGS)
+injected-bugs: setup
+	@$(BIN)/python -m tests.simulation.injected_table $(ARGS)
 
 search-table: setup
 	@$(BIN)/python -m tests.simulation.search_table $(ARGS)

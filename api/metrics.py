@@ -206,7 +206,7 @@ def _events(collector: Collector) -> list[Metric]:
 
 def _controller_gap(collector: Collector) -> Metric:
     """Return the last time without a controller, and its parts."""
-    terms = collector.state.reigns
+    terms = collector.state.controller_terms
     gaps = (gap_before(terms, place) for place in reversed(range(len(terms))))
     last = next((gap for gap in gaps if gap is not None), None)
     parts = {} if last is None else gap_milliseconds(last)

@@ -29,9 +29,9 @@ from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.history_clients import ALIVE, HISTORIES, SESSION_TIMEOUT_MS, History, Player, check_history
 from zabka.ensemble.errors import NodeExists
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.journal.checkers.invariants import check as invariant_violations
+from zabka.journal.checkers.kafka_analysis import KafkaHistory
 from zabka.journal.events import entry_from_dict
-from zabka.journal.judges.invariants import check as invariant_violations
-from zabka.journal.judges.kafka_analysis import KafkaHistory
 from zabka.kafka.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
 from zabka.testing.live.cluster import LiveCluster
 from zabka.testing.live.nodes import Node

@@ -20,7 +20,7 @@ DEFAULT_API_PORT = 8080
 HOST = "host-1"
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class Requested(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `up`; None means "as before, or the default".  Port 0 means "pick"."""
 
     peers: int | None = None
@@ -40,7 +40,7 @@ class BadPlan(ValueError):
     """Options that cannot be satisfied, and the reason."""
 
 
-def plan(wanted: Wanted, before: Topology | None, within: range | None = None) -> Topology:
+def plan(wanted: Requested, before: Topology | None, within: range | None = None) -> Topology:
     """Return the topology for these options, based on the existing one of the data directory.
 
     Ports that are picked come from `within`, if it is given.
@@ -82,7 +82,7 @@ def plan(wanted: Wanted, before: Topology | None, within: range | None = None) -
     ]
     broker_specs = [BrokerSpec(i, HOST, bind, advertised, kafka_port + i - 1) for i in range(1, brokers + 1)]
     if wanted.advertised:
-        broker_specs = _behind_proxies(broker_specs, wanted.advertised, book)
+        broker_specs = _with_proxies(broker_specs, wanted.advertised, book)
     if not _answers_on_loopback(bind):
         peer_specs = [msgspec.structs.replace(p, address=reachable(bind)) for p in peer_specs]
     names = [p.name for p in peer_specs] + [b.name for b in broker_specs]
@@ -98,7 +98,7 @@ def plan(wanted: Wanted, before: Topology | None, within: range | None = None) -
     )
 
 
-def _behind_proxies(brokers: list[BrokerSpec], advertised: Mapping[int, str], book: _Ports) -> list[BrokerSpec]:
+def _with_proxies(brokers: list[BrokerSpec], advertised: Mapping[int, str], book: _Ports) -> list[BrokerSpec]:
     """Return the brokers with a second listener that advertises these addresses.  Raises BadPlan."""
     if advertised.keys() != {broker.id for broker in brokers}:
         raise BadPlan(f"advertised addresses are for brokers 1 to {len(brokers)}, not {sorted(advertised)}")

@@ -30,7 +30,7 @@ from zabka.compose.files import (
     write_host,
 )
 from zabka.compose.launch import die_with_parent, start_agent
-from zabka.compose.plan import Wanted, plan
+from zabka.compose.plan import Requested, plan
 from zabka.compose.progress import Progress
 from zabka.compose.status import ANSWER_S, read_snapshot
 from zabka.compose.topology import Topology, load, node_directory, save
@@ -57,7 +57,7 @@ class Stopped(Exception):
     """A signal requested the end while the cluster was starting."""
 
 
-def prepare(wanted: Wanted, data: Path) -> Topology:
+def prepare(wanted: Requested, data: Path) -> Topology:
     """Lay the cluster out in its data directory.
 
     Raises BadTopology, BadPlan, PortTaken, OSError; the caller holds the directory's lock.
@@ -68,7 +68,7 @@ def prepare(wanted: Wanted, data: Path) -> Topology:
 
 
 def up(
-    wanted: Wanted, data: Path, progress: Progress, *, detach: bool, companion: Callable[[], str] | None = None
+    wanted: Requested, data: Path, progress: Progress, *, detach: bool, companion: Callable[[], str] | None = None
 ) -> int:
     """Start a cluster; return in the foreground after a signal, detached once it is ready.
 

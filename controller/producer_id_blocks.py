@@ -56,7 +56,7 @@ def _first_free(data: bytes | None) -> int:
         return 0
     latest = znodes.decode_producer_id_block(data)
     if latest is None:
-        raise ProducerIdsUnavailable(f"{znodes.LATEST_PRODUCER_ID_BLOCK} is not readable; delete or mend it")
+        raise ProducerIdsUnavailable(f"{znodes.LATEST_PRODUCER_ID_BLOCK} is not readable; delete or repair it")
     first = latest[2] + 1
     if first > _ID_MAX - BLOCK_SIZE:
         raise ProducerIdsUnavailable(f"{znodes.LATEST_PRODUCER_ID_BLOCK} says that every producer id is used up")

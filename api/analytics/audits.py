@@ -11,7 +11,7 @@ from zabka.api.scenarios.campaign_models import Audits, AuditVerdicts, AuditViol
 
 AUDITS = "audits"
 SHOWN_MAX = 50
-VERDICTS = ("held", "violated", "not_judged")
+VERDICTS = ("held", "violated", "not_checked")
 
 
 def audits(lake: Path, data: Path) -> Audits:

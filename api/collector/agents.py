@@ -206,7 +206,7 @@ class Agents:
                 await agent.refresh()
                 if agent.name in self._due:
                     await self._send_due_faults(agent)
-                elif agent.snapshot is not None and not agent.snapshot.faults_told:
+                elif agent.snapshot is not None and not agent.snapshot.faults_known:
                     await self._send_faults(agent)
             await asyncio.sleep(self.interval_s)
 

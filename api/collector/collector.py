@@ -363,7 +363,7 @@ class Collector:
 
     def _begin_from(self, found: _Standing) -> bool:
         self._fold = NotedFold(found.folded.go_on(), self._checkpoints)
-        self.reported_us = found.told_us
+        self.reported_us = found.reported_until_us
         self.counts = EventCounts.of(found.counts)
         return True
 
@@ -381,7 +381,7 @@ class _Standing(msgspec.Struct):
     fold: str
     folded: Folded
     counts: StoredCounts
-    told_us: dict[str, int]
+    reported_until_us: dict[str, int]
 
 
 class _AtUs(msgspec.Struct):

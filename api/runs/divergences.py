@@ -14,7 +14,7 @@ from zabka.journal.outcomes import deciding
 from zabka.journal.reader import decode_line
 
 COMPARED_MAX = 200_000
-JUDGED_MAX = 40_000
+CHECKED_MAX = 40_000
 """Longer histories are compared event by event, without the consequences of a difference."""
 _BATCH = 1_000
 
@@ -26,7 +26,7 @@ async def divergence(runs: Runs, run_id: str, other_id: str) -> dict[str, Any]:
     """
     one = await _entries(runs.rewind(run_id).history, run_id)
     other = await _entries(runs.rewind(other_id).history, other_id)
-    compare = deciding if len(one) + len(other) <= JUDGED_MAX else parting
+    compare = deciding if len(one) + len(other) <= CHECKED_MAX else parting
     found = await asyncio.to_thread(compare, one, other)
     if found is None:
         return {"same": True, "at": {"a": None, "b": None}, "before": None, "why": {"a": None, "b": None}}

@@ -83,7 +83,7 @@ class SpanView(BaseModel):
 class Lane(BaseModel):
     """A lane with its spans.
 
-    The kinds of lanes and their states: `controller` (`reigns`, `dead`, `nobody`); `belief:broker-N` (`right`, `stale`,
+    The kinds of lanes and their states: `controller` (`active`, `dead`, `none`); `belief:broker-N` (`right`, `stale`,
     `ahead`, `silent`); `isr:TOPIC-P`, one row per `value.replica` (`leader`, `in_sync`, `out`, `gone`; and `leaderless`
     for replica -1); `peer:N` (its role, with phase and epochs); `process:NODE` (`running`, `paused`, `down`,
     `unknown`); `faults`, one row per `value.fault_id` (its kind).

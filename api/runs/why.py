@@ -68,7 +68,7 @@ class Whys:
         async with self._turn:
             await self._look_through(seq)
             steps = chain_to_json(self._causes.chain(effect))
-            gap = gap_ended_by(self._state.reigns, effect.event)
+            gap = gap_ended_by(self._state.controller_terms, effect.event)
             steps[0]["controller_gap"] = None if gap is None else gap_milliseconds(gap)
             return steps
 

@@ -88,7 +88,7 @@ class AuditVerdicts(BaseModel):
     invariant: str
     held: int
     violated: int
-    not_judged: int
+    not_checked: int
 
 
 class AuditViolation(BaseModel):
@@ -110,7 +110,7 @@ class Audits(BaseModel):
         json_schema_extra={
             "example": {
                 "runs": 1, "events": 5120, "set_aside": 0, "written_ms": 1700000000000, "violated": 0, "violations": [],
-                "verdicts": [{"invariant": "one leader an epoch", "held": 1, "violated": 0, "not_judged": 0}],
+                "verdicts": [{"invariant": "one leader an epoch", "held": 1, "violated": 0, "not_checked": 0}],
                 "command": "zabka pipeline audit .zabka",
             }
         }

@@ -378,7 +378,7 @@ class Views:
             zab={"epoch": state.zab_epoch, "leader_id": leads},
             peers=self.peers(),
             controller=self.controller(fresh),
-            reigns=_controller_terms(state.reigns),
+            controller_terms=_controller_terms(state.controller_terms),
             brokers=self.brokers(fresh),
             topics=topics,
             workloads=workloads,

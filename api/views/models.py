@@ -571,7 +571,7 @@ class Cluster(BaseModel):
     zab: dict[str, int]
     peers: list[Peer]
     controller: Controller
-    reigns: list[dict[str, Any]]
+    controller_terms: list[dict[str, Any]]
     brokers: list[Broker]
     topics: list[Topic]
     workloads: list[Workload]

@@ -42,7 +42,7 @@ import { noteReached, noteReport } from "./losses.js";
  * @typedef {{type: string, broker_id: number, group_id: string, state: string, generation_id: number,
  *   leader_id: string, members: string[]}} GroupView
  * @typedef {{seq: number, at_us: number, peers: Record<string, PeerView>, brokers: Record<string, BrokerView>,
- *   controller_id: number, controller_epoch: number, controller_zk_version: number, reigns: ControllerTermView[],
+ *   controller_id: number, controller_epoch: number, controller_zk_version: number, controller_terms: ControllerTermView[],
  *   zab_epoch: number, zab_leader_id: number, zab_leader_since_us: number, topics: Record<string, string>,
  *   configs: Record<string, Record<string, string>>, partitions: Record<string, PartitionView>,
  *   faults: Record<string, FaultView>, losses: Loss[], losses_acknowledged_seq: number,
@@ -53,7 +53,7 @@ import { noteReached, noteReport } from "./losses.js";
  *   [field: string]: any}} Entry  A journal line: the envelope, the type and the body's fields, flat.
  */
 
-export const REIGNS_MAX = 1000;
+export const CONTROLLER_TERMS_MAX = 1000;
 export const LOSSES_MAX = 1000;
 const PAUSES = new Set(["pause", "stopped"]);
 // Faults of the simulated world, where no host agent reports processes.
@@ -67,7 +67,7 @@ const ENDS_WITH_A_START = new Set([...Object.keys(STOPS_A_NODE), "stop"]);
 export function emptyState() {
   return {
     seq: 0, at_us: 0, peers: {}, brokers: {}, controller_id: -1, controller_epoch: 0, controller_zk_version: 0,
-    reigns: [], zab_epoch: 0, zab_leader_id: -1, zab_leader_since_us: 0, topics: {}, configs: {}, partitions: {}, faults: {}, losses: [],
+    controller_terms: [], zab_epoch: 0, zab_leader_id: -1, zab_leader_since_us: 0, topics: {}, configs: {}, partitions: {}, faults: {}, losses: [],
     losses_acknowledged_seq: 0, lost_acknowledged: {},
     workloads: {}, consumers: {}, groups: {}, transactions: {},
   };
@@ -113,7 +113,7 @@ export function apply(state, entry) {
   state.seq = Math.max(state.seq, entry.seq);
   state.at_us = Math.max(state.at_us, entry.wall_us);
   // A frozen process writes nothing. (No other event reports that a simulated process resumes.)
-  if (state.reigns.at(-1)?.holder_lost_us != null && entry.node === `broker-${state.controller_id}`) holderBack(state, state.controller_id);
+  if (state.controller_terms.at(-1)?.holder_lost_us != null && entry.node === `broker-${state.controller_id}`) holderBack(state, state.controller_id);
   unfreezeWriter(state, entry);
   HANDLERS[entry.type]?.(state, entry);
 }
@@ -168,7 +168,7 @@ const put = (of, name, value) => Object.defineProperty(of, name, { value, writab
 /** End the current controller term at that time. @param {ClusterState} state @param {number} atUs @param {string} reason */
 function endControllerTerm(state, atUs, reason) {
   state.controller_id = -1;
-  const last = state.reigns.at(-1);
+  const last = state.controller_terms.at(-1);
   if (last !== undefined && last.until_us === null) {
     last.until_us = atUs;
     last.ended_by = reason;
@@ -181,7 +181,7 @@ function endControllerTerm(state, atUs, reason) {
  * @param {ClusterState} state @param {number} id @param {number} atUs @param {string} how
  */
 function holderLost(state, id, atUs, how) {
-  const term = state.reigns.at(-1);
+  const term = state.controller_terms.at(-1);
   if (state.controller_id !== id || term === undefined || term.until_us !== null) return;
   term.holder_lost_us ??= atUs;
   if (term.holder_lost_by === null || PAUSES.has(term.holder_lost_by)) term.holder_lost_by = how;
@@ -189,7 +189,7 @@ function holderLost(state, id, atUs, how) {
 
 /** If this broker is the controller and was frozen, it is active again. A killed process cannot resume. @param {ClusterState} state @param {number} id */
 function holderBack(state, id) {
-  const term = state.reigns.at(-1);
+  const term = state.controller_terms.at(-1);
   if (state.controller_id !== id || !PAUSES.has(term?.holder_lost_by ?? "")) return;
   Object.assign(term ?? {}, { holder_lost_us: null, holder_lost_by: null });
 }
@@ -297,13 +297,13 @@ const HANDLERS = {
     Object.assign(state, { controller_id: broker_id, controller_epoch, controller_zk_version: zk_version });
     // A broker without a journal here does not report its first decision; its election is the closest known time.
     const ready_us = e.node === `broker-${broker_id}` ? null : wall_us;
-    state.reigns.push({
+    state.controller_terms.push({
       broker_id, controller_epoch, zk_version, since_us: wall_us, until_us: null, ended_by: null, holder_lost_us: null, holder_lost_by: null, ready_us,
     });
-    state.reigns.splice(0, Math.max(0, state.reigns.length - REIGNS_MAX));
+    state.controller_terms.splice(0, Math.max(0, state.controller_terms.length - CONTROLLER_TERMS_MAX));
   },
   controller_ready(state, e) {
-    const term = state.reigns.at(-1);
+    const term = state.controller_terms.at(-1);
     if (term !== undefined && term.controller_epoch === e.controller_epoch) term.ready_us = e.wall_us;
   },
   controller_resigned(state, e) {

@@ -9,11 +9,11 @@ import { duration } from "./format.js";
  *   `detection_us` is null if no journal reports the end of the session; the election then includes that time.
  */
 
-/** The gap before a controller; null if there is none, or if it is unknown. @param {ControllerTermView[]} reigns @param {number} place @returns {Gap | null} */
-export function gapBefore(reigns, place) {
-  const following = reigns[place];
+/** The gap before a controller; null if there is none, or if it is unknown. @param {ControllerTermView[]} controller_terms @param {number} place @returns {Gap | null} */
+export function gapBefore(controller_terms, place) {
+  const following = controller_terms[place];
   if (following === undefined || following.ready_us == null || place === 0) return null;
-  const last = reigns.slice(0, place).findLast((reign) => reign.ready_us != null) ?? reigns[place - 1];
+  const last = controller_terms.slice(0, place).findLast((term) => term.ready_us != null) ?? controller_terms[place - 1];
   const sessionEnd = last.ended_by === "superseded" ? null : last.until_us;
   const from_us = last.holder_lost_us ?? sessionEnd;
   if (from_us === null) return null;

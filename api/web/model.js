@@ -36,7 +36,7 @@ import { isCut, links, named, obstacle } from "./writable.js";
  *   reasons: {text: string, href: string}[]}} Health
  * @typedef {{id: number, epoch: number, zk_version: number, stale: boolean, age_ms: number}} Ensemble  `stale`: this is the last known state, of that age.
  * @typedef {{now_ms: number, ensemble: Ensemble, zab: {epoch: number, leader_id: number, known: boolean, since_us: number}, quorum: boolean,
- *   peers: Peer[], brokers: Broker[], topics: Topic[], reigns: import("./fold.js").ControllerTermView[],
+ *   peers: Peer[], brokers: Broker[], topics: Topic[], controller_terms: import("./fold.js").ControllerTermView[],
  *   faults: any[], request_faults: any[], faults_known: boolean, transactions: Transaction[], held: Held[], workloads: any[], health: Health, settings: any, silent_ms: number | null}} Model  `faults_known`: false
  *   while no host agent responds; `faults` are the last known ones then. `silent_ms`: the time since the API's last response; null
  *   while it responds.
@@ -53,7 +53,7 @@ export function model(state, localMs) {
   const faults = faultsOf(state);
   const topics = topicsOf(state, new Map(brokers.map((b) => [b.id, standsAs(b)])), faults);
   const leader = peers.find((p) => p.leads);
-  const reigns = controllerTermsOf(state, ensemble);
+  const controller_terms = controllerTermsOf(state, ensemble);
   const request_faults = requestFaultsOf(state);
   const faults_known = silent_ms === null && state.polled?.cluster.faults !== null;
   const settings = state.polled?.cluster.settings ?? {};
@@ -63,7 +63,7 @@ export function model(state, localMs) {
   const since_us = leader?.id === zab_leader_id ? zab_leader_since_us : 0;
   const zab = { epoch: leader?.current_epoch ?? zab_epoch, leader_id: leader?.id ?? -1, known, since_us };
   const shown = {
-    now_ms, ensemble, zab, quorum, peers, brokers, topics, reigns, faults, request_faults, faults_known, settings, silent_ms,
+    now_ms, ensemble, zab, quorum, peers, brokers, topics, controller_terms, faults, request_faults, faults_known, settings, silent_ms,
     transactions: transactionsOf(state, brokers, now_ms), held: heldOf(state, brokers, now_ms), workloads: workloadsOf(state),
   };
   return { ...shown, health: health(state, shown) };
@@ -109,7 +109,7 @@ function ensembleWord(state, now_ms, silent_ms) {
   const read = { id: found.broker_id, epoch: found.controller_epoch, zk_version: found.zk_version, ...known };
   if (found.controller_epoch > epoch) return read;
   // No broker becomes controller twice in one epoch: once the epoch has no controller, it never has one again.
-  return id === -1 && state.cluster.reigns.length > 0 ? journalled : read;
+  return id === -1 && state.cluster.controller_terms.length > 0 ? journalled : read;
 }
 
 /** @param {State} state @returns {Peer[]} */
@@ -330,10 +330,10 @@ function partitionOf(journal, answer, processes, faults) {
 
 /** The controller terms of the journal, ended if the ensemble is known to have no controller. @param {State} state @param {Ensemble} ensemble */
 function controllerTermsOf(state, ensemble) {
-  const journalled = state.cluster.reigns;
-  const read = state.polled?.cluster.reigns ?? [];
-  const reigns = journalled.length >= read.length || ensemble.epoch === state.cluster.controller_epoch ? journalled : read;
-  return reigns.slice(-100);
+  const journalled = state.cluster.controller_terms;
+  const read = state.polled?.cluster.controller_terms ?? [];
+  const controller_terms = journalled.length >= read.length || ensemble.epoch === state.cluster.controller_epoch ? journalled : read;
+  return controller_terms.slice(-100);
 }
 
 /** Faults of links and nodes; those of requests are `requestFaultsOf`. @param {State} state */
@@ -445,7 +445,7 @@ function health(state, m) {
   if (still) say(still, "#events", true);
   if (!m.quorum) say("no quorum", "#peers", true);
   else if (m.zab.leader_id === -1 && m.zab.known) say("the ensemble has no leader", "#peers", true);
-  if (m.ensemble.id === -1) say("no controller", "#reigns", true);
+  if (m.ensemble.id === -1) say("no controller", "#controller_terms", true);
   for (const process of ["down", "paused"]) {
     const hit = [...m.peers, ...m.brokers].filter((n) => n.process === process);
     if (hit.length) say(`${names(hit)} ${process}`, hit[0].name.startsWith("peer") ? "#peers" : "#brokers");

@@ -126,7 +126,7 @@ class MarkerSender:
             self._timer.cancel()
             self._timer = None
 
-    def _is_wanted(self, pending: PendingCompletion) -> bool:
+    def _is_due(self, pending: PendingCompletion) -> bool:
         return self._pending.get(pending.transactional_id) is pending and self._store.is_current(pending.coordinated)
 
     # ---- queues -----------------------------------------------------------------------------------------------
@@ -172,19 +172,19 @@ class MarkerSender:
         for pending in appends:
             self._append(pending)
         for marker in markers:
-            if self._is_wanted(marker.pending):
+            if self._is_due(marker.pending):
                 self._enqueue(marker)
                 self._complete_if_written(marker.pending)
 
     # ---- requests ---------------------------------------------------------------------------------------------
 
     async def _drain(self, broker_id: int, queue: _Queue) -> None:
-        while markers := [marker for marker in queue.markers if self._is_wanted(marker.pending)]:
+        while markers := [marker for marker in queue.markers if self._is_due(marker.pending)]:
             queue.markers = []
             endpoint = self._metadata.endpoint(broker_id)
             answer = None if endpoint is None else await self._ask(endpoint, markers)
             for marker in markers:
-                if not self._is_wanted(marker.pending):
+                if not self._is_due(marker.pending):
                     continue
                 if answer is None:
                     self._delay(marker)
@@ -223,7 +223,7 @@ class MarkerSender:
     # ---- completion -------------------------------------------------------------------------------------------
 
     def _complete_if_written(self, pending: PendingCompletion) -> None:
-        if not pending.coordinated.metadata.partitions and self._is_wanted(pending):
+        if not pending.coordinated.metadata.partitions and self._is_due(pending):
             del self._pending[pending.transactional_id]
             self._append(pending)
 

@@ -1,8 +1,8 @@
 """Clients of the ensemble with a checkable history: each writes, reads and watches, and records the replies.
 
 The checks are linearizability of writes and quorum reads (sync, then getData) of every znode, FIFO order per session
-(`zabka.journal.judges.session_order`), and ephemerals, which live exactly as long as their session. The clients do not
-know whether their processes are real.
+(`zabka.journal.checkers.session_order`), and ephemerals, which live exactly as long as their session. The clients do
+not know whether their processes are real.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.service import WatchEvent
 from zabka.ensemble.errors import BadVersion, ConnectionLoss, NodeExists, NoNode, SessionExpired, ZooKeeperError
 from zabka.ensemble.records import EventType
-from zabka.journal.judges.linearizability import Operation, Verdict, check
-from zabka.journal.judges.session_order import Seen, violations
-from zabka.journal.judges.znode_register import ANY_VERSION, UNKNOWN, Answered, Asked, step
+from zabka.journal.checkers.linearizability import Operation, Verdict, check
+from zabka.journal.checkers.session_order import Seen, violations
+from zabka.journal.checkers.znode_register import ANY_VERSION, UNKNOWN, Answered, Asked, step
 
 HISTORIES, ALIVE = "/histories", "/alive"
 """The znodes under which clients work; they must exist."""

@@ -71,7 +71,7 @@ class Leader:
         self._accepted_epochs: dict[PeerId, Epoch] = {core.my_id: core.accepted_epoch}
         self._epoch: Epoch | None = None
         self._offering = False
-        self._promised: dict[PeerId, None] = {}
+        self._acknowledged_epoch: dict[PeerId, None] = {}
         self._summary = (core.current_epoch, core.last_logged)
         # Synchronisation.
         self._adopted: dict[PeerId, None] = {}
@@ -102,7 +102,7 @@ class Leader:
     def start(self) -> None:
         """Wait for learners, but not longer than initLimit."""
         core = self._core
-        assert not core.pending, "the tree equals the log before a reign"
+        assert not core.pending, "the tree equals the log before a controller term"
         assert not (core.incomplete or core.in_doubt), "its own promise counts, and must not stand for what it lacks"
         core.set_timer(INIT_TIMER, core.ticks_ms(core.config.init_limit))
         core.set_timer(HALF_TICK_TIMER, core.config.tick_time_ms // 2)
@@ -307,7 +307,7 @@ class Leader:
     def _offer_to_all(self) -> None:
         """The epoch and the whole history are durable here: offer it, and count this peer's own acknowledgement."""
         self._offering = True
-        self._promised[self._core.my_id] = None
+        self._acknowledged_epoch[self._core.my_id] = None
         for peer in list(self._links.values()):
             if peer.step is Step.INTRODUCED:
                 self._offer(peer)
@@ -327,7 +327,7 @@ class Leader:
                 return
             peer.step = Step.PROMISED
             if ack.current_epoch != -1 and peer.counts_for_epoch:
-                self._promised[peer.peer_id] = None
+                self._acknowledged_epoch[peer.peer_id] = None
                 self._adopt_with_quorum()
             self._leave_if_hopeless()
             return
@@ -343,7 +343,9 @@ class Leader:
         if self.phase is not Phase.DISCOVERY:
             return
         voters = [peer for peer in self._links.values() if peer.step > Step.CONNECTED and peer.counts_for_epoch]
-        refused = {p.peer_id: None for p in voters if p.step is Step.PROMISED and p.peer_id not in self._promised}
+        refused = {
+            p.peer_id: None for p in voters if p.step is Step.PROMISED and p.peer_id not in self._acknowledged_epoch
+        }
         if not self._core.quorum.contains({v: None for v in self._core.quorum.voters if v not in refused}):
             self._core.leave("this epoch can no longer get a quorum of promises", request_cause("ACKEPOCH"))
 
@@ -353,9 +355,9 @@ class Leader:
         No member of the quorum has a newer history.
         """
         core = self._core
-        if self.phase is not Phase.DISCOVERY or not core.quorum.contains(self._promised):
+        if self.phase is not Phase.DISCOVERY or not core.quorum.contains(self._acknowledged_epoch):
             return
-        if core.my_id not in self._promised:
+        if core.my_id not in self._acknowledged_epoch:
             return
         assert self._epoch is not None
         self.phase = Phase.SYNCHRONIZATION
@@ -417,7 +419,7 @@ class Leader:
         quorum = sorted(int(peer) for peer in adopted if peer in core.quorum.voters)
         core.emit(LeaderEstablished(core.my_id, self._epoch, core.last_logged, quorum, core.cause))
         self._broadcast.handover.complete(adopted)
-        assert not core.pending, "the tree equals the log when a reign begins"
+        assert not core.pending, "the tree equals the log when a controller term begins"
         core.report_history()
         core.start_serving(leading=True)
         for peer in list(self._links.values()):

@@ -28,8 +28,8 @@ _INTRODUCTION = (
 _AUDITS = (
     "## audits\n\n"
     "What `zabka pipeline audit` found: one row a run and invariant, and of a broken one a row a violation. "
-    "`verdict` is held, violated, or not_judged where nothing in that history had to do with it; `judged` is how often "
-    "it was looked at (null where a judge does not count); `set_aside` are the quarantined lines of the run. Its "
+    "`verdict` is held, violated, or not_checked where nothing in that history had to do with it; `checked` counts "
+    "its checks (null where a check does not count); `set_aside` are the quarantined lines of the run. Its "
     f"versions lie in `_audits/`, so that an audit does not wait for the stream.\n\nColumns: "
     f"{', '.join(f'`{name}`' for name in SCHEMA.names)}.\n"
 )

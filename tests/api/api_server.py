@@ -75,7 +75,7 @@ class FakeAgent(Agent):
         self.requesters: list[str] = []
         super().__init__(address, "token", self._now_s)
         self.held: list[AnyFault] = []
-        self.faults_told = True
+        self.faults_known = True
         self.processes = {n: ProcessInfo(n, "running", 100 + i, None, 1) for i, n in enumerate(NODES)}
         self.statuses: dict[str, tuple[float, dict[str, Any]]] = {}
         self.fresh_statuses: dict[str, dict[str, Any]] = {}
@@ -90,7 +90,7 @@ class FakeAgent(Agent):
         ages = {name: int((now_s - received_s) * 1000) for name, (received_s, _) in self.statuses.items()}
         statuses = [NodeStatus(name, ages[name], status) for name, (_, status) in self.statuses.items()]
         self.receive(
-            Snapshot("host-1", list(self.processes.values()), statuses, time.time_ns() // 1000, self.faults_told)
+            Snapshot("host-1", list(self.processes.values()), statuses, time.time_ns() // 1000, self.faults_known)
         )
 
     def set_status(self, node: str, age_ms: int, **status: Any) -> None:
@@ -127,7 +127,7 @@ class FakeAgent(Agent):
 
     def restart_process(self) -> None:
         """Forget all faults, as a restarted agent process does."""
-        self.frozen, self.held, self.faults_told = False, [], False
+        self.frozen, self.held, self.faults_known = False, [], False
 
     async def faults(self) -> list[AnyFault]:
         if self.frozen:
@@ -137,7 +137,7 @@ class FakeAgent(Agent):
     async def set_faults(self, faults: list[AnyFault], *, whole: bool = True) -> None:
         if self.frozen:
             raise AgentSilent("frozen")
-        self.held, self.faults_told = faults, whole
+        self.held, self.faults_known = faults, whole
 
 
 class FakeEnsemble(EnsembleView):

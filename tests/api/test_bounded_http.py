@@ -21,7 +21,7 @@ from zabka.agent.bounded_http import BODY_BYTES_MAX, LARGE_AT_ONCE, BodyLimit, B
 from zabka.agent.protocol import JOURNAL_CHUNK_BYTES_MAX
 from zabka.compose.agent import create_app
 from zabka.compose.host import Host
-from zabka.compose.plan import Wanted, plan
+from zabka.compose.plan import Requested, plan
 
 HEAD = b"POST /api/v1/topics HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
@@ -233,7 +233,7 @@ def test_client_that_reads_slowly_gets_the_whole_answer(long_answer: tuple[socke
 
 def ask_agent(tmp_path: Path, token: str, body_bytes: int) -> tuple[int, int]:
     """Return the agent's status, and the number of pieces of the body that it read before it answered."""
-    topology = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
+    topology = plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(topology, topology.hosts[0], tmp_path)
     app = create_app(host, "secret")
     asked, status = 0, 0

@@ -106,7 +106,7 @@ def test_audit_is_summarised_by_invariant_and_violation(http: httpx.Client, lake
          "node": "peer-1", "node_seq": 3, "chain": ["because"], "command": None}
         for run, name, verdict, aside in [
             ("a", "one leader", "held", 0), ("b", "one leader", "violated", 2), ("b", "one leader", "violated", 2),
-            ("a", "no loss", "not_judged", 0), ("b", "no loss", "held", 2),
+            ("a", "no loss", "not_checked", 0), ("b", "no loss", "held", 2),
         ]
     ]  # fmt: skip
     (lake / "audits").mkdir()
@@ -114,8 +114,8 @@ def test_audit_is_summarised_by_invariant_and_violation(http: httpx.Client, lake
     body = http.get(f"{V1}/audits").json()
     assert (body["runs"], body["events"], body["set_aside"], body["violated"]) == (2, 20, 2, 2)
     assert body["verdicts"] == [
-        {"invariant": "no loss", "held": 1, "violated": 0, "not_judged": 1},
-        {"invariant": "one leader", "held": 1, "violated": 1, "not_judged": 0},
+        {"invariant": "no loss", "held": 1, "violated": 0, "not_checked": 1},
+        {"invariant": "one leader", "held": 1, "violated": 1, "not_checked": 0},
     ]
     assert [(each["run"], each["chain"]) for each in body["violations"]] == [("b", ["because"])] * 2
 

@@ -100,7 +100,7 @@ def test_restarted_agent_receives_the_faults_of_the_others() -> None:
         await _until(agents, lambda: second.held == [FAULT])
 
     asyncio.run(run())
-    assert (first.held, first.faults_told, second.faults_told) == ([FAULT], True, True)
+    assert (first.held, first.faults_known, second.faults_known) == ([FAULT], True, True)
 
 
 def test_faults_are_dropped_when_all_agents_restart() -> None:
@@ -110,7 +110,7 @@ def test_faults_are_dropped_when_all_agents_restart() -> None:
         await agents.set_faults([FAULT])
         for each in hosts:
             each.restart_process()
-        await _until(agents, lambda: all(each.faults_told for each in hosts))
+        await _until(agents, lambda: all(each.faults_known for each in hosts))
 
     asyncio.run(run())
     assert [each.held for each in hosts] == [[], []]
@@ -167,9 +167,9 @@ def test_restarted_agent_also_gets_a_silent_agents_faults() -> None:
         await third.set_faults([other])
         second.restart_process()
         await _until(agents, lambda: second.held == [other])
-        assert not second.faults_told
+        assert not second.faults_known
         first.frozen = False
-        await _until(agents, lambda: second.faults_told)
+        await _until(agents, lambda: second.faults_known)
         assert second.held == [FAULT, other]
 
     asyncio.run(run())

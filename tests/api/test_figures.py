@@ -65,9 +65,9 @@ def test_controller_gap_is_the_same_figure_in_every_answer(server: Server, http:
     server.collect(JournalChunk("peer-2", b"", Position("f", 0)))
 
     gap = {"gap_before_ms": 11_065.0, "detection_ms": 5_001.9, "election_ms": 6_003.1, "loading_ms": 60.0}
-    reigns = http.get(f"{V1}/cluster").json()["reigns"]
-    assert {name: reigns[2][name] for name in gap} == gap
-    assert "gap_before_ms" not in reigns[1], "the second controller made no decision"
+    controller_terms = http.get(f"{V1}/cluster").json()["controller_terms"]
+    assert {name: controller_terms[2][name] for name in gap} == gap
+    assert "gap_before_ms" not in controller_terms[1], "the second controller made no decision"
     elected = next(
         event["seq"]
         for event in http.get(f"{V1}/journal").json()

@@ -121,6 +121,6 @@ def test_joined_controllers_term_ends_with_its_session() -> None:
         1,
     ):
         apply(state, Entry(node, seq, seq, seq, event, seq=seq))
-    assert (state.controller_id, state.reigns[-1].ended_by) == (-1, "session_closed")
+    assert (state.controller_id, state.controller_terms[-1].ended_by) == (-1, "session_closed")
     assert (state.brokers[4].process, state.brokers[4].registered) == ("unknown", False)
     assert state.brokers[1].process == "running"

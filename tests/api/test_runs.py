@@ -374,8 +374,8 @@ def test_spans_are_served_by_lane(http: httpx.Client) -> None:
     found = http.get(f"{V1}/runs/r0000000a/spans", params={"lanes": "controller,isr:orders-0", "bins": 800}).json()
 
     assert [lane["lane"] for lane in found["lanes"]] == ["controller", "isr:orders-0"]
-    assert [span["state"] for span in found["lanes"][0]["spans"]] == ["nobody", "reigns"]
+    assert [span["state"] for span in found["lanes"][0]["spans"]] == ["none", "active"]
     assert "leaderless" in [span["state"] for span in found["lanes"][1]["spans"]]
     part = http.get(f"{V1}/runs/r0000000a/spans", params={"from": found["last_us"], "lanes": "controller"}).json()
-    assert [span["state"] for span in part["lanes"][0]["spans"]] == ["reigns"]
+    assert [span["state"] for span in part["lanes"][0]["spans"]] == ["active"]
     assert http.get(f"{V1}/runs/r0000000a/spans", params={"from": 9, "to": 8}).status_code == 422

@@ -108,12 +108,12 @@ def test_silent_host_shows_in_readiness_and_metrics(server: Server, http: httpx.
 
 
 def test_action_on_a_silent_host_fails_with_its_remedy(tmp_path: Path) -> None:
-    agents = [AgentAddress(name="host-1", url="http://127.0.0.1:1", nodes=NODES, remedy="mend the way to it")]
+    agents = [AgentAddress(name="host-1", url="http://127.0.0.1:1", nodes=NODES, remedy="repair the way to it")]
     with Server(tmp_path, agents=agents) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
         server.agent.freeze(2.0)
         answer = http.post(f"{V1}/brokers/1/start")
         assert (answer.status_code, answer.json()["host"]) == (503, "host-1")
-        assert answer.json()["detail"].endswith("; no action on broker-1; mend the way to it")
+        assert answer.json()["detail"].endswith("; no action on broker-1; repair the way to it")
         assert server.agent.asked == []
 
 

@@ -60,7 +60,7 @@ def test_new_stream_starts_with_the_folded_state(server: Server) -> None:
 
     assert (kind, number) == ("snapshot", 5)
     assert (state["controller_id"], state["controller_epoch"]) == (1, 5)
-    assert len(state["reigns"]) == 5
+    assert len(state["controller_terms"]) == 5
 
 
 def test_stream_that_can_resume_gets_no_snapshot(server: Server) -> None:

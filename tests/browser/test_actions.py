@@ -229,14 +229,14 @@ def recreate_cluster(server: PageServer, directory: Path) -> None:
 def test_page_of_a_recreated_cluster_shows_no_old_state(watched: Watched, server: PageServer, tmp_path: Path) -> None:
     page = watched.page
     page.goto(f"{server.url}#tab=table")
-    reigns = page.get_by_role("list", name="Controller terms, newest first")
-    expect(reigns).to_contain_text("1@3")
+    controller_terms = page.get_by_role("list", name="Controller terms, newest first")
+    expect(controller_terms).to_contain_text("1@3")
 
     recreate_cluster(server, tmp_path)
 
     expect(page.get_by_label("controller epoch 1")).to_be_visible(timeout=15_000)
-    expect(reigns).to_contain_text("2@1")
-    expect(reigns).not_to_contain_text("1@3")
+    expect(controller_terms).to_contain_text("2@1")
+    expect(controller_terms).not_to_contain_text("1@3")
     expect(page.get_by_role("list", name="Events, newest first")).not_to_contain_text("epoch 3")
     assert watched.complaints == []
 
@@ -247,13 +247,13 @@ def test_past_moment_of_a_recreated_cluster_is_the_new_ones(
     """The moment's number then refers to the new history."""
     page = watched.page
     page.goto(f"{server.url}#tab=table&run=live&at={server.last_seq}")
-    reigns = page.get_by_role("list", name="Controller terms, newest first")
-    expect(reigns).to_contain_text("1@3")
+    controller_terms = page.get_by_role("list", name="Controller terms, newest first")
+    expect(controller_terms).to_contain_text("1@3")
 
     recreate_cluster(server, tmp_path)
 
-    expect(reigns).to_contain_text("2@1", timeout=15_000)
-    expect(reigns).not_to_contain_text("1@3")
+    expect(controller_terms).to_contain_text("2@1", timeout=15_000)
+    expect(controller_terms).not_to_contain_text("1@3")
 
 
 def test_page_that_lags_too_far_restarts_from_a_snapshot(watched: Watched, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_both_folds_agree_on_a_simulated_journal(seed: int) -> None:
     ours, theirs = both_folds(run.world.record.entries)
 
     assert theirs == ours
-    assert ours["reigns"] and ours["partitions"] and ours["peers"]
+    assert ours["controller_terms"] and ours["partitions"] and ours["peers"]
 
 
 def test_both_folds_agree_at_several_points_of_a_history() -> None:

@@ -29,8 +29,8 @@ def test_controller_killed_from_the_page_is_replaced(zabka_cluster: LiveCluster,
 
     expect(card(page, f"Broker {before.id}")).to_contain_text("down")
     expect(page.get_by_label(f"controller epoch {epoch + 1}")).to_be_visible(timeout=FAILOVER_MS)
-    reigns = page.get_by_role("list", name="Controller terms, newest first").get_by_role("listitem")
-    expect(reigns.nth(1)).to_contain_text(f"{before.id}@{epoch}")
+    controller_terms = page.get_by_role("list", name="Controller terms, newest first").get_by_role("listitem")
+    expect(controller_terms.nth(1)).to_contain_text(f"{before.id}@{epoch}")
     for partition in range(3):
         expect(row(page, f"Partition orders-{partition}").get_by_role("cell").nth(1)).to_contain_text(str(before.id))
     for broker in zabka_cluster.brokers.values():

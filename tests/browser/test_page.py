@@ -97,10 +97,10 @@ def test_epoch_rises_and_past_terms_show_their_end(page: Page, server: PageServe
     server.append_events("broker-3", e.ControllerElected(3, 4, 4))
 
     expect(page.get_by_label("controller epoch 4")).to_be_visible()
-    reigns = page.get_by_role("list", name="Controller terms, newest first").get_by_role("listitem")
-    expect(reigns.first).to_contain_text("3@4")
-    expect(reigns.nth(1)).to_contain_text("1@3")
-    expect(reigns.nth(1)).to_contain_text("session closed")
+    controller_terms = page.get_by_role("list", name="Controller terms, newest first").get_by_role("listitem")
+    expect(controller_terms.first).to_contain_text("3@4")
+    expect(controller_terms.nth(1)).to_contain_text("1@3")
+    expect(controller_terms.nth(1)).to_contain_text("session closed")
     expect(page.locator("#announcements")).to_contain_text("Broker 3 is controller, epoch 4.")
     expect(page).to_have_title(re.compile(r"^4: broker 3"))
 
@@ -129,9 +129,9 @@ def test_controller_term_shows_why_it_ended(
     server.is_controller(3, 4)
     server.append_events("broker-3", e.ControllerElected(3, 4, 4))
 
-    reigns = page.get_by_role("list", name="Controller terms, newest first").get_by_role("listitem")
-    expect(reigns.first).to_contain_text("3@4")
-    expect(reigns.nth(1)).to_contain_text(reason)
+    controller_terms = page.get_by_role("list", name="Controller terms, newest first").get_by_role("listitem")
+    expect(controller_terms.first).to_contain_text("3@4")
+    expect(controller_terms.nth(1)).to_contain_text(reason)
 
 
 def test_partitions_show_leader_isr_and_log_end_offsets(page: Page) -> None:
@@ -221,7 +221,7 @@ def test_dead_controllers_session_stays_while_no_peer_leads(page: Page, server: 
         server.append_events(f"peer-{peer}", *looks)
     stands = "session not expired: no session expires without a quorum"
     expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text(stands)
-    expect(page.locator("#reigns")).to_contain_text(stands)
+    expect(page.locator("#controller_terms")).to_contain_text(stands)
     page.wait_for_timeout(500)
     expect(page.locator("body")).not_to_contain_text("any moment")
 

@@ -40,7 +40,7 @@ def test_lanes_show_controllers_and_beliefs(tracks: Page) -> None:
     expect(slider(tracks).locator("canvas")).to_be_visible()
     lanes = tracks.evaluate(LANES)
 
-    assert lanes["controller"] == ["reigns", "dead", "nobody", "reigns"]
+    assert lanes["controller"] == ["active", "dead", "none", "active"]
     assert lanes["belief:1"][-1] == "down"
     assert lanes["belief:2"][-3:] == ["right", "stale", "right"]
     assert lanes["replica:orders-0:2"][-2:] == ["in_sync", "leader"]
@@ -82,9 +82,9 @@ def test_click_selects_an_event_wheel_zooms_and_drag_moves(tracks: Page) -> None
     # At a past moment the picture does not move.
     tracks.keyboard.press("ArrowLeft")
     expect(tracks.locator(".when.past")).to_contain_text("PAST")
-    x, y, reigns = place(tracks, "controller", 3)
+    x, y, controller_terms = place(tracks, "controller", 3)
     tracks.mouse.click(x + 2, y)
-    expect(tracks.locator(".when.past")).to_contain_text(f"event {reigns}")
+    expect(tracks.locator(".when.past")).to_contain_text(f"event {controller_terms}")
     before = tracks.evaluate(WINDOW)
     tracks.mouse.wheel(0, -600)
     wait_until(
@@ -99,7 +99,7 @@ def test_click_selects_an_event_wheel_zooms_and_drag_moves(tracks: Page) -> None
     tracks.mouse.down()
     tracks.mouse.move(near - 300, y, steps=4)
     tracks.mouse.up()
-    expect(tracks.locator(".when.past")).not_to_contain_text(f"event {reigns} ")
+    expect(tracks.locator(".when.past")).not_to_contain_text(f"event {controller_terms} ")
     expect(tracks.locator(".when.past")).to_contain_text(re.compile(r"event \d+"))
 
 

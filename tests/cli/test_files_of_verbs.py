@@ -11,7 +11,7 @@ import pytest
 from zabka.broker_sim import broker_process
 from zabka.cli import replay
 from zabka.compose import agent
-from zabka.compose.plan import Wanted, plan
+from zabka.compose.plan import Requested, plan
 from zabka.compose.topology import save
 from zabka.ensemble.server.process import peer_process
 
@@ -46,7 +46,7 @@ def test_unusable_file_is_reported_by_name(verb: str, tmp_path: Path, capsys: py
 
 def test_agent_file_of_another_host_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
-    save(plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None), tmp_path)
+    save(plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None), tmp_path)
     file = tmp_path / "agent.json"
     file.write_text(json.dumps({"data": str(tmp_path), "host": "host-9"}))
     assert agent.main(file) == 1

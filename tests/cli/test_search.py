@@ -17,11 +17,11 @@ from zabka.cli import search as search_verb
 from zabka.cli.explore import explore
 from zabka.simulation.cluster.world import World
 from zabka.simulation.engine.garbage import SEEDS_A_COLLECTION
+from zabka.simulation.search.choices_file import read_choices
+from zabka.simulation.search.choices_folder import held
 from zabka.simulation.search.explore import Bounds, Exploration
-from zabka.simulation.search.tape_file import read_tape
-from zabka.simulation.search.tape_folder import held
 
-PLANT = "tests.simulation.planted_ensemble:leader_counts_itself_before_its_fsync"
+INJECTED_BUG = "tests.simulation.injected_ensemble:leader_counts_itself_before_its_fsync"
 PROTOCOL = ["--scenario", "swarm-protocol"]
 SEARCH, REPLAY = typer.Typer(), typer.Typer()
 SEARCH.command()(search_verb.command)
@@ -50,7 +50,7 @@ def test_interrupted_search_does_not_exit_0(tmp_path: Path) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with mock.patch("zabka.simulation.search.tape_search.TapeSearch.record_run", interrupted):
+    with mock.patch("zabka.simulation.search.choice_search.ChoiceSearch.record_run", interrupted):
         assert search("--runs", "20", "--out", str(tmp_path))[0] == 130
     nothing = Exploration(
         Bounds(), states=7, transitions=6, depth=2, settled=0, cut=0, turns=6, exhausted=False, steps=(), problems=[],
@@ -70,7 +70,7 @@ class Finding(NamedTuple):
 @pytest.fixture(scope="module")
 def finding(tmp_path_factory: pytest.TempPathFactory) -> Finding:
     out = tmp_path_factory.mktemp("search")
-    code, output = search("--plant", PLANT, "--out", str(out))
+    code, output = search("--bug", INJECTED_BUG, "--out", str(out))
     (path,) = (out / "found").glob("*.json")
     return Finding(code, output, path)
 
@@ -79,9 +79,9 @@ def test_finding_exits_1_and_its_file_can_be_replayed(finding: Finding) -> None:
     code, output, path = finding
     assert code == 1
     assert f"zabka replay {path} --story" in output
-    file = read_tape(path)
+    file = read_choices(path)
     assert "committed and durable only on" in file.violated[0]
-    assert file.plant == PLANT
+    assert file.injected_bug == INJECTED_BUG
     code, output = replay(str(path), "--story")
     assert code == 1
     assert all(act in output for act in file.acts)
@@ -97,14 +97,14 @@ def test_replayed_choices_give_the_same_journal(finding: Finding, tmp_path: Path
 
 @pytest.mark.long
 def test_two_processes_find_the_bug_too(tmp_path: Path) -> None:
-    assert search("--plant", PLANT, "--jobs", "2", "--out", str(tmp_path))[0] == 1
+    assert search("--bug", INJECTED_BUG, "--jobs", "2", "--out", str(tmp_path))[0] == 1
 
 
 def test_invalid_search_option_gets_one_clear_line(tmp_path: Path) -> None:
     out = ("--out", str(tmp_path))
     for options, message in (
         (("--scenario", "nonsense"), "no scenario 'nonsense' to search"),
-        (("--plant", "nonsense"), "MODULE:NAME"),
+        (("--bug", "nonsense"), "MODULE:NAME"),
         (("--set", "no.such.key=1"), "no.such.key"),
     ):
         code, output = search(*options, *out)
@@ -137,9 +137,9 @@ def test_resumed_search_reports_its_earlier_finding(finding: Finding, tmp_path: 
     out = tmp_path / "search"
     shutil.copytree(finding.path.parents[1], out)
     path = out / "found" / finding.path.name
-    code, output = search("--plant", PLANT, "--out", str(out))
+    code, output = search("--bug", INJECTED_BUG, "--out", str(out))
     assert code == 1
-    assert f"found before, in run {int(path.stem)}: {read_tape(path).violated[0]}" in output
+    assert f"found before, in run {int(path.stem)}: {read_choices(path).violated[0]}" in output
     assert f"zabka replay {path} --story" in output
 
 
@@ -169,7 +169,7 @@ def test_concurrent_searches_need_two_directories(tmp_path: Path) -> None:
 
 def test_replay_takes_either_a_seed_or_a_choices_file(tmp_path: Path) -> None:
     assert replay()[0] == 2
-    (tmp_path / "tape.json").write_text("{}")
-    code, output = replay(str(tmp_path / "tape.json"))
+    (tmp_path / "choices.json").write_text("{}")
+    code, output = replay(str(tmp_path / "choices.json"))
     assert code == 2
-    assert "tape.json" in output
+    assert "choices.json" in output

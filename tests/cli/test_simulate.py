@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from tests.simulation import planted
+from tests.simulation import injected
 from zabka.cli import outage_library, replay
 from zabka.cli import simulate as cli
 from zabka.journal.messages import read_message
@@ -27,7 +27,7 @@ def test_held_seeds_exit_0_and_report_the_speed(capsys: pytest.CaptureFixture[st
 
 
 def test_violation_exits_1_with_its_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
-    with planted.PLANTED["ack before fsync"]():
+    with injected.INJECTED["ack before fsync"]():
         assert cli.simulate("0-1", "ensemble", ["tickTime=500"], 1, False) == 1
     lines = [line for line in capsys.readouterr().out.splitlines() if "replay: zabka replay --seed" in line]
     assert lines
@@ -60,7 +60,8 @@ def test_journal_and_messages_need_two_files(
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"seed": 1, "story": True}, "--story"), ({"tape": Path("t"), "set_": ["a=b"]}, "--set")]
+    ("options", "message"),
+    [({"seed": 1, "story": True}, "--story"), ({"choices": Path("t"), "set_": ["a=b"]}, "--set")],
 )
 def test_options_that_would_do_nothing_are_refused(
     options: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]

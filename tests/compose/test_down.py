@@ -14,7 +14,7 @@ import pytest
 
 from zabka.compose import up as running
 from zabka.compose.files import Run, is_running, save_run
-from zabka.compose.plan import BadPlan, Wanted
+from zabka.compose.plan import BadPlan, Requested
 from zabka.compose.progress import PlainProgress
 
 
@@ -32,14 +32,14 @@ def test_pid_left_by_an_earlier_run_is_not_signalled(
     save_run(tmp_path, Run(bystander.pid, "http://127.0.0.1:1"))
     monkeypatch.setattr(running, "STOP_TIMEOUT_S", 0.5)
 
-    def down_meanwhile(_requested: Wanted, data: Path) -> NoReturn:
+    def down_meanwhile(_requested: Requested, data: Path) -> NoReturn:
         with pytest.raises(running.CannotStart, match="does not say which process it is"):
             running.down(data)
         raise BadPlan("enough was seen")
 
     monkeypatch.setattr(running, "prepare", down_meanwhile)
     with pytest.raises(BadPlan, match="enough was seen"):
-        running.up(Wanted(), tmp_path, PlainProgress(), detach=True)
+        running.up(Requested(), tmp_path, PlainProgress(), detach=True)
     assert bystander.poll() is None
 
 
@@ -68,7 +68,7 @@ def test_full_disk_while_saving_the_run_stops_its_processes(
 
     monkeypatch.setattr(running, "start_agent", start)
     monkeypatch.setattr(running, step, full)
-    requested = Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0)
+    requested = Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0)
     try:
         with pytest.raises(OSError, match=r"No space left on device.*run\.json"):
             running.up(requested, tmp_path, PlainProgress(), detach=True)

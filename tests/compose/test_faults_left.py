@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from zabka.compose.host import Host, faults_left
-from zabka.compose.plan import Wanted, plan
+from zabka.compose.plan import Requested, plan
 from zabka.ensemble.runtime.link_fault import HeldFault
 from zabka.journal.events import Event, FaultInjected, FaultRemoved, ProcessChanged
 from zabka.journal.writer import encode_line
@@ -32,16 +32,16 @@ def test_host_that_never_ran_has_left_no_faults(tmp_path: Path) -> None:
 
 
 def test_agent_needs_the_whole_fault_list_to_know_its_faults(tmp_path: Path) -> None:
-    topology = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
+    topology = plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(topology, topology.hosts[0], tmp_path)
     fault = HeldFault(id="f1", source="peer-1", target="*", kind="cut")
 
     async def set_faults(whole: bool) -> tuple[bool, list[HeldFault]]:
         await host.set_faults([fault], whole=whole)
-        return host.snapshot().faults_told, host.faults
+        return host.snapshot().faults_known, host.faults
 
     try:
-        assert not host.snapshot().faults_told
+        assert not host.snapshot().faults_known
         assert asyncio.run(set_faults(whole=False)) == (False, [fault])
         assert asyncio.run(set_faults(whole=True)) == (True, [fault])
     finally:

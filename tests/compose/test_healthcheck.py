@@ -22,7 +22,7 @@ import pytest
 from zabka.compose import healthcheck
 from zabka.compose.agent import create_app
 from zabka.compose.host import STALE_MS, Host
-from zabka.compose.plan import Wanted, plan
+from zabka.compose.plan import Requested, plan
 
 INTERPRETERS_MAX = 3
 """A probe takes 1.3 times the CPU time of an idle interpreter; one that imports an HTTP client, 5 times."""
@@ -43,7 +43,7 @@ class RunningHost(Host):
     """A host that reports its processes as running, with these last statuses of its nodes."""
 
     def __init__(self, tmp_path: Path) -> None:
-        topology = plan(Wanted(peers=1, brokers=1, zk_port=0, kafka_port=0, api_port=0), None)
+        topology = plan(Requested(peers=1, brokers=1, zk_port=0, kafka_port=0, api_port=0), None)
         super().__init__(topology, topology.hosts[0], tmp_path)
         for process in self.processes.values():
             process.state = "running"
@@ -165,7 +165,7 @@ def test_agent_exits_with_code_0_on_sigterm(tmp_path: Path) -> None:
     from zabka.compose.launch import argv_for
     from zabka.compose.topology import save
 
-    topology = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
+    topology = plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     save(topology, tmp_path)
     config = write_host(topology, topology.hosts[0], tmp_path)
     agent = subprocess.Popen(argv_for("agent", "--config", str(config)))

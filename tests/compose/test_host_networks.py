@@ -264,7 +264,7 @@ def test_host_without_network_is_unknown_and_loses_no_record(cluster: Cluster) -
     try:
         until(lambda: cluster.nodes(3) == {"unknown"}, SEEN_S)
         refused = cluster.http.post("/api/v1/brokers/3/start")
-        assert refused.status_code == 503 and "mend the way to gamma" in refused.json()["detail"]
+        assert refused.status_code == 503 and "repair the way to gamma" in refused.json()["detail"]
         assert cluster.nodes(1) == cluster.nodes(2) == {"running"}
         until(lambda: cluster.in_sync("cut") == [1, 2], 20)
         before = cluster.acknowledged(workload)

@@ -24,7 +24,7 @@ from zabka.compose.host import Host
 from zabka.compose.image import dockerfile
 from zabka.compose.kept_files import HERE
 from zabka.compose.manifests import AGENTS_SECRET, SETTINGS, as_yaml, kubernetes_yaml
-from zabka.compose.plan import BadPlan, Wanted, plan
+from zabka.compose.plan import BadPlan, Requested, plan
 from zabka.compose.share import lay_out
 from zabka.compose.topology import server_properties, zoo_cfg
 
@@ -132,7 +132,7 @@ def test_service_port_is_a_port_of_its_container() -> None:
 
 
 def test_probe_path_is_served(tmp_path: Path) -> None:
-    local = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
+    local = plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(local, local.hosts[0], tmp_path)
     of_agent = {getattr(route, "path", "") for route in create_app(host, "t").routes}
     host._journal.close()

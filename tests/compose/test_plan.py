@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from zabka.compose.config_keys import BadSetting, Overrides, split_settings
-from zabka.compose.plan import BadPlan, Wanted, plan
+from zabka.compose.plan import BadPlan, Requested, plan
 from zabka.compose.ports import SOCKET_PATH_BYTES_MAX, PortTaken, control_socket, is_free, pick_block
 from zabka.compose.topology import BadTopology, Topology, load, save, write_node
 from zabka.compose.up import exposed
 
-PICK = Wanted(api_port=0, zk_port=0, kafka_port=0)
+PICK = Requested(api_port=0, zk_port=0, kafka_port=0)
 
 
 def test_peers_and_brokers_are_numbered_from_one() -> None:
@@ -35,7 +35,7 @@ def test_client_ports_follow_the_first_one() -> None:
 
 
 def test_ports_are_assigned_once() -> None:
-    topology = plan(Wanted(api_port=0, zk_port=0, kafka_port=0, peers=5, brokers=5, observers=2), None)
+    topology = plan(Requested(api_port=0, zk_port=0, kafka_port=0, peers=5, brokers=5, observers=2), None)
 
     ports = [topology.api_port, topology.hosts[0].agent_port, *(b.port for b in topology.brokers)]
     for peer in topology.peers:
@@ -47,17 +47,17 @@ def test_second_up_finds_the_same_topology(tmp_path: Path) -> None:
     first = plan(PICK, None)
     save(first, tmp_path)
 
-    assert plan(Wanted(), load(tmp_path)) == first
+    assert plan(Requested(), load(tmp_path)) == first
     assert plan(PICK, load(tmp_path)) == first
 
 
 def test_change_of_the_number_of_voters_is_refused() -> None:
     with pytest.raises(BadPlan, match="holds an ensemble of 3 peers, not 5"):
-        plan(Wanted(peers=5), plan(PICK, None))
+        plan(Requested(peers=5), plan(PICK, None))
 
 
 def test_brokers_and_observers_can_be_added_later() -> None:
-    topology = plan(Wanted(brokers=4, observers=1), plan(PICK, None))
+    topology = plan(Requested(brokers=4, observers=1), plan(PICK, None))
 
     assert [b.id for b in topology.brokers] == [1, 2, 3, 4]
     assert [(p.id, p.observer) for p in topology.peers][-1] == (4, True)
@@ -66,7 +66,7 @@ def test_brokers_and_observers_can_be_added_later() -> None:
 @pytest.mark.parametrize("host", ["999.1.1.1", "192.0.2.77", "no-such-host.invalid", "a" * 300])
 def test_address_that_this_machine_lacks_is_refused(host: str) -> None:
     with pytest.raises(BadPlan, match=r"--host .*: this machine has no such address"):
-        plan(Wanted(host=host, api_port=0, zk_port=0, kafka_port=0), None)
+        plan(Requested(host=host, api_port=0, zk_port=0, kafka_port=0), None)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_address_that_this_machine_lacks_is_refused(host: str) -> None:
 )
 def test_nodes_are_contacted_at_the_address_they_listen_on(host: str, written: str) -> None:
     """Peers that listened on another loopback address were once contacted at 127.0.0.1."""
-    topology = plan(Wanted(peers=1, brokers=1, host=host, api_port=0, zk_port=0, kafka_port=0), None)
+    topology = plan(Requested(peers=1, brokers=1, host=host, api_port=0, zk_port=0, kafka_port=0), None)
 
     assert topology.connect == f"{written}:{topology.peers[0].client_port}"
     assert topology.bootstrap == f"{written}:{topology.brokers[0].port}"
@@ -85,7 +85,7 @@ def test_ipv6_wildcard_is_reached_by_ipv6_alone() -> None:
     """`up --host ::` once never became ready: peers were contacted at 127.0.0.1, and brokers advertised an IPv4
     address.
     """
-    topology = plan(Wanted(peers=1, brokers=1, host="::", api_port=0, zk_port=0, kafka_port=0), None)
+    topology = plan(Requested(peers=1, brokers=1, host="::", api_port=0, zk_port=0, kafka_port=0), None)
 
     assert topology.connect == f"[::1]:{topology.peers[0].client_port}"
     assert ":" in topology.brokers[0].advertised
@@ -102,7 +102,7 @@ def test_files_with_settings_are_readable_by_their_user_only(tmp_path: Path) -> 
 
 
 def test_listening_beyond_loopback_gives_a_warning() -> None:
-    everywhere = plan(Wanted(host="0.0.0.0", api_port=0, zk_port=0, kafka_port=0), None)
+    everywhere = plan(Requested(host="0.0.0.0", api_port=0, zk_port=0, kafka_port=0), None)
     alone = [msgspec.structs.replace(broker, advertised="127.0.0.1") for broker in everywhere.brokers]
 
     assert "0.0.0.0 without authentication" in exposed(everywhere)[0]
@@ -126,7 +126,7 @@ def test_port_in_use_is_reported() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(PortTaken, match=f"port {port} on 127.0.0.1"):
-            plan(Wanted(api_port=port, zk_port=0, kafka_port=0), None)
+            plan(Requested(api_port=port, zk_port=0, kafka_port=0), None)
 
 
 def test_picked_ports_are_below_the_ephemeral_range() -> None:
@@ -141,13 +141,13 @@ def test_picked_ports_are_below_the_ephemeral_range() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (Wanted(peers=0), "--peers takes 1 to 255"),
-        (Wanted(brokers=256), "--brokers takes 0 to 255"),
-        (Wanted(profile="fast"), "--profile is one of default, kafka"),
-        (Wanted(api_port=70_000), "is not a port"),
+        (Requested(peers=0), "--peers takes 1 to 255"),
+        (Requested(brokers=256), "--brokers takes 0 to 255"),
+        (Requested(profile="fast"), "--profile is one of default, kafka"),
+        (Requested(api_port=70_000), "is not a port"),
     ],
 )
-def test_impossible_options_are_refused(options: Wanted, reason: str) -> None:
+def test_impossible_options_are_refused(options: Requested, reason: str) -> None:
     with pytest.raises(BadPlan, match=reason):
         plan(options, None)
 
@@ -196,9 +196,9 @@ def test_bad_setting_is_refused_with_the_reason(setting: str, reason: str) -> No
 
 
 def test_settings_are_kept_until_they_are_reset(tmp_path: Path) -> None:
-    first = plan(Wanted(api_port=0, zk_port=0, kafka_port=0, overrides=split_settings(["tickTime=300"])), None)
-    second = plan(Wanted(), first)
-    third = plan(Wanted(overrides=split_settings(["tickTime="])), second)
+    first = plan(Requested(api_port=0, zk_port=0, kafka_port=0, overrides=split_settings(["tickTime=300"])), None)
+    second = plan(Requested(), first)
+    third = plan(Requested(overrides=split_settings(["tickTime="])), second)
 
     assert second.zookeeper == {"tickTime": "300"}
     assert third.zookeeper == {}
@@ -212,7 +212,7 @@ def _settings(path: Path) -> dict[str, str]:
 
 
 def _topology(**changes: object) -> Topology:
-    return plan(Wanted(api_port=0, zk_port=0, kafka_port=0, **changes), None)  # type: ignore[arg-type]
+    return plan(Requested(api_port=0, zk_port=0, kafka_port=0, **changes), None)  # type: ignore[arg-type]
 
 
 def test_peer_gets_its_zoo_cfg_and_myid(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zabka.agent.protocol import NodeAction, requester_named
 from zabka.compose.host import SHUTDOWN, Host
-from zabka.compose.plan import Wanted, plan
+from zabka.compose.plan import Requested, plan
 from zabka.compose.processes import ManagedProcess
 from zabka.ensemble.runtime.link_fault import HeldFault
 from zabka.journal.events import FaultInjected, ProcessChanged
@@ -19,7 +19,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 def test_process_changes_name_their_requesters(tmp_path: Path) -> None:
     """The process ends without a request, and with the host; a start by the host itself has no requester."""
-    topology = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
+    topology = plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(topology, topology.hosts[0], tmp_path)
     process = ManagedProcess("peer-1", SLEEP, tmp_path / "log", host._changed)
     host.processes = {"peer-1": process}

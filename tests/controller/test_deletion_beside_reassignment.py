@@ -29,9 +29,9 @@ def test_topic_being_reassigned_is_deleted_afterwards(world: World) -> None:
     world.ensemble.put(znodes.delete_topic_path("orders"))
     world.settle()
     assert world.has("orders")
-    reign = world.active().controller.term
-    assert reign is not None
-    assert reign.context.topics_ineligible_for_deletion == {"orders"}
+    term = world.active().controller.term
+    assert term is not None
+    assert term.context.topics_ineligible_for_deletion == {"orders"}
     caught_up(world, [1, 2])
     assert not world.has("orders")
 

@@ -203,8 +203,8 @@ def test_unsent_batch_is_an_illegal_state_and_causes_a_failover(world: World) ->
     first = world.active()
     world.create_topic("t", {0: [3]})
     world.settle()
-    reign = first.controller.term
-    reign.batch.add_update_metadata([3], [])
+    term = first.controller.term
+    term.batch.add_update_metadata([3], [])
     world.create_topic("u", {0: [3]})
     world.settle()
     second = world.active()

@@ -10,8 +10,13 @@ from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
 from tests.controller.controller_requests import isr_request, reassignment_request
 from tests.controller.controller_world import World
 from zabka.controller.controller import KafkaController
+from zabka.journal.checkers.invariants import (
+    ControllerEpochsRise,
+    IsrWithinAssignment,
+    OneLeaderPerLeaderEpoch,
+    Watchdog,
+)
 from zabka.journal.events import AssignmentChanged, ControllerElected, ControllerEventFailed, Entry, TopicPartition
-from zabka.journal.judges.invariants import ControllerEpochsRise, IsrWithinAssignment, OneLeaderPerLeaderEpoch, Watchdog
 from zabka.kafka.zk import znodes
 
 CONTROLLERS, BROKERS = (1, 2, 3), (11, 12, 13)

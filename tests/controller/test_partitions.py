@@ -320,16 +320,16 @@ REPLICA_PREVIOUS = {
 
 @pytest.mark.parametrize("target", list(PartitionState))
 def test_partition_transitions_follow_the_table(world: World, target: PartitionState) -> None:
-    reign = world.active().controller.term
+    term = world.active().controller.term
     for current in PartitionState:
         world.create_topic("t", {0: [2, 3]})
         world.settle()
-        reign.context.partition_states[T0] = current
+        term.context.partition_states[T0] = current
         if current is PartitionState.NEW:
-            reign.context.leadership.pop(T0, None)
+            term.context.leadership.pop(T0, None)
             world.ensemble.delete("/brokers/topics/t/partitions")
-        results = world.call(reign.partitions.handle([T0], target))
-        state = reign.context.partition_states.get(T0, PartitionState.NON_EXISTENT)
+        results = world.call(term.partitions.handle([T0], target))
+        state = term.context.partition_states.get(T0, PartitionState.NON_EXISTENT)
         allowed = current.value in PARTITION_PREVIOUS[target.value]
         assert isinstance(results.get(T0), Refused) is (not allowed)
         assert state is (target if allowed else current)
@@ -339,16 +339,16 @@ def test_partition_transitions_follow_the_table(world: World, target: PartitionS
 
 @pytest.mark.parametrize("target", list(ReplicaState))
 def test_replica_transitions_follow_the_table(world: World, target: ReplicaState) -> None:
-    reign = world.active().controller.term
+    term = world.active().controller.term
     replica = Replica(T0, 3)
     for current in ReplicaState:
         world.create_topic("t", {0: [2, 3]})
         world.settle()
-        reign.context.replica_states[replica] = current
+        term.context.replica_states[replica] = current
         if current is ReplicaState.NON_EXISTENT:
-            del reign.context.replica_states[replica]
-        refused = world.call(reign.replicas.handle([replica], target))
-        state = reign.context.replica_states.get(replica, ReplicaState.NON_EXISTENT)
+            del term.context.replica_states[replica]
+        refused = world.call(term.replicas.handle([replica], target))
+        state = term.context.replica_states.get(replica, ReplicaState.NON_EXISTENT)
         allowed = current.value in REPLICA_PREVIOUS[target.value]
         assert (refused == []) is allowed
         assert state is (target if allowed else current)
@@ -361,24 +361,24 @@ def test_replica_without_leadership_goes_offline(world: World) -> None:
     it."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
-    reign = world.active().controller.term
-    reign.context.leadership.pop(T0)
-    assert world.call(reign.replicas.handle([Replica(T0, 3)], ReplicaState.OFFLINE)) == []
-    assert reign.context.replica_states[Replica(T0, 3)] is ReplicaState.OFFLINE
+    term = world.active().controller.term
+    term.context.leadership.pop(T0)
+    assert world.call(term.replicas.handle([Replica(T0, 3)], ReplicaState.OFFLINE)) == []
+    assert term.context.replica_states[Replica(T0, 3)] is ReplicaState.OFFLINE
 
 
 def test_replica_with_an_unreadable_state_does_not_go_offline(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
-    reign = world.active().controller.term
+    term = world.active().controller.term
     world.ensemble.delete("/brokers/topics/t/partitions")
-    assert world.call(reign.replicas.handle([Replica(T0, 3)], ReplicaState.OFFLINE)) == [Replica(T0, 3)]
-    assert reign.context.replica_states[Replica(T0, 3)] is ReplicaState.ONLINE
+    assert world.call(term.replicas.handle([Replica(T0, 3)], ReplicaState.OFFLINE)) == [Replica(T0, 3)]
+    assert term.context.replica_states[Replica(T0, 3)] is ReplicaState.ONLINE
 
 
 def test_leader_cannot_become_a_new_replica(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
-    reign = world.active().controller.term
-    del reign.context.replica_states[Replica(T0, 2)]
-    assert world.call(reign.replicas.handle([Replica(T0, 2)], ReplicaState.NEW)) == [Replica(T0, 2)]
+    term = world.active().controller.term
+    del term.context.replica_states[Replica(T0, 2)]
+    assert world.call(term.replicas.handle([Replica(T0, 2)], ReplicaState.NEW)) == [Replica(T0, 2)]

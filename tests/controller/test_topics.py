@@ -173,8 +173,8 @@ def test_partitions_added_while_a_topic_gets_an_id_are_kept(world: World) -> Non
     path = znodes.topic_path("t")
     world.ensemble.put(path, b'{"version":1,"partitions":{"0":[2]}}')
     seen = world.ensemble.nodes[path]
-    reign = world.active().controller.term
-    read_topics = reign.read_topics
+    term = world.active().controller.term
+    read_topics = term.read_topics
 
     async def read_then_altered(topics: Sequence[str]) -> dict[str, znodes.TopicAssignment]:
         found = await read_topics(topics)
@@ -182,7 +182,7 @@ def test_partitions_added_while_a_topic_gets_an_id_are_kept(world: World) -> Non
             world.ensemble.put(path, b'{"version":1,"partitions":{"0":[2],"1":[3]}}')
         return found
 
-    reign.read_topics = read_then_altered
+    term.read_topics = read_then_altered
     world.settle()
     content = json.loads(world.ensemble.data(path))
     assert len(content["topic_id"]) == 22 and content["partitions"] == {"0": [2], "1": [3]}

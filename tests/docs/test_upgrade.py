@@ -39,7 +39,7 @@ from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
 from zabka.broker_sim.logs.meta_properties import InconsistentMetaProperties, claim_log_directory
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.cli.pipeline import jobs_of_spark
-from zabka.compose.plan import Wanted, plan
+from zabka.compose.plan import Requested, plan
 from zabka.compose.topology import LAYOUT_VERSION, BadTopology, load, save
 from zabka.ensemble.server.process.ownership import claim
 from zabka.ensemble.txnlog import snapshots
@@ -339,7 +339,7 @@ def files_below(directory: Path) -> dict[str, bytes]:
 
 @older("topology")
 def read_topology_without_newer_fields(tmp_path: Path) -> str:
-    topology = plan(Wanted(api_port=0, zk_port=0, kafka_port=0), None)
+    topology = plan(Requested(api_port=0, zk_port=0, kafka_port=0), None)
     path = save(topology, tmp_path)
     path.write_bytes(edited(path.read_bytes(), "layout", "platform", "token_directory"))
     assert load(tmp_path) == topology
@@ -348,7 +348,7 @@ def read_topology_without_newer_fields(tmp_path: Path) -> str:
 
 @newer("topology")
 def refuse_newer_topology(tmp_path: Path) -> str:
-    path = save(plan(Wanted(api_port=0, zk_port=0, kafka_port=0), None), tmp_path)
+    path = save(plan(Requested(api_port=0, zk_port=0, kafka_port=0), None), tmp_path)
     path.write_bytes(edited(path.read_bytes(), layout=LAYOUT_VERSION + 1, peers="elsewhere", brokers={}))
     before = files_below(tmp_path)
     with pytest.raises(BadTopology, match=f"has layout {LAYOUT_VERSION + 1}, and this zabka reads {LAYOUT_VERSION}"):
@@ -358,7 +358,7 @@ def refuse_newer_topology(tmp_path: Path) -> str:
 
 
 def test_unknown_fields_of_a_topology_are_ignored(tmp_path: Path) -> None:
-    topology = plan(Wanted(api_port=0, zk_port=0, kafka_port=0), None)
+    topology = plan(Requested(api_port=0, zk_port=0, kafka_port=0), None)
     path = save(topology, tmp_path)
     path.write_bytes(edited(path.read_bytes(), weather="rain"))
     assert load(tmp_path) == topology

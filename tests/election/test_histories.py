@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bench.histories import check_zookeeper
 from zabka.ensemble.client.history_clients import History, check_history
-from zabka.journal.judges.linearizability import Operation
-from zabka.journal.judges.session_order import Seen
-from zabka.journal.judges.znode_register import Answered, Asked
+from zabka.journal.checkers.linearizability import Operation
+from zabka.journal.checkers.session_order import Seen
+from zabka.journal.checkers.znode_register import Answered, Asked
 from zabka.testing.live.cluster import LiveCluster
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.histories import check_kafka
-from zabka.journal.judges.kafka_analysis import ACKS_ALL
+from zabka.journal.checkers.kafka_analysis import ACKS_ALL
 from zabka.simulation.scenarios.library import LIBRARY
 from zabka.simulation.scenarios.scenario import WorldScenario
 from zabka.testing.live.cluster import LiveCluster

@@ -162,7 +162,7 @@ def test_a_killed_controller_is_replaced_by_the_other_side(
     """The dead one leads too: its successor removes it from the ISR, then elects, two leader epochs in total."""
     cluster.make_controller(*controller)
     dying = controller[0]
-    topic = f"reign-{dying}"
+    topic = f"controller term-{dying}"
     cluster.create(topic, (dying, others[0]))
     epoch = cluster.controller_epoch
     candidates = [broker_id for broker_id in cluster.registered if broker_id not in (dying, *others)]

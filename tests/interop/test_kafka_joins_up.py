@@ -13,8 +13,8 @@ import pytest
 from tests.interop.kafka_tools import called
 from tests.interop.real_kafka import KafkaServer
 from zabka.cli import reassign as reassign_tool
+from zabka.journal.checkers.invariants import check
 from zabka.journal.events import entry_from_dict
-from zabka.journal.judges.invariants import check
 from zabka.testing.cluster import ClusterFailed
 from zabka.testing.live.cluster import LiveCluster
 
@@ -49,7 +49,7 @@ def current_controller(cluster: LiveCluster) -> int:
 
 
 def last_term(cluster: LiveCluster, broker_id: int) -> dict[str, Any]:
-    terms = cluster.get("/api/v1/cluster")["reigns"]
+    terms = cluster.get("/api/v1/cluster")["controller_terms"]
     return next(dict(term) for term in reversed(terms) if term["broker_id"] == broker_id)
 
 

@@ -31,8 +31,8 @@ from zabka.journal.cause import (
     transaction_cause,
 )
 from zabka.journal.causes import Causes, Chain, End
+from zabka.journal.checkers.cause_chains import broken_chains
 from zabka.journal.events import Entry, Event, TopicPartition
-from zabka.journal.judges.cause_chains import broken_chains
 
 ORDERS = TopicPartition("orders", 0)
 ROOT = Path(__file__).parents[2]
@@ -300,7 +300,7 @@ def test_expiry_by_a_new_leader_needs_a_third_of_the_timeout() -> None:
     [
         pytest.param([(18_000, "world", PAUSED)], id="it was silent long before"),
         pytest.param([(14_000, "world", PAUSED), (15_000, "world", e.FaultRemoved("f1"))], id="it went on"),
-        pytest.param([(14_000, "world", CUT), (15_000, "world", e.FaultRemoved("f2"))], id="the link was mended"),
+        pytest.param([(14_000, "world", CUT), (15_000, "world", e.FaultRemoved("f2"))], id="the link was repaired"),
         pytest.param(
             [(9_000, "host-1", KILLED), (10_000, "broker-1", STARTED)], id="it was started before the last ping",
         ),

@@ -8,32 +8,32 @@ from zabka.journal.controller_gaps import ControllerGap, gap_before, gap_ended_b
 from zabka.journal.events import Entry
 from zabka.journal.fold import fold
 
-REIGNS = fold(entries_of(GOLDEN / "histories" / "controller-gaps.jsonl")).reigns
+CONTROLLER_TERMS = fold(entries_of(GOLDEN / "histories" / "controller-gaps.jsonl")).controller_terms
 
 
 def test_gap_runs_from_the_freeze_to_the_first_decision() -> None:
     """Controller 1 froze at 10 s, and its session ended at 15.0019 s. Controller 2 was elected at 15.007 s and killed
     before its first decision. Controller 3 was elected at 21.005 s and decided at 21.065 s.
     """
-    assert gap_before(REIGNS, 0) is None
-    assert gap_before(REIGNS, 1) is None
-    gap = gap_before(REIGNS, 2)
+    assert gap_before(CONTROLLER_TERMS, 0) is None
+    assert gap_before(CONTROLLER_TERMS, 1) is None
+    gap = gap_before(CONTROLLER_TERMS, 2)
     assert gap == ControllerGap(10_000_000, 21_065_000, 5_001_900, 6_003_100, 60_000)
     assert gap.total_us == 11_065_000
 
 
 def test_gap_after_a_resignation_has_no_detection() -> None:
     """Controller 3 resigned at 30 s; a broker without a journal here was elected 8 ms later."""
-    assert gap_before(REIGNS, 3) == ControllerGap(30_000_000, 30_008_000, 0, 8_000, 0)
+    assert gap_before(CONTROLLER_TERMS, 3) == ControllerGap(30_000_000, 30_008_000, 0, 8_000, 0)
 
 
 def test_gap_lists_its_parts_in_text() -> None:
-    gap = gap_ended_by(REIGNS, e.ControllerElected(3, 3, 3, 41))
+    gap = gap_ended_by(CONTROLLER_TERMS, e.ControllerElected(3, 3, 3, 41))
     assert gap is not None
     text = "no controller for 11,065.0 ms: detection 5,001.9 ms, election 6,003.1 ms, loading 60.0 ms"
     assert gap_text(gap) == text
-    assert gap_ended_by(REIGNS, e.ControllerReady(3, 3, 40, 15)) == gap
-    assert gap_ended_by(REIGNS, e.ControllerResigned(3, 3, "shutdown")) is None
+    assert gap_ended_by(CONTROLLER_TERMS, e.ControllerReady(3, 3, 40, 15)) == gap
+    assert gap_ended_by(CONTROLLER_TERMS, e.ControllerResigned(3, 3, "shutdown")) is None
 
 
 def _entries(*events: tuple[int, str, e.Event]) -> list[Entry]:
@@ -42,7 +42,7 @@ def _entries(*events: tuple[int, str, e.Event]) -> list[Entry]:
 
 def test_gap_without_an_end_of_the_session_has_no_detection() -> None:
     """The journals of the peers are missing: the next election is the first sign of the session's end."""
-    reigns = fold(
+    controller_terms = fold(
         _entries(
             (1_000, "broker-1", e.ControllerElected(1, 1, 1, 1)),
             (5_000, "host-1", e.ProcessChanged("broker-1", "down", None, "kill")),
@@ -51,13 +51,13 @@ def test_gap_without_an_end_of_the_session_has_no_detection() -> None:
             (20_000, "broker-3", e.ControllerElected(3, 3, 3, 3)),
             (20_100, "broker-3", e.ControllerReady(3, 3, 0, 0)),
         )
-    ).reigns
-    assert gap_before(reigns, 1) == ControllerGap(5_000, 9_500, None, 4_000, 500)
-    assert gap_before(reigns, 2) is None, "no event shows when controller 2 stopped"
+    ).controller_terms
+    assert gap_before(controller_terms, 1) == ControllerGap(5_000, 9_500, None, 4_000, 500)
+    assert gap_before(controller_terms, 2) is None, "no event shows when controller 2 stopped"
 
 
 def test_gap_of_an_isolated_controller_starts_at_session_end() -> None:
-    reigns = fold(
+    controller_terms = fold(
         _entries(
             (500, "broker-1", e.BrokerRegistered(1, 1, 7)),
             (1_000, "broker-1", e.ControllerElected(1, 1, 1, 2)),
@@ -65,13 +65,13 @@ def test_gap_of_an_isolated_controller_starts_at_session_end() -> None:
             (7_300, "broker-2", e.ControllerElected(2, 2, 2, 6)),
             (7_900, "broker-2", e.ControllerReady(2, 2, 0, 0)),
         )
-    ).reigns
-    assert gap_before(reigns, 1) == ControllerGap(7_000, 7_900, 0, 300, 600)
+    ).controller_terms
+    assert gap_before(controller_terms, 1) == ControllerGap(7_000, 7_900, 0, 300, 600)
 
 
 def test_clock_skew_does_not_change_the_loading_time() -> None:
     """The clock of broker 2 is two seconds slow: its election has an earlier time than the session's end."""
-    reigns = fold(
+    controller_terms = fold(
         _entries(
             (500, "broker-1", e.BrokerRegistered(1, 1, 7)),
             (1_000, "broker-1", e.ControllerElected(1, 1, 1, 2)),
@@ -80,5 +80,5 @@ def test_clock_skew_does_not_change_the_loading_time() -> None:
             (5_300, "broker-2", e.ControllerElected(2, 2, 2, 6)),
             (5_900, "broker-2", e.ControllerReady(2, 2, 0, 0)),
         )
-    ).reigns
-    assert gap_before(reigns, 1) == ControllerGap(1_500, 7_600, 5_500, 0, 600)
+    ).controller_terms
+    assert gap_before(controller_terms, 1) == ControllerGap(1_500, 7_600, 5_500, 0, 600)

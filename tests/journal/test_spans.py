@@ -54,11 +54,11 @@ def standing_rows(state: ClusterState) -> dict[tuple[str, str], Standing]:
     s = json.loads(msgspec.json.encode(state))
     found: dict[tuple[str, str], Standing] = {("controller", ""): ("nobody", None)}
     process = {int(b["id"]): b["process"] for b in s["brokers"].values()}
-    if s["controller_id"] != -1 and s["reigns"]:
-        reign = s["reigns"][-1]
-        who = {"broker_id": reign["broker_id"], "controller_epoch": reign["controller_epoch"]}
-        lost = reign["holder_lost_by"]
-        found["controller", ""] = ("reigns", who) if lost is None else ("dead", {**who, "lost_by": lost})
+    if s["controller_id"] != -1 and s["controller_terms"]:
+        term = s["controller_terms"][-1]
+        who = {"broker_id": term["broker_id"], "controller_epoch": term["controller_epoch"]}
+        lost = term["holder_lost_by"]
+        found["controller", ""] = ("controller_terms", who) if lost is None else ("dead", {**who, "lost_by": lost})
     for b in s["brokers"].values():
         believed = (b["believed_controller_id"], b["believed_controller_epoch"])
         is_so = (s["controller_id"], s["controller_epoch"])

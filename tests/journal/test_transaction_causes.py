@@ -15,8 +15,8 @@ from zabka.journal.cause import (
     timer_cause,
 )
 from zabka.journal.causes import Causes, Chain, End
+from zabka.journal.checkers.cause_chains import broken_chains
 from zabka.journal.events import Entry, Event, TopicPartition
-from zabka.journal.judges.cause_chains import broken_chains
 
 ORDERS = TopicPartition("orders", 0)
 TXN_3 = TopicPartition("__transaction_state", 3)

@@ -27,7 +27,7 @@ Rows = list[tuple[object, ...]]
 class Folded(NamedTuple):
     """One run's rows: identities, which must be equal, and durations in milliseconds."""
 
-    reigns: Rows
+    controller_terms: Rows
     """broker_id, controller_epoch, from_us, ended_by"""
     durations: list[tuple[float | None, float | None]]
     """For each controller term: its length, and the time before it without a controller able to act."""
@@ -53,15 +53,15 @@ def folded(path: Path) -> Folded:
     leaderships: Rows = []
     changes: Rows = []
     for entry in in_true_order(read_file(path)):
-        before = len(state.reigns)
+        before = len(state.controller_terms)
         apply(state, entry)
         apply(on_one_clock, msgspec.structs.replace(entry, wall_us=entry.mono_us))
         event = entry.event
-        while len(ended) < len(state.reigns):
+        while len(ended) < len(state.controller_terms):
             begun.append(entry.mono_us)
             ended.append(None)
-        for place in range(max(0, before - 1), len(state.reigns)):
-            if state.reigns[place].until_us is not None and ended[place] is None:
+        for place in range(max(0, before - 1), len(state.controller_terms)):
+            if state.controller_terms[place].until_us is not None and ended[place] is None:
                 ended[place] = entry.mono_us
         if isinstance(event, e.TopicDeleted):
             for topic, partition in [key for key in lives if key[0] == event.topic]:
@@ -78,8 +78,8 @@ def folded(path: Path) -> Folded:
                 changes.append((*of, isrs.get(of, []), view.isr, view.partition_epoch))
             isrs[of] = view.isr
     return Folded(
-        [(r.broker_id, r.controller_epoch, r.since_us, r.ended_by) for r in state.reigns],
-        _durations(begun, ended, on_one_clock.reigns),
+        [(r.broker_id, r.controller_epoch, r.since_us, r.ended_by) for r in state.controller_terms],
+        _durations(begun, ended, on_one_clock.controller_terms),
         sorted(leaderships, key=lambda row: row[:3]),
         sorted(changes, key=lambda row: row[:3]),
     )
@@ -105,11 +105,11 @@ def _zxid(event: e.Event) -> int:
 
 
 def _durations(
-    begun: list[int], ended: list[int | None], reigns: list[ControllerTermView]
+    begun: list[int], ended: list[int | None], controller_terms: list[ControllerTermView]
 ) -> list[tuple[float | None, float | None]]:
     found: list[tuple[float | None, float | None]] = []
     for place, (begin, end) in enumerate(zip(begun, ended, strict=True)):
-        gap = gap_before(reigns, place)
+        gap = gap_before(controller_terms, place)
         lasted = None if end is None else (end - begin) / 1000
         found.append((lasted, None if gap is None else gap.total_us / 1000))
     return found

@@ -46,17 +46,17 @@ SELECT filename, topic, "partition", before, isr, partition_epoch, cause FROM pl
 WHERE before IS NULL OR list_sort(before) <> list_sort(isr)
 ORDER BY filename, topic, "partition", zxid
 """
-REIGNS = """
-WITH reigns AS (
+CONTROLLER_TERMS = """
+WITH terms AS (
   SELECT filename, broker_id, controller_epoch, wall_us, zxid,
     lead(zxid) OVER (PARTITION BY filename ORDER BY zxid) AS until
   FROM journal WHERE type = 'controller_elected'
 )
 SELECT filename, broker_id, controller_epoch, wall_us, EXISTS (
-  SELECT 1 FROM journal AS c WHERE c.filename = reigns.filename AND c.type = 'session_closed'
-    AND list_contains(c.ephemerals, '/controller') AND c.zxid > reigns.zxid AND c.zxid < coalesce(until, c.zxid + 1)
+  SELECT 1 FROM journal AS c WHERE c.filename = terms.filename AND c.type = 'session_closed'
+    AND list_contains(c.ephemerals, '/controller') AND c.zxid > terms.zxid AND c.zxid < coalesce(until, c.zxid + 1)
 ) AS closed
-FROM reigns ORDER BY filename, zxid
+FROM terms ORDER BY filename, zxid
 """
 COLUMNS = {
     "type": "VARCHAR", "wall_us": "BIGINT", "zxid": "BIGINT", "topic": "VARCHAR", "partition": "INT", "leader": "INT",
@@ -93,14 +93,14 @@ class Seeds:
         assert self.rows(tables.isr_changes, "topic", "partition", "life", "isr_before", "isr", "partition_epoch") == {
             run: expected.isr_changes for run, expected in self.expected.items()
         }
-        reigns = self.rows(
+        terms = self.rows(
             controller_terms,
             "broker_id", "controller_epoch", "from_us", "ended_by", "duration_ms", "gap_before_ms",
         )  # fmt: skip
-        found = {run: [row[:4] for row in rows] for run, rows in reigns.items()}
-        assert found == {run: expected.reigns for run, expected in self.expected.items()}
+        found = {run: [row[:4] for row in rows] for run, rows in terms.items()}
+        assert found == {run: expected.controller_terms for run, expected in self.expected.items()}
         for run, expected in self.expected.items():
-            for row, durations in zip(reigns[run], expected.durations, strict=True):
+            for row, durations in zip(terms[run], expected.durations, strict=True):
                 assert row[4:] == pytest.approx(durations, abs=CLOSE_MS), run
         self.compare_outages()
 
@@ -150,12 +150,12 @@ def test_tables_equal_plain_sql_on_another_engine(seeds: Seeds) -> None:
     assert found(tables.partition_leaderships, *columns) == asked(LEADERSHIPS)
     changes = found(tables.isr_changes, "topic", "partition", "isr_before", "isr", "partition_epoch", "cause")
     assert changes == [(*row[:3], row[3] or [], *row[4:]) for row in asked(ISR_CHANGES)]
-    reigns = found(controller_terms, "broker_id", "controller_epoch", "from_us", "ended_by")
-    assert [row[:4] for row in reigns] == [row[:4] for row in asked(REIGNS)]
-    closed = {row[:3] for row in asked(REIGNS) if row[4]}
+    terms = found(controller_terms, "broker_id", "controller_epoch", "from_us", "ended_by")
+    assert [row[:4] for row in terms] == [row[:4] for row in asked(CONTROLLER_TERMS)]
+    closed = {row[:3] for row in asked(CONTROLLER_TERMS) if row[4]}
     # A controller that gave up its role itself did so before its session was closed.
-    assert all(row[:3] in closed for row in reigns if row[4] in CLOSED)
-    assert all(row[4] in ("shutdown", "illegal_state") for row in reigns if row[4] not in CLOSED and row[:3] in closed)
+    assert all(row[:3] in closed for row in terms if row[4] in CLOSED)
+    assert all(row[4] in ("shutdown", "illegal_state") for row in terms if row[4] not in CLOSED and row[:3] in closed)
 
 
 @pytest.mark.timeout(600)

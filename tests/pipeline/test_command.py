@@ -160,4 +160,6 @@ def test_replayed_journal_becomes_tables_from_a_relative_path(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     rows = pq.read_table(tmp_path / "tables" / "controller_terms").to_pylist()
     expected = folded(tmp_path / "any-name")
-    assert [(r["broker_id"], r["controller_epoch"], r["from_us"], r["ended_by"]) for r in rows] == expected.reigns
+    assert [
+        (r["broker_id"], r["controller_epoch"], r["from_us"], r["ended_by"]) for r in rows
+    ] == expected.controller_terms

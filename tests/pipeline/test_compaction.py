@@ -1,4 +1,4 @@
-"""Compaction of the lake: files become fewer, and no row is lost or doubled, wherever a kill strikes."""
+"""Compaction of the lake: files become fewer, and no row is lost or doubled, wherever a kill occurs."""
 
 from __future__ import annotations
 

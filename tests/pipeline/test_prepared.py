@@ -19,7 +19,7 @@ from zabka.pipeline.source import shares_of
 
 LEADERSHIPS = ("topic", "partition", "life", "leader", "leader_epoch", "partition_epoch", "isr", "unclean")
 CHANGES = ("topic", "partition", "life", "isr_before", "isr", "partition_epoch")
-REIGNS = ("broker_id", "controller_epoch", "from_us", "ended_by")
+CONTROLLER_TERMS = ("broker_id", "controller_epoch", "from_us", "ended_by")
 
 
 def rows_below(directory: Path) -> pa.Table:
@@ -49,7 +49,7 @@ def test_tables_of_growing_rows_equal_fold_and_batch_job(spark: SparkSession, tm
             expected = folded(path)
             assert read_rows(out / "partition_leaderships", path.name, LEADERSHIPS) == expected.leaderships
             assert read_rows(out / "isr_changes", path.name, CHANGES) == expected.isr_changes
-            assert read_rows(out / "controller_terms", path.name, REIGNS) == expected.reigns
+            assert read_rows(out / "controller_terms", path.name, CONTROLLER_TERMS) == expected.controller_terms
     jobs.write_tables(jobs.read_journal(spark, histories), tmp_path / "batch")
     for table in TABLES:
         found, expected_rows = (pq.read_table(place / table.name).to_pylist() for place in (out, tmp_path / "batch"))

@@ -64,7 +64,7 @@ def test_controller_gaps_of_the_golden_history_equal_the_folds(spark: SparkSessi
     shutil.copy(history, tmp_path / "gaps.jsonl")
     found = rows_of(jobs.read_journal(spark, tmp_path), controller_terms)
     names = ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")
-    folded = fold(entries_of(history)).reigns
+    folded = fold(entries_of(history)).controller_terms
     gaps = [gap_before(folded, place) for place in range(len(folded))]
     expected = [None if gap is None else list(gap_milliseconds(gap).values()) for gap in gaps]
     assert expected[2] == [11_065.0, 5_001.9, 6_003.1, 60.0]
@@ -85,8 +85,8 @@ def test_session_close_counts_after_the_resignation(spark: SparkSession, history
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.write("peer-1", e.SessionClosed(9, 5, ["/brokers/ids/1", "/controller"]))
     history.write("broker-1", e.ControllerResigned(1, 1, "shutdown"))
-    (reign,) = rows(spark, history, controller_terms)
-    assert (reign["ended_by"], reign["duration_ms"]) == ("shutdown", 2_000)
+    (term,) = rows(spark, history, controller_terms)
+    assert (term["ended_by"], term["duration_ms"]) == ("shutdown", 2_000)
 
 
 def test_leadership_lasts_until_the_partitions_next_write(

@@ -22,49 +22,49 @@ def read(out: Path, table: str) -> str:
 
 
 def test_readers_see_the_old_version_until_the_new_is_complete(tmp_path: Path) -> None:
-    versions.publish(tmp_path, make(tmp_path, reigns="old", sessions="old"))
-    number = make(tmp_path, reigns="new", sessions="new")
-    assert (read(tmp_path, "reigns"), read(tmp_path, "sessions")) == ("old", "old")
+    versions.publish(tmp_path, make(tmp_path, controller_terms="old", sessions="old"))
+    number = make(tmp_path, controller_terms="new", sessions="new")
+    assert (read(tmp_path, "controller_terms"), read(tmp_path, "sessions")) == ("old", "old")
     versions.publish(tmp_path, number)
-    assert (read(tmp_path, "reigns"), read(tmp_path, "sessions")) == ("new", "new")
-    assert (versions.directory_of(tmp_path, 1) / "reigns" / "part-0.parquet").read_text() == "old"
+    assert (read(tmp_path, "controller_terms"), read(tmp_path, "sessions")) == ("new", "new")
+    assert (versions.directory_of(tmp_path, 1) / "controller_terms" / "part-0.parquet").read_text() == "old"
 
 
 def test_files_of_a_dead_job_are_removed_by_the_next_one(tmp_path: Path) -> None:
-    versions.publish(tmp_path, make(tmp_path, reigns="old"))
-    make(tmp_path, reigns="half")
+    versions.publish(tmp_path, make(tmp_path, controller_terms="old"))
+    make(tmp_path, controller_terms="half")
     assert make(tmp_path) == 2
-    assert read(tmp_path, "reigns") == "old"
-    assert not (versions.directory_of(tmp_path, 2) / "reigns").exists()
+    assert read(tmp_path, "controller_terms") == "old"
+    assert not (versions.directory_of(tmp_path, 2) / "controller_terms").exists()
 
 
 def test_unchanged_table_keeps_its_files(tmp_path: Path) -> None:
-    versions.publish(tmp_path, make(tmp_path, reigns="same"))
+    versions.publish(tmp_path, make(tmp_path, controller_terms="same"))
     number = make(tmp_path)
-    versions.keep(tmp_path, number, "reigns")
+    versions.keep(tmp_path, number, "controller_terms")
     versions.keep(tmp_path, number, "never-made")
     versions.publish(tmp_path, number)
     versions.vacuum(tmp_path, 0)
     assert versions.numbers(tmp_path) == [2]
-    assert read(tmp_path, "reigns") == "same"
+    assert read(tmp_path, "controller_terms") == "same"
 
 
 def test_tables_of_an_older_zabka_are_replaced(tmp_path: Path) -> None:
-    (tmp_path / "reigns").mkdir()
-    (tmp_path / "reigns" / "part-0.parquet").write_text("of old")
-    versions.publish(tmp_path, make(tmp_path, reigns="new"))
-    assert read(tmp_path, "reigns") == "new"
+    (tmp_path / "controller_terms").mkdir()
+    (tmp_path / "controller_terms" / "part-0.parquet").write_text("of old")
+    versions.publish(tmp_path, make(tmp_path, controller_terms="new"))
+    assert read(tmp_path, "controller_terms") == "new"
 
 
 def test_directory_that_is_no_table_is_not_replaced(tmp_path: Path) -> None:
-    versions.publish(tmp_path, make(tmp_path, reigns="old"))
+    versions.publish(tmp_path, make(tmp_path, controller_terms="old"))
     (tmp_path / "sessions").mkdir()
     (tmp_path / "sessions" / "notes.txt").write_text("mine")
-    number = make(tmp_path, reigns="new", sessions="new")
+    number = make(tmp_path, controller_terms="new", sessions="new")
     with pytest.raises(versions.NoTable, match=r"sessions is no table.*another --out"):
         versions.publish(tmp_path, number)
     assert (tmp_path / "sessions" / "notes.txt").read_text() == "mine"
-    assert read(tmp_path, "reigns") == "old"
+    assert read(tmp_path, "controller_terms") == "old"
 
 
 def test_second_job_in_one_place_is_refused(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_second_job_in_one_place_is_refused(tmp_path: Path) -> None:
 
 def test_recently_replaced_versions_stay(tmp_path: Path) -> None:
     for text in ("a", "b"):
-        versions.publish(tmp_path, make(tmp_path, reigns=text))
+        versions.publish(tmp_path, make(tmp_path, controller_terms=text))
     assert versions.vacuum(tmp_path, 3600) == []
     assert versions.vacuum(tmp_path, 0) == [1]
 

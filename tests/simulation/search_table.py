@@ -7,8 +7,8 @@ The default is three searches for each bug, of at most 5,000 runs. The median co
 than all others. If the median is such a search, the table shows how far each search came.
 
 A search ends with the first run that shows the expected text of the bug (any problem for a historical behaviour), if
-the same tape has no problem without the bug. `--cpu-s` is the CPU time after which a search begins no run. `--plain`
-also runs as many plain seeds, both of the same world and of the scenario that was used before swarms existed.
+the same choice sequence has no problem without the bug. `--cpu-s` is the CPU time after which a search begins no run.
+`--plain` also runs as many plain seeds, both of the same world and of the scenario that was used before swarms existed.
 
 All bugs are searched for once before the next round. `--into` appends each finished search to a file as a line of JSON.
 Searches in the file with the same limits are not repeated, so an interrupted table continues.
@@ -28,13 +28,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from tests.simulation import planted, planted_disks, planted_ensemble, planted_histories
-from tests.simulation.planting import Plant
+from tests.simulation import injected, injected_disks, injected_ensemble, injected_histories
+from tests.simulation.injecting import InjectedBug
 from zabka.controller.historical import Historical
-from zabka.simulation.choices import Tape
+from zabka.simulation.choices import Choices
 from zabka.simulation.engine.garbage import collect_seldom
-from zabka.simulation.search.runs import run_one_of_many, run_tape
-from zabka.simulation.search.tape_search import PLAIN_SHARE, TapeSearch, Wanted
+from zabka.simulation.search.choice_search import PLAIN_SHARE, ChoiceSearch, Requested
+from zabka.simulation.search.runs import run_choices, run_one_of_many
 from zabka.simulation.settings import world_settings
 
 RUNS_MAX = 5_000
@@ -44,7 +44,8 @@ FILES = "swarm-files"
 BEFORE = {PROTOCOL: "ensemble", ENSEMBLE: "ensemble", BROKERS: "chaos", DISKS: "disks", FILES: "disks"}
 """Scenario whose seeds were used before swarms existed."""
 SEARCH, PLAIN, PLAIN_BEFORE = WAYS = ("search", "plain", "before")
-"""Kinds of search: mutated tapes, plain seeds of the same world, and plain seeds of the scenario used before."""
+"""Kinds of search: mutated choice sequences, plain seeds of the same world, and plain seeds of the scenario used
+before."""
 HEADS = {SEARCH: "runs", PLAIN: "plain runs", PLAIN_BEFORE: "before"}
 OF_CLIENTS = (
     "session owner not checked",
@@ -63,7 +64,7 @@ OF_CLIENTS = (
 """Bugs that clients see: of trees, sessions, watches and syncs; of snapshots, which the bare protocol rarely takes; and
 bugs whose texts need a world with clocks."""
 OF_THE_PROTOCOL = ("commit on a minority", "no truncation on sync", "ack before fsync")
-"""Protocol bugs among those of `tests.simulation.planted`, whose other bugs are of brokers."""
+"""Protocol bugs among those of `tests.simulation.injected`, whose other bugs are of brokers."""
 OF_HISTORIES: dict[str, tuple[str, ...]] = {
     "the log is read by its numbers": ("committed prefixes agree", "processConsistency", "agreement"),
     "reading goes on behind damage": ("committed prefixes agree", "processConsistency", "agreement"),
@@ -82,11 +83,11 @@ SEEN_BY_CLIENTS: dict[str, tuple[str, ...]] = {
 """Texts that show a bug in a world with clients. The script of each bug shows it by an expectation of the script
 instead."""
 _BESIDE = {
-    "reading goes on behind damage": planted_histories.the_log_is_read_by_its_numbers,
-    "places in the log outlive what was there": planted_histories.the_log_is_read_by_its_numbers,
+    "reading goes on behind damage": injected_histories.the_log_is_read_by_its_numbers,
+    "places in the log outlive what was there": injected_histories.the_log_is_read_by_its_numbers,
 }
 """Bugs that show only if the borders of epochs are ignored, too. A run must hold with this bug alone."""
-_OLD_BEHAVIOUR = Plant(nullcontext, ("",))
+_OLD_BEHAVIOUR = InjectedBug(nullcontext, ("",))
 """Bug that a setting switches on. Any problem shows it."""
 
 
@@ -95,7 +96,7 @@ class Bug(NamedTuple):
 
     name: str
     scenario: str
-    plant: Plant
+    injected_bug: InjectedBug
     settings: tuple[str, ...] = ()
     control: Callable[[], AbstractContextManager[None]] = nullcontext
     """Context of the run without the bug, which must have no problem."""
@@ -133,16 +134,18 @@ class Made(msgspec.Struct, frozen=True):
 
 def bugs() -> Iterator[Bug]:
     """Yield all bugs of the table."""
-    for name, plant in planted_ensemble.PLANTED.items():
-        shows = SEEN_BY_CLIENTS.get(name, plant.shows)
-        yield Bug(name, ENSEMBLE if name in OF_CLIENTS else PROTOCOL, Plant(plant.plant, shows))
-    for name, plant in planted.PLANTED.items():
-        yield Bug(name, ENSEMBLE if name in OF_CLIENTS else PROTOCOL if name in OF_THE_PROTOCOL else BROKERS, plant)
-    for name, plant in planted_disks.PLANTED.items():
-        yield Bug(name, DISKS, plant)
+    for name, injected_bug in injected_ensemble.INJECTED.items():
+        shows = SEEN_BY_CLIENTS.get(name, injected_bug.shows)
+        yield Bug(name, ENSEMBLE if name in OF_CLIENTS else PROTOCOL, InjectedBug(injected_bug.injected_bug, shows))
+    for name, injected_bug in injected.INJECTED.items():
+        yield Bug(
+            name, ENSEMBLE if name in OF_CLIENTS else PROTOCOL if name in OF_THE_PROTOCOL else BROKERS, injected_bug
+        )
+    for name, injected_bug in injected_disks.INJECTED.items():
+        yield Bug(name, DISKS, injected_bug)
     for name, shows in OF_HISTORIES.items():
-        plant = Plant(planted_histories.PLANTED[name], shows)
-        yield Bug(name, FILES, plant, control=_BESIDE.get(name, nullcontext))
+        injected_bug = InjectedBug(injected_histories.INJECTED[name], shows)
+        yield Bug(name, FILES, injected_bug, control=_BESIDE.get(name, nullcontext))
     for switch in Historical:
         yield Bug(f"zabka.historical={switch}", BROKERS, _OLD_BEHAVIOUR, (f"zabka.historical={switch}",))
 
@@ -150,15 +153,15 @@ def bugs() -> Iterator[Bug]:
 def search(bug: Bug, limits: Limits, seed: int = 0, way: str = SEARCH) -> Tried:
     """Search once for a bug."""
     scenario = BEFORE[bug.scenario] if way == PLAIN_BEFORE else bug.scenario
-    wanted = Wanted(scenario, bug.settings, seed=seed)
-    begin, searching = time.process_time(), TapeSearch(wanted, PLAIN_SHARE if way == SEARCH else 1)
+    wanted = Requested(scenario, bug.settings, seed=seed)
+    begin, searching = time.process_time(), ChoiceSearch(wanted, PLAIN_SHARE if way == SEARCH else 1)
     settings = wanted.world()
     cpu_s = 0.0
     while limits.allow(searching.runs, cpu_s):
-        with bug.plant():
-            ran = run_one_of_many(searching.runs, searching.next_tape(), wanted.scenario, settings)
+        with bug.injected_bug():
+            ran = run_one_of_many(searching.runs, searching.next_choices(), wanted.scenario, settings)
         searching.record_run(ran)
-        problem = bug.plant.shown(ran.problems)
+        problem = bug.injected_bug.shown(ran.problems)
         is_found = problem is not None and _holds_without(bug, wanted.scenario, ran.written)
         cpu_s = time.process_time() - begin
         if problem is not None and is_found:
@@ -166,10 +169,10 @@ def search(bug: Bug, limits: Limits, seed: int = 0, way: str = SEARCH) -> Tried:
     return Tried(searching.runs, cpu_s, "")
 
 
-def _holds_without(bug: Bug, scenario: str, tape: Tape) -> bool:
-    """Return whether a run of the same tape without the bug has no problem."""
+def _holds_without(bug: Bug, scenario: str, choices: Choices) -> bool:
+    """Return whether a run of the same choice sequence without the bug has no problem."""
     with bug.control():
-        return not run_tape(tape, scenario, world_settings(())).problems
+        return not run_choices(choices, scenario, world_settings(())).problems
 
 
 class Searches:

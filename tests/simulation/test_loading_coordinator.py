@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 from kio.schema.errors import ErrorCode
 
-from tests.simulation.planting import broken
+from tests.simulation.injecting import broken
 from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
 from zabka.broker_sim.groups.store import GroupStore, java_hash
 from zabka.ensemble.ports import Runtime
@@ -93,7 +93,7 @@ def test_loading_coordinator_refuses_and_then_returns_the_offset() -> None:
     assert found == COMMITS
     assert ErrorCode.coordinator_load_in_progress in errors
     assert world.record.violations == []
-    assert world.record.had_to_judge()[NAME] > COMMITS
+    assert world.record.had_to_check()[NAME] > COMMITS
 
 
 def test_coordinator_that_answers_while_it_loads_is_found() -> None:

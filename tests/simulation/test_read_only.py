@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.simulation import planted_service
+from tests.simulation import injected_service
 from zabka.simulation.run import run_seed
 from zabka.simulation.seeds.read_only import READ_ONLY
 from zabka.simulation.seeds.seed_run import SeedRun
@@ -44,13 +44,13 @@ def test_read_only_service_keys_can_be_set() -> None:
 @pytest.mark.parametrize(
     ("plant", "seed", "shows"),
     [
-        (planted_service.sessions_are_global, BUSY_SEED, "is a global one"),
-        (planted_service.writes_are_answered, BUSY_SEED, "a server without a leader made"),
-        (planted_service.service_never_ends, 3, "while clients read it"),
-        (planted_service.clients_take_local_sessions_elsewhere, BUSY_SEED, "of a read-only server expired"),
+        (injected_service.sessions_are_global, BUSY_SEED, "is a global one"),
+        (injected_service.writes_are_answered, BUSY_SEED, "a server without a leader made"),
+        (injected_service.service_never_ends, 3, "while clients read it"),
+        (injected_service.clients_take_local_sessions_elsewhere, BUSY_SEED, "of a read-only server expired"),
     ],
 )
-def test_injected_bug_is_found(plant: Callable[[], AbstractContextManager[None]], seed: int, shows: str) -> None:
-    with plant():
+def test_injected_bug_is_found(injected_bug: Callable[[], AbstractContextManager[None]], seed: int, shows: str) -> None:
+    with injected_bug():
         found = run_seed(seed, READ_ONLY.name).problems
     assert any(shows in problem for problem in found)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import planted_table
+from tests.simulation import injected_table
 from zabka.simulation.run import run_seed
 from zabka.simulation.seeds.chaos import CALM, CHAOS
 from zabka.simulation.seeds.seed_run import SeedRun
@@ -47,7 +47,7 @@ def test_calm_cluster_of_any_size_loses_nothing_and_elects_once(size: int) -> No
     run = SeedRun(11, CALM, WorldSettings(peers=size, brokers=size))
     outcome = run.execute()
     assert outcome.problems == []
-    assert [reign.controller_epoch for reign in run.world.record.state.reigns] == [1]
+    assert [term.controller_epoch for term in run.world.record.state.controller_terms] == [1]
     assert outcome.acknowledged_records == run.producing.sent if run.producing else False
 
 
@@ -96,19 +96,19 @@ def test_failing_disks_seed_keeps_every_invariant(seed: int) -> None:
 @pytest.mark.parametrize(
     ("scenario", "bug", "plant"),
     [
-        pytest.param(*row, id=row[1], marks=[pytest.mark.long] if row[1] in planted_table.SLOW else [])
-        for row in (*planted_table.bugs(), *planted_table.disk_bugs(), *planted_table.transactional_bugs())
-        if row[1] not in planted_table.NOT_SHOWN
+        pytest.param(*row, id=row[1], marks=[pytest.mark.long] if row[1] in injected_table.SLOW else [])
+        for row in (*injected_table.bugs(), *injected_table.disk_bugs(), *injected_table.transactional_bugs())
+        if row[1] not in injected_table.NOT_SHOWN
     ],
 )
-def test_injected_bug_is_found(scenario: str, bug: str, plant: planted_table.Plant) -> None:
+def test_injected_bug_is_found(scenario: str, bug: str, injected_bug: injected_table.InjectedBug) -> None:
     """Seeds show the bug. A bug in RARE takes more seeds than the suite has time for, so its script shows it instead.
 
-    `planted_table.py` prints how many seeds each bug takes.
+    `injected_table.py` prints how many seeds each bug takes.
     """
-    if bug in planted_table.RARE:
-        assert planted_table.shown_by_script(bug, plant)
+    if bug in injected_table.RARE:
+        assert injected_table.shown_by_script(bug, injected_bug)
         return
-    settings, first_seed = planted_table.settings_of(bug), planted_table.SHOWN_BY.get(bug, 0)
-    found = planted_table.search(scenario, plant, SEEDS_TO_FIND_A_BUG, settings, first_seed)
+    settings, first_seed = injected_table.settings_of(bug), injected_table.SHOWN_BY.get(bug, 0)
+    found = injected_table.search(scenario, injected_bug, SEEDS_TO_FIND_A_BUG, settings, first_seed)
     assert found.seeds is not None, f"{bug}: not found in {SEEDS_TO_FIND_A_BUG} seeds"

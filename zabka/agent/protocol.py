@@ -64,7 +64,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """An agent's complete state. `taken_us` is the host's wall clock, as in its journals.
 
-    `faults_told`: whether the agent has received the active link faults since it started. Always true from an older
+    `faults_known`: whether the agent has received the active link faults since it started. Always true from an older
     agent.
     """
 
@@ -72,7 +72,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     processes: list[ProcessInfo]
     statuses: list[NodeStatus]
     taken_us: int = 0
-    faults_told: bool = True
+    faults_known: bool = True
 
 
 class FaultState(msgspec.Struct, frozen=True):

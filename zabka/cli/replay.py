@@ -86,16 +86,16 @@ def replay_choices(path: Path, out: Path | None, *, as_story: bool) -> int:
     It is 0 if every invariant held, 1 otherwise, 2 if the file is not valid.
     """
     from zabka.simulation.scenarios.story import story
-    from zabka.simulation.search.runs import play_tape
-    from zabka.simulation.search.tape_file import read_tape
-    from zabka.simulation.search.tape_search import planted
+    from zabka.simulation.search.choice_search import injected
+    from zabka.simulation.search.choices_file import read_choices
+    from zabka.simulation.search.runs import play_choices
 
     try:
-        file = read_tape(path)
+        file = read_choices(path)
         check_output(out)
         import_from_here()
-        with planted(file.plant), seldom_collected():
-            verdict = play_tape(file.tape, file.scenario, world_settings(file.settings))
+        with injected(file.injected_bug), seldom_collected():
+            verdict = play_choices(file.choices, file.scenario, world_settings(file.settings))
     except (OSError, ValueError, BadSetting) as reason:
         print_line(f"{path}: {reason}", error=True)
         return USAGE
@@ -136,7 +136,7 @@ def _write(lines: Iterable[bytes], out: Path | None) -> str:
 
 
 def command(
-    tape: Annotated[
+    choices: Annotated[
         Path | None, typer.Argument(help="A choice sequence found by `zabka search`, instead of a seed")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, envvar="ZABKA_SEED", help="The seed to replay")] = None,
@@ -160,24 +160,24 @@ def command(
     ] = False,
 ) -> None:
     """Replay a seed, or a choice sequence of a search, byte-identical every time, and write its journal."""
-    if (tape is None) == (seed is None):
+    if (choices is None) == (seed is None):
         print_line("zabka replay takes either --seed or the file of a choice sequence", error=True)
         raise typer.Exit(USAGE)
-    if tape is not None and messages is not None:
+    if choices is not None and messages is not None:
         print_line("--messages works with --seed, not with a choice sequence", error=True)
         raise typer.Exit(USAGE)
     if seed is not None and story:
         print_line("--story works with a choice sequence or with `zabka scenarios run`, not with a seed", error=True)
         raise typer.Exit(USAGE)
-    if tape is not None and set_:
+    if choices is not None and set_:
         print_line("--set: a choice sequence contains its own settings", error=True)
         raise typer.Exit(USAGE)
-    if as_json and (tape is not None or out is None):
+    if as_json and (choices is not None or out is None):
         print_line(
             "--json needs --seed and --out: without --out the journal goes to stdout, as the JSON does", error=True
         )
         raise typer.Exit(USAGE)
-    if tape is not None:
-        raise typer.Exit(replay_choices(tape, out, as_story=story))
+    if choices is not None:
+        raise typer.Exit(replay_choices(choices, out, as_story=story))
     assert seed is not None
     raise typer.Exit(replay(seed, scenario, set_ or [], out, messages, as_json=as_json))

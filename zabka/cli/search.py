@@ -22,9 +22,9 @@ from zabka.simulation.engine.garbage import collect_seldom, seldom_collected
 from zabka.simulation.settings import BadSetting
 
 if TYPE_CHECKING:
+    from zabka.simulation.search.choice_search import ChoiceSearch, Found, Requested
+    from zabka.simulation.search.choices_folder import ChoicesFolder
     from zabka.simulation.search.runs import Ran
-    from zabka.simulation.search.tape_folder import TapeFolder
-    from zabka.simulation.search.tape_search import Found, TapeSearch, Wanted
 
 RUNS_MAX = 5_000
 LINE_EVERY_S = 10.0
@@ -34,31 +34,31 @@ _FOR_LIFE = ExitStack()
 """Contexts that a worker process enters and never leaves."""
 
 
-def _begin_worker(plant: str) -> None:
-    from zabka.simulation.search.tape_search import planted
+def _begin_worker(injected_bug: str) -> None:
+    from zabka.simulation.search.choice_search import injected
 
     collect_seldom()
-    _FOR_LIFE.enter_context(planted(plant))
+    _FOR_LIFE.enter_context(injected(injected_bug))
 
 
-def _results(search: TapeSearch, jobs: int) -> Generator[Ran]:
+def _results(search: ChoiceSearch, jobs: int) -> Generator[Ran]:
     """Yield results in the order of the requests, so that the speed of the processes does not matter."""
+    from zabka.simulation.search.choice_search import injected
     from zabka.simulation.search.runs import run_one_of_many
-    from zabka.simulation.search.tape_search import planted
 
     wanted, settings = search.wanted, search.wanted.world()
-    calls = (partial(run_one_of_many, number, search.next_tape(), wanted.scenario, settings) for number in count())
+    calls = (partial(run_one_of_many, number, search.next_choices(), wanted.scenario, settings) for number in count())
     if jobs == 1:
-        with planted(wanted.plant):
+        with injected(wanted.injected_bug):
             yield from (call() for call in calls)
     else:
-        yield from results_of(calls, jobs=jobs, ahead=2 * jobs, begin=partial(_begin_worker, wanted.plant))
+        yield from results_of(calls, jobs=jobs, ahead=2 * jobs, begin=partial(_begin_worker, wanted.injected_bug))
 
 
 class _Shown:
     """Shows progress: one changing line on a terminal, a line now and then elsewhere."""
 
-    def __init__(self, search: TapeSearch) -> None:
+    def __init__(self, search: ChoiceSearch) -> None:
         self._search = search
         self._terminal = sys.stderr.isatty()
         self._begin_s = self._printed_s = time.monotonic()
@@ -84,35 +84,37 @@ class _Shown:
             print_line(self.line(), error=True)
 
 
-def _report(found: Found, search: TapeSearch, folder: TapeFolder) -> None:
+def _report(found: Found, search: ChoiceSearch, folder: ChoicesFolder) -> None:
     """Shorten the finding, write it down, and print how to replay it."""
-    from zabka.simulation.scenarios.story import told_acts
-    from zabka.simulation.search.runs import play_tape
-    from zabka.simulation.search.tape_search import planted, shrunk
+    from zabka.simulation.scenarios.story import performed_actions
+    from zabka.simulation.search.choice_search import injected, shrunk
+    from zabka.simulation.search.runs import play_choices
 
     wanted = search.wanted
     print_line(f"run {found.run}: {found.problems[0]}")
     # Write the unshortened finding first, so that it is there before the shortening ends.
-    folder.found(found, found.tape, found.problems, [])
-    with planted(wanted.plant):
-        tape, problems, runs = shrunk(found, wanted)
-        verdict = play_tape(tape, wanted.scenario, wanted.world())
-    faults = told_acts(verdict)
-    path = folder.found(found, tape, problems, faults)
+    folder.found(found, found.choices, found.problems, [])
+    with injected(wanted.injected_bug):
+        choices, problems, runs = shrunk(found, wanted)
+        verdict = play_choices(choices, wanted.scenario, wanted.world())
+    faults = performed_actions(verdict)
+    path = folder.found(found, choices, problems, faults)
     print_line(f"  made short in {runs} runs: {len(faults)} faults, {verdict.virtual_ms / 1000:.1f} simulated seconds")
     for fault in faults:
         print_line(f"    {fault}")
     print_line(f"  replay: zabka replay {path} --story")
 
 
-def search_for(wanted: Wanted, folder: TapeFolder, jobs: int, ended: Callable[[TapeSearch], bool]) -> TapeSearch:
+def search_for(
+    wanted: Requested, folder: ChoicesFolder, jobs: int, ended: Callable[[ChoiceSearch], bool]
+) -> ChoiceSearch:
     """Search until `ended` is true, or Ctrl-C; continue the state of the folder, and store new results in it.
 
     Raises OtherSearch, OSError.
     """
-    from zabka.simulation.search.tape_search import TapeSearch
+    from zabka.simulation.search.choice_search import ChoiceSearch
 
-    search = TapeSearch(wanted)
+    search = ChoiceSearch(wanted)
     if folder.state.runs:
         search.resume(folder.kept(), folder.state.runs)
         search.cpu_s = folder.state.cpu_s
@@ -137,10 +139,10 @@ def search_for(wanted: Wanted, folder: TapeFolder, jobs: int, ended: Callable[[T
     return search
 
 
-def _ended(runs: int, minutes: float | None, findings: int) -> Callable[[TapeSearch], bool]:
+def _ended(runs: int, minutes: float | None, findings: int) -> Callable[[ChoiceSearch], bool]:
     begin_s = time.monotonic()
 
-    def ended(search: TapeSearch) -> bool:
+    def ended(search: ChoiceSearch) -> bool:
         late = minutes is not None and time.monotonic() - begin_s > 60 * minutes
         return late or len(search.found) >= findings or (minutes is None and search.runs >= runs)
 
@@ -165,9 +167,11 @@ def command(
     findings: Annotated[
         int, typer.Option(min=1, envvar="ZABKA_FINDINGS", help="Stop after that many different violations")
     ] = 1,
-    plant: Annotated[
+    injected_bug: Annotated[
         str,
-        typer.Option(envvar="ZABKA_PLANT", help="MODULE:NAME, a context manager that injects a bug, to see it found"),
+        typer.Option(
+            "--bug", envvar="ZABKA_BUG", help="MODULE:NAME, a context manager that injects a bug, to see it found"
+        ),
     ] = "",
     seed: Annotated[int, typer.Option(min=0, envvar="ZABKA_SEED", help="Seed of the search")] = 0,
     out: Annotated[
@@ -176,21 +180,21 @@ def command(
 ) -> None:
     """Search for a violation by changing choice sequences that reached something new; exit code 1 if one is
     found."""
+    from zabka.simulation.search.choice_search import Requested, injected
+    from zabka.simulation.search.choices_folder import ChoicesFolder, OtherSearch, held
     from zabka.simulation.search.runs import SEARCHED
-    from zabka.simulation.search.tape_folder import OtherSearch, TapeFolder, held
-    from zabka.simulation.search.tape_search import Wanted, planted
 
-    wanted = Wanted(scenario, tuple(set_ or ()), plant, seed)
+    wanted = Requested(scenario, tuple(set_ or ()), injected_bug, seed)
     with ExitStack() as stack:
         try:
             if scenario not in SEARCHED:
                 known = ", ".join(sorted(SEARCHED))
                 raise ValueError(f"there is no scenario {scenario!r} to search; there are {known}")
             import_from_here()
-            planted(plant)
+            injected(injected_bug)
             wanted.world()
             stack.enter_context(held(out))
-            folder = TapeFolder(out, wanted)
+            folder = ChoicesFolder(out, wanted)
         except (ValueError, BadSetting, OtherSearch, OSError) as reason:
             print_line(str(reason), error=True)
             raise typer.Exit(USAGE) from None

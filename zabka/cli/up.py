@@ -47,7 +47,7 @@ def command(
     """Start a cluster on this machine: an ensemble, brokers and the dashboard.  Ctrl-C stops it."""
     from zabka.compose.config_keys import BadSetting, split_settings
     from zabka.compose.files import InUse
-    from zabka.compose.plan import BadPlan, Wanted
+    from zabka.compose.plan import BadPlan, Requested
     from zabka.compose.ports import PortTaken
     from zabka.compose.progress import PlainProgress, TerminalProgress
     from zabka.compose.topology import BadTopology
@@ -56,7 +56,7 @@ def command(
 
     progress = TerminalProgress() if sys.stdout.isatty() else PlainProgress()
     try:
-        wanted = Wanted(
+        wanted = Requested(
             peers=peers,
             observers=observers,
             brokers=brokers,

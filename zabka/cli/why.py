@@ -48,11 +48,11 @@ def command(
     meant = [e for e in entries if _is_meant(e, effect) and _holds(sentences.sentence(e.node, e.event), about)]
     if not meant:
         fail(_no_such_event(effect, about, entries))
-    reigns = fold(entries).reigns
+    controller_terms = fold(entries).controller_terms
     for entry in meant[-last:]:
         for line in story(causes.chain(entry), sentences):
             print(line)  # noqa: T201
-        gap = gap_ended_by(reigns, entry.event)
+        gap = gap_ended_by(controller_terms, entry.event)
         if gap is not None:
             print(gap_text(gap))  # noqa: T201
 

@@ -1,7 +1,7 @@
 """The journal: one typed record of all events, and the tools that evaluate it.
 
 Every node writes its own file of events (`writer`). `reader` reads the files and merges those of several nodes into one
-history. `events` is the schema. `fold` computes the state of the cluster (`cluster_state`) from a history. `judges`
+history. `events` is the schema. `fold` computes the state of the cluster (`cluster_state`) from a history. `checks`
 contains the checkers for the invariants of any history. `sentences` describes an event for people. It is the lowest
 package: every other may import it, and it imports none of ours. All modules but `writer`, `reader` and `sentence_file`
 are pure.

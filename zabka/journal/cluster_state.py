@@ -179,7 +179,7 @@ class ClusterState(msgspec.Struct):
     controller_id: int = -1
     controller_epoch: int = 0
     controller_zk_version: int = 0
-    reigns: list[ControllerTermView] = []
+    controller_terms: list[ControllerTermView] = []
     zab_epoch: int = 0
     zab_leader_id: int = -1
     zab_leader_since_us: int = 0
@@ -237,17 +237,17 @@ class ClusterState(msgspec.Struct):
     def end_controller_term(self, at_us: int, reason: str) -> None:
         """End the current controller term at that time."""
         self.controller_id = -1
-        if self.reigns and self.reigns[-1].until_us is None:
-            self.reigns[-1].until_us = at_us
-            self.reigns[-1].ended_by = reason
+        if self.controller_terms and self.controller_terms[-1].until_us is None:
+            self.controller_terms[-1].until_us = at_us
+            self.controller_terms[-1].ended_by = reason
 
     def holder_lost(self, broker_id: int, at_us: int, how: str) -> None:
         """If this broker is the controller, note that no controller is active from that time.
 
         Later events of a new process of a dead broker do not concern the term.
         """
-        if self.controller_id == broker_id and self.reigns and self.reigns[-1].until_us is None:
-            term = self.reigns[-1]
+        if self.controller_id == broker_id and self.controller_terms and self.controller_terms[-1].until_us is None:
+            term = self.controller_terms[-1]
             if term.holder_lost_us is None:
                 term.holder_lost_us = at_us
             if term.holder_lost_by is None or term.holder_lost_by in PAUSES:
@@ -258,5 +258,9 @@ class ClusterState(msgspec.Struct):
 
         A killed process cannot resume.
         """
-        if self.controller_id == broker_id and self.reigns and self.reigns[-1].holder_lost_by in PAUSES:
-            self.reigns[-1].holder_lost_us = self.reigns[-1].holder_lost_by = None
+        if (
+            self.controller_id == broker_id
+            and self.controller_terms
+            and self.controller_terms[-1].holder_lost_by in PAUSES
+        ):
+            self.controller_terms[-1].holder_lost_us = self.controller_terms[-1].holder_lost_by = None

@@ -46,7 +46,7 @@ class ControllerGap(NamedTuple):
 
 
 def gap_before(terms: Sequence[ControllerTermView], place: int) -> ControllerGap | None:
-    """Return the gap before the controller at that index of `reigns`.
+    """Return the gap before the controller at that index of `controller terms`.
 
     None for the first controller, for a controller that has not decided yet, and if no journal reports when the gap
     began.

@@ -26,7 +26,7 @@ from zabka.journal.cluster_state import (
 from zabka.journal.events import Entry, Event
 from zabka.journal.losses import note_reached, note_report
 
-REIGNS_MAX = 1000
+CONTROLLER_TERMS_MAX = 1000
 LOSSES_MAX = 1000
 _STOPS_A_NODE = {"crash": "down", "power_loss": "down", "pause": "paused"}
 """Faults of the simulated world, where no host agent reports processes, and the process state that they cause."""
@@ -39,7 +39,11 @@ def apply(state: ClusterState, entry: Entry) -> None:
         state.seq = entry.seq
     if entry.wall_us > state.at_us:
         state.at_us = entry.wall_us
-    if state.reigns and state.reigns[-1].holder_lost_us is not None and entry.node == f"broker-{state.controller_id}":
+    if (
+        state.controller_terms
+        and state.controller_terms[-1].holder_lost_us is not None
+        and entry.node == f"broker-{state.controller_id}"
+    ):
         # A frozen process writes nothing. (No other event reports that a simulated process resumes.)
         state.holder_back(state.controller_id)
     if state.faults:
@@ -251,14 +255,14 @@ def _controller_elected(state: ClusterState, entry: Entry, event: e.ControllerEl
     term = ControllerTermView(
         event.broker_id, event.controller_epoch, event.zk_version, entry.wall_us, ready_us=ready_us
     )
-    state.reigns.append(term)
-    del state.reigns[:-REIGNS_MAX]
+    state.controller_terms.append(term)
+    del state.controller_terms[:-CONTROLLER_TERMS_MAX]
 
 
 @_on(e.ControllerReady)
 def _controller_ready(state: ClusterState, entry: Entry, event: e.ControllerReady) -> None:
-    if state.reigns and state.reigns[-1].controller_epoch == event.controller_epoch:
-        state.reigns[-1].ready_us = entry.wall_us
+    if state.controller_terms and state.controller_terms[-1].controller_epoch == event.controller_epoch:
+        state.controller_terms[-1].ready_us = entry.wall_us
 
 
 @_on(e.ControllerResigned)

@@ -310,7 +310,7 @@ class _History:
                 self._incident(decided).removals.append(removal)
 
     def _add_failovers(self) -> None:
-        terms = self._spans.state.reigns
+        terms = self._spans.state.controller_terms
         elected = {entry.event.controller_epoch: entry for entry in self._effects
                    if isinstance(entry.event, e.ControllerElected)}  # fmt: skip
         for place, term in enumerate(terms):

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 from zabka.journal import events as e
 from zabka.journal.causes import Causes
+from zabka.journal.checkers.invariants import check
 from zabka.journal.cluster_state import ClusterState
 from zabka.journal.divergence import Parting, parting, what_happened
 from zabka.journal.event import Level
 from zabka.journal.events import Entry, Event
 from zabka.journal.fold import fold
-from zabka.journal.judges.invariants import check
 
 _COUNTERS = frozenset(
     {

@@ -4,7 +4,7 @@ At every event each lane has the value that the folded state gives it (`cells`).
 during which that value stays the same. It begins at the time (`ClusterState.at_us`) of the event that set the value,
 and ends where the next span begins, or where the row no longer exists. The lanes and their rows are:
 
-- `controller`: `reigns`, `dead` (the controller is killed or frozen, and its session still holds /controller) or
+- `controller`: `active`, `dead` (the controller is killed or frozen, and its session still holds /controller) or
   `nobody`; the value has the broker, its controller epoch and the cause of the holder's loss.
 - `belief:broker-N`: the controller in that broker's last report is `right`, `stale` or `ahead` of what the ensemble
   knows; `silent` while the broker is down or frozen, or has not reported yet.
@@ -97,12 +97,12 @@ def cells(state: ClusterState) -> dict[Row, Cell]:
 
 
 def _controller(state: ClusterState) -> Cell:
-    if state.controller_id < 0 or not state.reigns:
-        return Cell("nobody")
-    term = state.reigns[-1]
+    if state.controller_id < 0 or not state.controller_terms:
+        return Cell("none")
+    term = state.controller_terms[-1]
     held = {"broker_id": term.broker_id, "controller_epoch": term.controller_epoch}
     if term.holder_lost_us is None:
-        return Cell("reigns", held)
+        return Cell("active", held)
     return Cell("dead", {**held, "lost_by": term.holder_lost_by})
 
 

@@ -24,8 +24,8 @@ PYTHON = f"./{NAME}/bin/python3"
 RUNS = """
 import pyspark.daemon, pyspark.worker
 from zabka.pipeline.campaign.play import Run, play
-play(Run(0, 0, "calm", ("harm.ms=100", "drawn.topics=false")))
-play(Run(0, 9, "chaos", ("harm.ms=100",)))
+play(Run(0, 0, "calm", ("faults.ms=100", "drawn.topics=false")))
+play(Run(0, 9, "chaos", ("faults.ms=100",)))
 """
 """Loads what a run of a campaign needs.  In the second run reads return pieces."""
 JOURNALS = """

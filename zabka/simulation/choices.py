@@ -1,8 +1,8 @@
-"""Choice sequences ("tapes"): a run's random draws, recorded to replay it with a few choices changed.
+"""Choice sequences: a run's random draws, recorded to replay it with a few choices changed.
 
 A run draws all its randomness from streams of random numbers, one for each purpose
-(`zabka.simulation.draws`).  A tape defines the values of some of these streams; all others are those of its
-seed.  So the tape of a plain seed is empty, and its history is that seed's, byte for byte.
+(`zabka.simulation.draws`).  A choice sequence defines the values of some of these streams; all others are those of its
+seed.  So the choice sequence of a plain seed is empty, and its history is that seed's, byte for byte.
 
 A choice is a word of 64 bits: `getrandbits(k)` returns its k highest, `random()` its 53 highest.  The smallest word
 selects the first, shortest or least option of every draw.
@@ -32,40 +32,42 @@ class Stream(msgspec.Struct, frozen=True, omit_defaults=True):
     own: int = 0
     words: tuple[int, ...] = ()
     tail: int | None = None
-    """The seed of all later draws; None for the tape's own."""
+    """The seed of all later draws; None for the choice sequence's own."""
     ends: bool = False
     """Whether all later draws are zeros."""
 
 
-class Tape(msgspec.Struct, frozen=True, omit_defaults=True):
+class Choices(msgspec.Struct, frozen=True, omit_defaults=True):
     """A seed, and the changed streams by purpose."""
 
     seed: int
     streams: dict[str, Stream] = {}
 
-    def changed(self, purpose: str, stream: Stream) -> Tape:
-        """Return this tape with another stream for that purpose."""
-        return Tape(self.seed, {**self.streams, purpose: stream})
+    def changed(self, purpose: str, stream: Stream) -> Choices:
+        """Return this choice sequence with another stream for that purpose."""
+        return Choices(self.seed, {**self.streams, purpose: stream})
 
 
-class TapedSeed(int):
-    """The seed of a run that replays a tape.  It can replace any seed, and records all draws."""
+class ReplayedSeed(int):
+    """The seed of a run that replays a choice sequence.  It can replace any seed, and records all draws."""
 
-    tape: Tape
+    choices: Choices
     players: dict[str, Player]
 
-    def __new__(cls, tape: Tape) -> TapedSeed:
-        """Create a seed whose number is the tape's seed."""
-        seed = super().__new__(cls, tape.seed)
-        seed.tape, seed.players = tape, {}
+    def __new__(cls, choices: Choices) -> ReplayedSeed:
+        """Create a seed whose number is the choice sequence's seed."""
+        seed = super().__new__(cls, choices.seed)
+        seed.choices, seed.players = choices, {}
         return seed
 
     def stream(self, purpose: str, seeded: Callable[[int], Random]) -> Random:
-        """Return the tape's stream for a purpose; `seeded` creates the stream that a plain seed has for it."""
-        # A second request for a purpose gets the same stream from a plain seed, but a stream of its own from a tape.
+        """Return the choice sequence's stream for a purpose; `seeded` creates the stream that a plain seed has for
+        it."""
+        # A second request for a purpose gets the same stream from a plain seed, but a stream of its own from a choice
+        # sequence.
         again = sum(name.partition(AGAIN)[0] == purpose for name in self.players)
         name = f"{purpose}{AGAIN}{again}" if again else purpose
-        player = self.players[name] = Player(self.tape.streams.get(name, Stream()), self.tape.seed, seeded)
+        player = self.players[name] = Player(self.choices.streams.get(name, Stream()), self.choices.seed, seeded)
         return player
 
     def recorded(self) -> dict[str, tuple[int, ...]]:
@@ -78,7 +80,7 @@ class TapedSeed(int):
 
 
 class Player(Random):
-    """A random stream that returns the values of a tape."""
+    """A random stream that returns the values of a choice sequence."""
 
     def __init__(self, stream: Stream, seed: int, seeded: Callable[[int], Random]) -> None:
         super().__init__(0)
@@ -127,7 +129,7 @@ class Player(Random):
         return value
 
     def _source(self) -> Random | None:
-        """Return the generator of the next draw, or None if the tape's own words (or zeros) are next."""
+        """Return the generator of the next draw, or None if the choice sequence's own words (or zeros) are next."""
         if self.count < self._begin:
             return self._before
         if self.count < self._end or self._ends:

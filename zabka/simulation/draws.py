@@ -5,20 +5,20 @@ from __future__ import annotations
 from hashlib import sha256
 from random import Random
 
-from zabka.simulation.choices import TapedSeed
+from zabka.simulation.choices import ReplayedSeed
 
 
 def derive_random(seed: int, purpose: str) -> Random:
     """Return the random stream of a purpose.  Separate streams keep an extra draw for one purpose from affecting
     others.
 
-    For a `TapedSeed`, it is the stream that the choice sequence defines.
+    For a `ReplayedSeed`, it is the stream that the choice sequence defines.
     """
 
     def seeded(number: int) -> Random:
         return Random(int.from_bytes(sha256(f"{number}/{purpose}".encode()).digest()[:16], "big"))
 
-    return seed.stream(purpose, seeded) if isinstance(seed, TapedSeed) else seeded(seed)
+    return seed.stream(purpose, seeded) if isinstance(seed, ReplayedSeed) else seeded(seed)
 
 
 def draw_below(random: Random, stop: int) -> int:

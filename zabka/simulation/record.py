@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from zabka.journal.cause import Cause, event_cause
+from zabka.journal.checkers.check_counts import CheckCounts
+from zabka.journal.checkers.invariants import Violation, Watchdog, default_checkers
+from zabka.journal.checkers.zab_invariants import zab_checkers
 from zabka.journal.cluster_state import ClusterState
 from zabka.journal.events import Entry, Event, TopicPartition, TxnCommitted
 from zabka.journal.fold import apply
 from zabka.journal.high_watermarks import high_watermarks_reached
-from zabka.journal.judges.invariants import Violation, Watchdog, default_checkers
-from zabka.journal.judges.judged import Judged
-from zabka.journal.judges.zab_invariants import zab_checkers
 from zabka.journal.writer import encode_line
 from zabka.simulation.engine.scheduler import Scheduler
 
@@ -23,7 +23,7 @@ class Record:
         self._scheduler = scheduler
         self._node_seq: dict[str, int] = {}
         self._watchdog = Watchdog([*default_checkers(), *zab_checkers()])
-        self.judged = Judged()
+        self.checked = CheckCounts()
         """How often each checker other than the watchdog had something to check."""
         self.last_committed = 0
         """The highest zxid that any peer has applied as committed."""
@@ -40,11 +40,11 @@ class Record:
         """Return all violations of invariants so far."""
         return self._watchdog.violations
 
-    def had_to_judge(self) -> dict[str, int]:
+    def had_to_check(self) -> dict[str, int]:
         """Return how often each invariant had something to check so far."""
-        every = Judged()
-        every.add(self._watchdog.judged())
-        every.add(self.judged.counts)
+        every = CheckCounts()
+        every.add(self._watchdog.checked())
+        every.add(self.checked.counts)
         return every.counts
 
     def write(self, node: str, wall_ms: int, event: Event) -> Cause:

@@ -12,7 +12,7 @@ from zabka.broker_sim.configs.broker_config import config_from
 from zabka.broker_sim.configs.config_def import ConfigError
 
 
-class HarmSettings(msgspec.Struct, frozen=True):
+class FaultSettings(msgspec.Struct, frozen=True):
     """The faults of a run; by default, all settings but the duration are drawn from the seed."""
 
     duration_ms: int = 30_000
@@ -56,7 +56,7 @@ class WorldSettings(msgspec.Struct, frozen=True):
     """Whether disks may fail, and brokers may have two log directories."""
     racks: int = 0
     """The number of racks, to which brokers are assigned in turn; 0: brokers have no rack."""
-    harm: HarmSettings = HarmSettings()
+    faults: FaultSettings = FaultSettings()
     workload: WorkloadSettings = WorkloadSettings()
 
     @property
@@ -93,10 +93,10 @@ _OWN_FLAGS = {
 }
 
 
-_HARM = {"harm.ms": "duration_ms", "harm.gap.ms": "gap_ms"}
+_HARM = {"faults.ms": "duration_ms", "faults.gap.ms": "gap_ms"}
 _WORKLOAD = {"num.partitions": "partitions", "default.replication.factor": "replication_factor"}
 _ACKS = {"all": -1, "-1": -1, "1": 1}
-PLAYED_KEYS = (*_HARM, "harm.lasts.ms", "harm.kinds", *_WORKLOAD, "acks", "drawn.topics")
+PLAYED_KEYS = (*_HARM, "faults.lasts.ms", "faults.kinds", *_WORKLOAD, "acks", "drawn.topics")
 """Keys for faults and clients, which a script or a search sets itself."""
 
 
@@ -128,32 +128,32 @@ def own_settings(keys: dict[str, str]) -> dict[str, int | bool]:
     return numbers | {_OWN_FLAGS[key]: _flag(key, value) for key, value in keys.items() if key in _OWN_FLAGS}
 
 
-def _harm(keys: dict[str, str]) -> HarmSettings:
+def _faults(keys: dict[str, str]) -> FaultSettings:
     numbers: dict[str, Any] = {_HARM[key]: _positive(key, value) for key, value in keys.items() if key in _HARM}
-    harm = HarmSettings(**numbers)
-    if "harm.lasts.ms" in keys:
-        value = keys["harm.lasts.ms"]
+    faults = FaultSettings(**numbers)
+    if "faults.lasts.ms" in keys:
+        value = keys["faults.lasts.ms"]
         first, _, last = value.partition("-")
-        lasts_ms = _positive("harm.lasts.ms", first), _positive("harm.lasts.ms", last or first)
+        lasts_ms = _positive("faults.lasts.ms", first), _positive("faults.lasts.ms", last or first)
         if lasts_ms[1] < lasts_ms[0]:
-            raise BadSetting(f"harm.lasts.ms={value}: the longest is shorter than the shortest")
-        harm = msgspec.structs.replace(harm, lasts_ms=lasts_ms)
-    kinds = [_kind(part) for part in keys.get("harm.kinds", "").split(",") if part.strip()]
-    if "harm.kinds" in keys and not kinds:
-        raise BadSetting("harm.kinds: names of faults are wanted, such as crash_broker:3,pause")
-    return msgspec.structs.replace(harm, kinds=tuple(kinds))
+            raise BadSetting(f"faults.lasts.ms={value}: the longest is shorter than the shortest")
+        faults = msgspec.structs.replace(faults, lasts_ms=lasts_ms)
+    kinds = [_kind(part) for part in keys.get("faults.kinds", "").split(",") if part.strip()]
+    if "faults.kinds" in keys and not kinds:
+        raise BadSetting("faults.kinds: names of faults are wanted, such as crash_broker:3,pause")
+    return msgspec.structs.replace(faults, kinds=tuple(kinds))
 
 
 def _kind(part: str) -> tuple[str, int]:
     name, _, weight = part.strip().partition(":")
-    return name, _positive(f"harm.kinds: {name}", weight or "1")
+    return name, _positive(f"faults.kinds: {name}", weight or "1")
 
 
 def _workload(keys: dict[str, str]) -> WorkloadSettings:
     numbers = {_WORKLOAD[key]: _positive(key, value) for key, value in keys.items() if key in _WORKLOAD}
     acks = keys.get("acks", "all")
     if acks == "0":
-        raise BadSetting("acks=0: nothing is acknowledged then, so that nothing could be judged or measured")
+        raise BadSetting("acks=0: nothing is acknowledged then, so that nothing could be checked or measured")
     if acks not in _ACKS:
         raise BadSetting(f"acks={acks}: all or 1 is wanted")
     draws_topics = _flag("drawn.topics", keys.get("drawn.topics", "true"))
@@ -203,7 +203,11 @@ def world_settings(settings: Iterable[str]) -> WorldSettings:
     played = {key: value for setting in given for key, equals, value in [setting.partition("=")] if equals}
     own, broker_keys = split_settings(s for s in given if s.partition("=")[0] not in PLAYED_KEYS)
     world = msgspec.structs.replace(
-        WorldSettings(), **own_settings(own), broker_keys=broker_keys, harm=_harm(played), workload=_workload(played)
+        WorldSettings(),
+        **own_settings(own),
+        broker_keys=broker_keys,
+        faults=_faults(played),
+        workload=_workload(played),
     )
     _check_together(world)
     return world

@@ -65,7 +65,7 @@ export function audits(changed) {
   if (asked.state !== "ready") return panel("audits", "Audits", nothing, absent(asked, "Cannot read the audits"));
   const { runs, events, set_aside, written_ms, violated, command } = asked.value;
   if (written_ms === null) return panel("audits", "Audits", nothing, html`<p class="quiet">An audit checks every invariant on every journal. Run the audit: ${copyable(command, "the command")}</p>`);
-  /** @type {{invariant: string, held: number, violated: number, not_judged: number}[]} */
+  /** @type {{invariant: string, held: number, violated: number, not_checked: number}[]} */
   const verdicts = asked.value.verdicts;
   /** @type {{run: string, invariant: string, detail: string, chain: string[], command: string | null}[]} */
   const shown = asked.value.violations;
@@ -78,7 +78,7 @@ export function audits(changed) {
     ${violated > shown.length ? html`<p class="quiet">and ${violated - shown.length} more in the table audits</p>` : nothing}
     <div class="scroll" tabindex="0" role="region" aria-label="Results, scrollable"><table>
       <thead><tr><th scope="col">invariant</th><th scope="col">passed</th><th scope="col">violated</th><th scope="col">not applicable</th></tr></thead>
-      <tbody>${verdicts.map((each) => html`<tr><td>${each.invariant}</td><td>${each.held}</td><td>${each.violated ? html`<b class="bad">${each.violated}</b>` : 0}</td><td>${each.not_judged}</td></tr>`)}</tbody>
+      <tbody>${verdicts.map((each) => html`<tr><td>${each.invariant}</td><td>${each.held}</td><td>${each.violated ? html`<b class="bad">${each.violated}</b>` : 0}</td><td>${each.not_checked}</td></tr>`)}</tbody>
     </table></div>`);
 }
 

@@ -49,7 +49,7 @@ function bars(run, name, y, x) {
   return spans.map((span) => {
     const [from, to] = [x(span.from_us - run.first_us), x((span.to_us ?? run.last_us) - run.first_us)];
     const holder = span.value?.broker_id ?? span.value?.replica ?? -1;
-    const vacant = span.state === "leaderless" || span.state === "nobody" || holder < 0;
+    const vacant = span.state === "leaderless" || span.state === "none" || holder < 0;
     const text = vacant ? "none" : `${holder}${span.value?.controller_epoch ? `@${span.value.controller_epoch}` : ""}`;
     return svg`<g class="bar-of ${vacant ? "none" : `b${holder % 8}`} ${span.state}"><rect x=${from.toFixed(1)} y=${y} width=${Math.max(1, to - from).toFixed(1)} height=${ROW - 2} rx="2"/>
       ${to - from > 46 ? svg`<text x=${(from + 5).toFixed(1)} y=${y + ROW - 5}>${text}</text>` : nothing}</g>`;

@@ -13,22 +13,22 @@ const ELECT_US = 10_000_000;
 
 /**
  * @param {Entry[]} events in order @param {Message[]} messages by sending time @param {(entry: Entry) => number} time
- * @param {ControllerTermView[]} [reigns] of the shown moment: they have the time at which a controller died or froze
+ * @param {ControllerTermView[]} [controller_terms] of the shown moment: they have the time at which a controller died or froze
  * @returns {Phase[]}
  */
-export function phases(events, messages, time, reigns = []) {
+export function phases(events, messages, time, controller_terms = []) {
   const ending = events.find((entry) => entry.type === "session_expired") ?? events.find((entry) => entry.type === "session_closed");
-  const found = ending === undefined ? [] : failover(ending, events, messages, time, reigns);
+  const found = ending === undefined ? [] : failover(ending, events, messages, time, controller_terms);
   return found.length > 1 ? found : election(events, time);
 }
 
-/** @param {Entry} ending @param {Entry[]} events @param {Message[]} messages @param {(entry: Entry) => number} time @param {ControllerTermView[]} reigns @returns {Phase[]} */
-function failover(ending, events, messages, time, reigns) {
+/** @param {Entry} ending @param {Entry[]} events @param {Message[]} messages @param {(entry: Entry) => number} time @param {ControllerTermView[]} controller_terms @returns {Phase[]} */
+function failover(ending, events, messages, time, controller_terms) {
   const closed = events.find((entry) => entry.type === "session_closed" && String(entry.session_id) === String(ending.session_id));
   const gone = closed === undefined ? time(ending) : time(closed);
   // The death or freeze may be before the window, so it is taken from the controller term, by the same clock as the
   // session's end.
-  const lost = closed === undefined ? undefined : reigns.findLast(({ holder_lost_us, until_us }) =>
+  const lost = closed === undefined ? undefined : controller_terms.findLast(({ holder_lost_us, until_us }) =>
     holder_lost_us !== null && holder_lost_us <= closed.wall_us && (until_us === null || Math.abs(until_us - closed.wall_us) < ELECT_US));
   const began = lost === undefined || closed === undefined ? time(ending) : gone - (closed.wall_us - Number(lost.holder_lost_us));
   const elected = events.find((entry) => entry.type === "controller_elected" && time(entry) >= gone && time(entry) - gone < ELECT_US);

@@ -85,7 +85,7 @@ export function view(state, _m, moment, changed) {
   const anchor_us = at_us !== null && holds(window, at_us) ? at_us : (window.from_us + window.to_us) / 2;
   const shown = ui.events.filter((entry) => time(entry) >= window.from_us && time(entry) <= window.to_us);
   const when = (/** @type {number} */ us) => momentWord(info, us, window.to_us - window.from_us);
-  const found = phases(shown, messages, time, current.state.reigns);
+  const found = phases(shown, messages, time, current.state.controller_terms);
   const rows = lanes(messages, current.state);
   diagram.show({
     messages, lanes: rows, phases: found, kind, window, anchor_us, at_us: current.live ? null : at_us, when,

@@ -4,14 +4,14 @@ import { html, nothing } from "lit-html";
 
 import { beliefs, brokers, peers } from "../views/nodes.js";
 import { losses, partitions } from "../views/partitions.js";
-import { reigns } from "../views/reigns.js";
+import { controller_terms } from "../views/controller_terms.js";
 import { transactions } from "../views/transactions.js";
 
 /** @type {import("../tabs.js").View} */
 export function view(state, m, _moment, changed, actions) {
   const many = m.brokers.length > 4;
   return html`<div class="cluster ${many ? "many" : ""} ${m.brokers.length > 5 ? "crowded" : ""}">
-    ${reigns(m)}${many ? beliefs(m) : nothing}
+    ${controller_terms(m)}${many ? beliefs(m) : nothing}
     ${peers(m, actions)}${brokers(m, actions)}
     ${many ? nothing : beliefs(m)}
     ${partitions(state, m, actions, changed)}${transactions(m)}${losses(state, m, actions)}

@@ -7,7 +7,7 @@ import { clock, controllerTerm } from "../format.js";
  * @typedef {{of: string, field: string, before: string, after: string}} Difference
  */
 
-const UNTOLD = new Set(["seq", "at_us", "reigns", "losses", "losses_acknowledged_seq", "lost_acknowledged", "zab_leader_since_us"]);
+const UNTOLD = new Set(["seq", "at_us", "controller_terms", "losses", "losses_acknowledged_seq", "lost_acknowledged", "zab_leader_since_us"]);
 /** @type {Record<string, string>} The names of the parts of a state. */
 const GROUPS = {
   peers: "peer ", brokers: "broker ", partitions: "", topics: "topic ", configs: "", faults: "fault ", workloads: "producer ",
@@ -30,8 +30,8 @@ export function differences(a, b) {
       }
     } else if (before[part] !== after[part]) found.push({ of: "ensemble", field: part.replaceAll("_", " "), before: word(part, before[part]), after: word(part, after[part]) });
   }
-  for (const term of b.reigns) {
-    const same = a.reigns.find((each) => each.controller_epoch === term.controller_epoch);
+  for (const term of b.controller_terms) {
+    const same = a.controller_terms.find((each) => each.controller_epoch === term.controller_epoch);
     fields(`controller term, ${controllerTerm(term.broker_id, term.controller_epoch)}`, same, term, found);
   }
   const lost = (/** @type {ClusterState} */ state) => state.losses.length;

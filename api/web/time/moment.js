@@ -30,7 +30,7 @@ const LOOKED_AT = 20;
 /** Whether an event counts for its kind: a truncation of records that were never committed is not a loss. @param {Kind} kind @param {Entry} entry */
 const counts = (kind, entry) => kind !== "loss" || Math.max(entry.committed_at_least ?? -1, entry.below_high_watermark) > 0;
 const KEPT_RUNS_MAX = 6;
-/** A user who moves on within this time does not need the surroundings of the moment. */
+/** A user who moves on within this time does not need the environment of the moment. */
 const REST_MS = 80;
 /** A moment that loads within this time is drawn at once; only after it the page shows that it is loading. */
 const WAITS_MS = 60;
@@ -80,7 +80,7 @@ export class Moment {
     this.waits = new AbortController();
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.resting = undefined;
-    /** Whether the user has stayed at the moment, so that its surroundings can be loaded. */
+    /** Whether the user has stayed at the moment, so that its environment can be loaded. */
     this.rested = true;
     addEventListener("hashchange", () => this.#addressChanged());
     void this.readRuns();

@@ -25,7 +25,7 @@ const KINDS = {
     const { colors } = palette;
     const color = palette.broker(id);
     const common = { ...PLAIN, thick: inset(4) };
-    if (state === "reigns") {
+    if (state === "active") {
       return { ...common, fill: color, ink: colors["on-broker"], bold: true, words: ({ text, id: of, epoch }) => [text, `${of}@${epoch}`] };
     }
     if (state === "dead") {

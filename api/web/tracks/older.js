@@ -45,7 +45,7 @@ function read(lane, kind, { state, value }) {
 /** @param {string} state @param {any} value */
 function controller(state, value) {
   const [id, epoch] = [value?.broker_id ?? -1, value?.controller_epoch ?? 0];
-  const text = state === "nobody" ? "no controller" : state === "dead" ? "dead, session not expired yet" : controllerTerm(id, epoch);
+  const text = state === "none" ? "no controller" : state === "dead" ? "dead, session not expired yet" : controllerTerm(id, epoch);
   return { state, text, id, epoch, process: "running" };
 }
 

@@ -38,9 +38,9 @@ export function drawOverview(ctx, of) {
   });
   for (const span of spans.lanes.get("controller") ?? []) {
     const [begin, end] = [x(span.from_us), x(span.to_us ?? all.to_us)];
-    ctx.fillStyle = span.state === "nobody" ? colors.bad : palette.broker(span.id);
+    ctx.fillStyle = span.state === "none" ? colors.bad : palette.broker(span.id);
     ctx.globalAlpha = span.state === "dead" ? 0.4 : 1;
-    ctx.fillRect(begin, height - STRIP, Math.max(span.state === "nobody" ? 2 : 0.5, end - begin), STRIP);
+    ctx.fillRect(begin, height - STRIP, Math.max(span.state === "none" ? 2 : 0.5, end - begin), STRIP);
   }
   ctx.globalAlpha = 1;
   for (const mark of spans.marks) {

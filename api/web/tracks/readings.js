@@ -19,9 +19,9 @@ const brokersProcess = (state, id) => state.brokers[id]?.process ?? "unknown";
 export function controllerReading(state) {
   const { controller_id: id, controller_epoch: epoch } = state;
   if (epoch === 0) return null;
-  if (id < 0) return { state: "nobody", text: "no controller", id: -1, epoch, process: "running" };
-  const lost = state.reigns.at(-1)?.holder_lost_by;
-  if (lost == null) return { state: "reigns", text: controllerTerm(id, epoch), id, epoch, process: "running" };
+  if (id < 0) return { state: "none", text: "no controller", id: -1, epoch, process: "running" };
+  const lost = state.controller_terms.at(-1)?.holder_lost_by;
+  if (lost == null) return { state: "active", text: controllerTerm(id, epoch), id, epoch, process: "running" };
   const frozen = lost === "pause" || lost === "stopped";
   return { state: "dead", text: `${frozen ? "frozen" : "dead"}, session not expired yet`, id, epoch, process: frozen ? "paused" : "down" };
 }

@@ -69,7 +69,7 @@ export class Spans {
   take(entry) {
     this.version += 1;
     if (this.first_us === 0) this.first_us = entry.wall_us;
-    const [reign, nodes] = [this.#reign(), [entry.node, entry.target ?? ""].map(nodeId)];
+    const [term, nodes] = [this.#term(), [entry.node, entry.target ?? ""].map(nodeId)];
     const processes = nodes.map(([role, id]) => this.#process(role, id));
     const cuts = this.#cuts();
     apply(this.state, entry);
@@ -82,7 +82,7 @@ export class Spans {
     });
     if (STILL.has(entry.type)) return;
     this.#set("controller", controllerReading(this.state));
-    if (reign !== this.#reign()) this.#readBeliefs();
+    if (term !== this.#term()) this.#readBeliefs();
     for (const [role, id] of nodes) this.#readNode(role, id);
     if (cuts !== this.#cuts()) this.#readPartitions();
     // Events about a broker without a journal here come from another node.
@@ -99,7 +99,7 @@ export class Spans {
     return Object.values(this.state.faults).map(({ fault_id, kind }) => (kind === "cut" ? fault_id : "")).join();
   }
 
-  #reign() {
+  #term() {
     return `${this.state.controller_id}@${this.state.controller_epoch}`;
   }
 

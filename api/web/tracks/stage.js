@@ -6,7 +6,7 @@ import { layout } from "./layout.js";
 import { drawOverview } from "./overview.js";
 import { Palette } from "./palette.js";
 import { timeAt, xOf } from "./scale.js";
-import { describeAt } from "./told.js";
+import { describeAt } from "./describe.js";
 
 /**
  * @typedef {import("../time/moment.js").Moment} Moment

@@ -108,7 +108,7 @@ function key(event, moment) {
 
 const LEGEND = [
   ["leader", "leader or controller"], ["in", "in sync"], ["out", "out of sync"], ["dead", "dead, session not expired yet"], ["wrong", "wrong about the controller"],
-  ["nobody", "no controller / no leader"], ["held", "last stable offset held back"],
+  ["none", "no controller / no leader"], ["held", "last stable offset held back"],
 ];
 
 function legend() {

@@ -20,7 +20,7 @@ from zabka.broker_sim.logs.newest_record import newest_record
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.broker_sim.logs.time_search import offset_for_timestamp
 from zabka.journal import events as e
-from zabka.journal.judges.invariants import check
+from zabka.journal.checkers.invariants import check
 from zabka.kafka.compression import Codec
 from zabka.kafka.record_batch import NO_PRODUCER, Record, build_batch, decode_records, split_batches
 

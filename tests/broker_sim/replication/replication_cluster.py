@@ -20,9 +20,9 @@ from zabka.broker_sim.replication.environment import BrokerIdentity, ReplicaPort
 from zabka.broker_sim.replication.partition import Partition
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
 from zabka.broker_sim.request_context import RequestContext
+from zabka.journal.checkers.record_invariants import CommittedRecordsSurvive
 from zabka.journal.events import Entry, Event, FaultInjected, LeaderElected, TopicPartition
 from zabka.journal.high_watermarks import high_watermarks_reached
-from zabka.journal.judges.record_invariants import CommittedRecordsSurvive
 from zabka.kafka.ports import ChannelBroken, Endpoint
 from zabka.kafka.record_batch import Record, build_batch, decode_records
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, request, respond

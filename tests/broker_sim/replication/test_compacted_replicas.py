@@ -9,7 +9,7 @@ from tests.broker_sim.replication.compacted_outages import SlowDisk, read
 from tests.broker_sim.replication.replication_cluster import TP, Cluster
 from zabka.broker_sim.logs.partition_log import CLEANED_SUFFIX
 from zabka.journal import events as e
-from zabka.journal.judges.invariants import check
+from zabka.journal.checkers.invariants import check
 from zabka.kafka.record_batch import Record, build_batch
 
 

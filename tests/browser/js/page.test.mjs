@@ -19,7 +19,7 @@ import { follow } from "../../../api/web/stream.js";
 import { together } from "../../../api/web/views/journal.js";
 import { NoMoment, Run } from "../../../api/web/time/run.js";
 import { parting } from "../../../api/web/views/scenarios.js";
-import { spans } from "../../../api/web/views/reigns.js";
+import { spans } from "../../../api/web/views/controller_terms.js";
 import { runLabel } from "../../../api/web/time/run_label.js";
 import { links, obstacle } from "../../../api/web/writable.js";
 
@@ -116,7 +116,7 @@ test("a broker is judged by what the ensemble says", () => {
 });
 
 const answer = (changes) => ({
-  stale: false, read_at_us: 0, peers: [], topics: [], workloads: [], faults: [], reigns: [], settings: {}, brokers: [],
+  stale: false, read_at_us: 0, peers: [], topics: [], workloads: [], faults: [], controller_terms: [], settings: {}, brokers: [],
   controller: { broker_id: 1, controller_epoch: 3, zk_version: 3, stale: false }, ...changes,
 });
 
@@ -145,13 +145,13 @@ test("a topic that is made anew has nothing of the one before it, though nobody 
   assert.equal(state.partitions["t-0"].leader, 2);
 });
 
-test("a dead controller's reign is taken up by nothing that befalls the process that follows it", () => {
+test("a dead controller's term is taken up by nothing that befalls the process that follows it", () => {
   const became = (seq, state, action) => entry(seq, "host-1", "process_changed", { target: "broker-1", process: state, pid: state === "down" ? null : 1, action });
   const begun = [
     entry(1, "broker-1", "broker_registered", { broker_id: 1, broker_epoch: 10, session_id: "7" }),
     entry(2, "broker-1", "controller_elected", { broker_id: 1, controller_epoch: 1, zk_version: 1 }),
   ];
-  const lost = (...more) => fold([...begun, ...more]).reigns.map((reign) => [reign.holder_lost_by, reign.holder_lost_us, reign.until_us]);
+  const lost = (...more) => fold([...begun, ...more]).controller_terms.map((term) => [term.holder_lost_by, term.holder_lost_us, term.until_us]);
   const started = (seq) => entry(seq, "broker-1", "node_started", { role: "broker", id: 1, config: {} });
   assert.deepEqual(lost(started(3)), [["exited", 1_000_003, null]], "nobody saw the end of the one before");
   const killed = [became(3, "down", "kill"), became(4, "running", "start"), started(5), became(6, "paused", "pause"), became(7, "running", "resume")];
@@ -437,17 +437,17 @@ test("a topic that is being deleted is no offline one", () => {
   assert.deepEqual(healthOf({ topics: [{ ...topic, partitions: [gone] }] }), ["bad", "1 partition offline: t-0"]);
 });
 
-test("reigns and the gaps between them lie side by side, the longer the wider", () => {
-  const reign = (id, epoch, since_us, until_us) => ({
+test("controller_terms and the gaps between them lie side by side, the longer the wider", () => {
+  const term = (id, epoch, since_us, until_us) => ({
     broker_id: id, controller_epoch: epoch, zk_version: epoch, since_us, until_us, ended_by: null,
     holder_lost_us: null, holder_lost_by: null, ready_us: null,
   });
-  const found = spans([reign(1, 1, 0, 60e6), reign(2, 2, 66e6, 70e6), reign(3, 3, 70e6, null)], 71e6);
-  assert.deepEqual(found.map((s) => s.reign?.broker_id ?? null), [1, null, 2, 3]);
+  const found = spans([term(1, 1, 0, 60e6), term(2, 2, 66e6, 70e6), term(3, 3, 70e6, null)], 71e6);
+  assert.deepEqual(found.map((s) => s.term?.broker_id ?? null), [1, null, 2, 3]);
   assert.ok(found[0].width > found[1].width && found[1].width > found[3].width && found[3].width > 0);
 });
 
-test("a reign whose holder is dead is absent from the kill to the expiry, and then nobody reigns", () => {
+test("a term whose holder is dead is absent from the kill to the expiry, and then nobody controller_terms", () => {
   const killed = { broker_id: 1, controller_epoch: 1, zk_version: 1, since_us: 0, until_us: 65_246_000, ended_by: "session_expired",
     holder_lost_us: 60_000_000, holder_lost_by: "kill", ready_us: null };
   const next = { broker_id: 2, controller_epoch: 2, zk_version: 2, since_us: 65_310_000, until_us: null, ended_by: null,
@@ -460,11 +460,11 @@ test("a reign whose holder is dead is absent from the kill to the expiry, and th
 test("the time without a controller runs from its freeze to the next one's first decision", () => {
   // tests/journal/test_controller_gaps.py tells what happens in it.
   const history = readFileSync(new URL("../../golden/histories/controller-gaps.jsonl", import.meta.url), "utf8").split("\n").filter(Boolean).map(parseExact);
-  const { reigns } = fold(history);
-  assert.deepEqual(reigns.map((_, place) => gapBefore(reigns, place)), [null, null,
+  const { controller_terms } = fold(history);
+  assert.deepEqual(controller_terms.map((_, place) => gapBefore(controller_terms, place)), [null, null,
     { from_us: 10_000_000, to_us: 21_065_000, detection_us: 5_001_900, election_us: 6_003_100, loading_us: 60_000 },
     { from_us: 30_000_000, to_us: 30_008_000, detection_us: 0, election_us: 8_000, loading_us: 0 }]);
-  assert.equal(partsText(gapBefore(reigns, 2)), "detection 5.0 s, election 6.0 s, loading 60 ms");
+  assert.equal(partsText(gapBefore(controller_terms, 2)), "detection 5.0 s, election 6.0 s, loading 60 ms");
 });
 
 test("a clock that is behind those of the peers leaves a controller's loading time whole", () => {
@@ -651,7 +651,7 @@ test("a stream that goes on in another history is begun anew, and in its own it 
   const [, second] = FakeSource.opened;
   second.tell("history", "of the cluster that was made anew in its place");
   second.tell("snapshot", JSON.stringify({ ...emptyState(), controller_epoch: 9 }), "8");
-  assert.deepEqual([state.cluster.controller_epoch, state.cluster.reigns.length, FakeSource.opened.length], [9, 0, 2]);
+  assert.deepEqual([state.cluster.controller_epoch, state.cluster.controller_terms.length, FakeSource.opened.length], [9, 0, 2]);
 });
 
 for (const { case: name, leader, isr, min_isr, lagging, processes, faults, obstacle: expected } of JSON.parse(readFileSync(new URL("../../golden/writable.json", import.meta.url), "utf8"))) {

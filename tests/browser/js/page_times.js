@@ -8,7 +8,7 @@
     const {emptyState} = await import("/web/fold.js");
     const spans = new Spans(emptyState());
     const partitions = Array.from({length: 8}, (_, n) => ({topic: "orders", partition: n, replicas: [1, 2, 3]}));
-    const lanes = [["controller", [["reigns", 1], ["dead", 1], ["nobody", -1], ["reigns", 2]]]];
+    const lanes = [["controller", [["active", 1], ["dead", 1], ["none", -1], ["active", 2]]]];
     for (const id of [1, 2, 3, 4, 5]) lanes.push([`belief:${id}`, [["right", 1], ["stale", 1], ["down", -1], ["silent", -1]]]);
     for (const id of [1, 2, 3, 4, 5, 6, 7]) lanes.push([`peer:${id}`, [["following", -1], ["looking", -1], ["joining", -1], ["leading", -1]]]);
     for (const {partition: n} of partitions) {

@@ -9,7 +9,7 @@ import { hash, place } from "../../../api/web/time/hash.js";
 import { differences } from "../../../api/web/time/difference.js";
 import { tickWord, ticks, timeAt, within, xOf, zoomed } from "../../../api/web/tracks/scale.js";
 import { firstEnding, spanAt, Spans } from "../../../api/web/tracks/spans.js";
-import { describeAt } from "../../../api/web/tracks/told.js";
+import { describeAt } from "../../../api/web/tracks/describe.js";
 import { History } from "../../../api/web/tracks/history.js";
 import { clusters, drawRate, drawSpans, labels, marksSeen, ratesSeen } from "../../../api/web/tracks/draw_rows.js";
 import { readStory } from "../../../api/web/time/run.js";
@@ -30,10 +30,10 @@ const brief = (spans) => spans.map(({ state, from_us, to_us }) => [state, from_u
 /** Said of one prefix, straight from its fold, in other words than the page's readings. */
 function said(state) {
   const lanes = {};
-  const reign = state.reigns.at(-1);
+  const term = state.controller_terms.at(-1);
   if (state.controller_epoch) {
     lanes.controller = state.controller_id < 0 ? `nobody ${state.controller_epoch}`
-      : `${reign.holder_lost_by ? "dead" : "reigns"} ${state.controller_id}@${state.controller_epoch}`;
+      : `${term.holder_lost_by ? "dead" : "controller_terms"} ${state.controller_id}@${state.controller_epoch}`;
   }
   for (const broker of Object.values(state.brokers)) {
     const is = `${state.controller_id}@${state.controller_epoch}`;
@@ -59,7 +59,7 @@ function said(state) {
 
 const word = (lane, span) => {
   const says = span.text.split(/[ ,]/)[0];
-  if (lane === "controller") return span.state === "nobody" ? `nobody ${span.epoch}` : `${span.state} ${span.id}@${span.epoch}`;
+  if (lane === "controller") return span.state === "none" ? `nobody ${span.epoch}` : `${span.state} ${span.id}@${span.epoch}`;
   if (lane.startsWith("belief")) return ["down", "silent"].includes(span.state) ? span.state : `${span.state} ${says.replace("none", "-1")}`;
   if (lane.startsWith("peer")) return ["down", "looking", "silent"].includes(span.state) ? span.state : `${span.state} ${span.epoch}`;
   return span.state === "leader" ? `leader ${span.epoch}` : span.state;
@@ -102,12 +102,12 @@ for (const [name, entries] of histories) {
 const elected = (seq, id, epoch) => entry(seq, `broker-${id}`, "controller_elected", { broker_id: id, controller_epoch: epoch, zk_version: epoch });
 const killed = (seq, id) => entry(seq, "host-1", "process_changed", { target: `broker-${id}`, process: "down", pid: null, action: "kill" });
 
-test("after a kill the reign is dead from the kill to the expiry, and then nobody reigns", () => {
+test("after a kill the term is dead from the kill to the expiry, and then nobody controller_terms", () => {
   const spans = spansOf([
     entry(1, "broker-1", "broker_registered", { broker_id: 1, broker_epoch: 5, session_id: 9 }), elected(2, 1, 1), killed(10, 1),
     entry(16, "peer-1", "session_closed", { session_id: 9, ephemerals: ["/controller"], caused_by: "expiry 0x9" }), elected(17, 2, 2),
   ]);
-  assert.deepEqual(brief(spans.lanes.get("controller")), [["reigns", 2, 10], ["dead", 10, 16], ["nobody", 16, 17], ["reigns", 17, null]]);
+  assert.deepEqual(brief(spans.lanes.get("controller")), [["active", 2, 10], ["dead", 10, 16], ["none", 16, 17], ["active", 17, null]]);
 });
 
 test("a simulated node that crashed is down until it starts again, though no host tells it", () => {
@@ -200,7 +200,7 @@ test("a place survives its hash, and what stands by itself is left out", () => {
   assert.deepEqual(place(hash(there)), there);
   assert.equal(hash(place("")), "");
   assert.equal(hash({ ...place(""), at: 7 }), "#run=live&at=7");
-  assert.equal(place("#reigns"), null, "an anchor on the page is no place");
+  assert.equal(place("#controller_terms"), null, "an anchor on the page is no place");
   assert.deepEqual([place("#at=-1&tab=nowhere").at, place("#at=-1&tab=nowhere").tab], [null, "tracks"]);
 });
 
@@ -279,10 +279,10 @@ test("where the API has not looked back to the beginning, the tracks begin where
   });
   const history = new History("live", () => undefined);
   await history.begin(1, 1000, []);
-  const reigns = () => history.spans.lanes.get("controller").map(({ id, from_us }) => [id, from_us / 1e6]);
-  assert.deepEqual([reigns(), history.whole], [[[2, 2], [3, 950]], false]);
+  const controller_terms = () => history.spans.lanes.get("controller").map(({ id, from_us }) => [id, from_us / 1e6]);
+  assert.deepEqual([controller_terms(), history.whole], [[[2, 2], [3, 950]], false]);
   for (let turn = 0; turn < 5 && !history.whole; turn += 1) await history.older(1, []);
-  assert.deepEqual([reigns(), history.whole], [[[1, 1], [2, 2], [3, 950]], true]);
+  assert.deepEqual([controller_terms(), history.whole], [[[1, 1], [2, 2], [3, 950]], true]);
 });
 
 test("a history whose oldest events have gone meanwhile is whole where the API has nothing older to look through", async (context) => {
@@ -326,8 +326,8 @@ test("what the page holds of events that the API keeps no longer stays as it was
 test("before as many events as are kept the lanes are those that the API tells, and meet the others without a gap", async (context) => {
   const asked = [];
   const spans = [
-    { from_us: 1e6, to_us: 3e6, state: "reigns", value: { broker_id: 1, controller_epoch: 1 }, seq: 1 },
-    { from_us: 3e6, to_us: null, state: "reigns", value: { broker_id: 2, controller_epoch: 2 }, seq: 3 },
+    { from_us: 1e6, to_us: 3e6, state: "active", value: { broker_id: 1, controller_epoch: 1 }, seq: 1 },
+    { from_us: 3e6, to_us: null, state: "active", value: { broker_id: 2, controller_epoch: 2 }, seq: 3 },
   ];
   context.mock.method(globalThis, "fetch", async (path) => {
     asked.push(path);
@@ -383,10 +383,10 @@ function rowOf(kind, spans) {
   drawSpans(ctx, of, row);
   return ctx.bars;
 }
-const reign = (state, from_s, to_s) => ({ state, id: 1, epoch: 1, text: state, process: "running", from_us: from_s * 1e6, to_us: to_s * 1e6, seq: from_s });
+const term = (state, from_s, to_s) => ({ state, id: 1, epoch: 1, text: state, process: "running", from_us: from_s * 1e6, to_us: to_s * 1e6, seq: from_s });
 
 test("a row of ten thousand spans draws no more than one bar for each of its pixels", () => {
-  const bars = rowOf("controller", Array.from({ length: 10_000 }, (_, i) => reign(i % 2 ? "reigns" : "dead", i / 10, (i + 1) / 10)));
+  const bars = rowOf("controller", Array.from({ length: 10_000 }, (_, i) => term(i % 2 ? "controller_terms" : "dead", i / 10, (i + 1) / 10)));
   assert.ok(bars.length <= 1001, `${bars.length}`);
   assert.ok(bars.length >= 990, `${bars.length}`);
 });
@@ -457,10 +457,10 @@ test("a held offset begins neither before the history nor inside of the trouble 
 });
 
 test("spans beside the window are not drawn", () => {
-  assert.equal(rowOf("controller", [reign("reigns", -50, -10), reign("reigns", 1200, 1300)]).length, 0);
+  assert.equal(rowOf("controller", [term("active", -50, -10), term("active", 1200, 1300)]).length, 0);
 });
 
 test("of spans on the same pixel the one that matters most is seen, over what lies beside it", () => {
-  const bars = rowOf("controller", [reign("reigns", 0, 500), reign("dead", 500, 500.1), reign("nobody", 500.1, 500.2), reign("reigns", 500.2, 1000)]);
+  const bars = rowOf("controller", [term("active", 0, 500), term("dead", 500, 500.1), term("none", 500.1, 500.2), term("active", 500.2, 1000)]);
   assert.deepEqual(bars.at(-1), { x: 500, y: 4, width: 1, height: 12, color: "bad" });
 });

@@ -31,7 +31,7 @@ from zabka.ensemble.zab.role import Phase
 from zabka.journal.events import PeerProtocolBroken
 from zabka.simulation.scenarios.core_player import play_steps, recover
 from zabka.simulation.scenarios.core_steps import Crash, Deliver, Elect, Run, Start, SyncDisk, Write
-from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.bare_ensemble import BareEnsemble
 
 E1 = make_zxid(1, 0)
 OTHER, AGAIN = LinkId(8), LinkId(9)
@@ -344,7 +344,7 @@ def test_learner_offers_leader_acks_with_the_other_extensions() -> None:
 
 
 def test_write_a_follower_answered_early_survives_its_leader() -> None:
-    cores = Cores()
+    cores = BareEnsemble()
     begin = (Start(), Elect((1, 2, 3)), Run())
     both_hold_it = (Write(1), Deliver(1, 3), Deliver(3, 1), SyncDisk(3), Deliver(3, 1), SyncDisk(1))
     assert play_steps(cores, (*begin, *both_hold_it)) == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.ensemble.zab.zab_driver import Node, World
-from tests.simulation.planting import broken
+from tests.simulation.injecting import broken
 from zabka.ensemble.errors import ErrorCode
 from zabka.ensemble.ids import PeerId, Zxid, make_zxid
 from zabka.ensemble.zab import leader as zab_leader

@@ -16,19 +16,19 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.simulation import planted, planted_ensemble
-from tests.simulation.planting import Plant
+from tests.simulation import injected, injected_ensemble
+from tests.simulation.injecting import InjectedBug
 from zabka.journal import events as e
+from zabka.journal.checkers.cause_chains import broken_chains
+from zabka.journal.checkers.invariants import Violation
 from zabka.journal.events import Entry
-from zabka.journal.judges.cause_chains import broken_chains
-from zabka.journal.judges.invariants import Violation
 from zabka.journal.reader import BadLine, read_file
 from zabka.journal.sentence_file import read_sentences
 from zabka.journal.writer import encode_line
 from zabka.pipeline import places, versions
+from zabka.pipeline.audits.checking import check_history
 from zabka.pipeline.audits.histories import History, histories, in_order, lines_of, replay_command
 from zabka.pipeline.audits.jobs import INVARIANTS, SHARE_BYTES, _shares, audit, audit_rows, own_place, rows
-from zabka.pipeline.audits.judging import check_history
 from zabka.pipeline.entries import ENTRIES
 from zabka.pipeline.ranges import FileRange, batches, read_range
 from zabka.simulation.run import SCENARIOS
@@ -43,7 +43,7 @@ BROKEN = [
     ("chaos", 20, "commit on a minority"),
 ]
 """Seeds in which each bug has an effect. Without one, a run equals the clean run, and copies of a run count once."""
-PLANTED: dict[str, Plant] = {**planted.PLANTED, **planted_ensemble.PLANTED}
+INJECTED: dict[str, InjectedBug] = {**injected.INJECTED, **injected_ensemble.INJECTED}
 
 
 class Written(NamedTuple):
@@ -56,8 +56,8 @@ class Written(NamedTuple):
 def play(
     scenario: str, seed: int, bug: str | None, directory: Path, fault_ms: int = 12_000
 ) -> tuple[str, list[Violation]]:
-    settings = world_settings([f"harm.ms={fault_ms}"])
-    with PLANTED[bug]() if bug else nullcontext():
+    settings = world_settings([f"faults.ms={fault_ms}"])
+    with INJECTED[bug]() if bug else nullcontext():
         run = SeedRun(seed, SCENARIOS[scenario], settings)
         run.execute()
     name = f"{scenario}-seed-{seed}.jsonl" if bug is None else f"{bug.replace(' ', '-')}-{seed}.jsonl"
@@ -75,9 +75,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
 @pytest.fixture(scope="module")
 def audited(written: Written, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     out = tmp_path_factory.mktemp("audited")
-    judged: list[int] = []
-    violations = audit(spark, histories(written.directory), out, judged.append)
-    assert judged == list(range(1, len(written.found) + 1))
+    checked: list[int] = []
+    violations = audit(spark, histories(written.directory), out, checked.append)
+    assert checked == list(range(1, len(written.found) + 1))
     table: list[dict[str, Any]] = pq.read_table(out / "audits").to_pylist()
     assert violations == sum(row["verdict"] == "violated" for row in table)
     return table
@@ -143,14 +143,14 @@ def test_injected_bugs_are_found_and_clean_runs_are_clean(written: Written, audi
 
 
 def test_every_run_has_a_verdict_on_every_invariant(written: Written, audited: list[dict[str, Any]]) -> None:
-    judged = {(row["run"], row["invariant"]) for row in audited}
-    assert judged == {(name, invariant) for name in written.found for invariant in INVARIANTS}
+    checked = {(row["run"], row["invariant"]) for row in audited}
+    assert checked == {(name, invariant) for name in written.found for invariant in INVARIANTS}
 
 
-def test_invariant_without_events_is_not_judged(audited: list[dict[str, Any]]) -> None:
+def test_invariant_without_events_is_not_checked(audited: list[dict[str, Any]]) -> None:
     alone = [row for row in audited if row["run"].startswith("ensemble-seed-")]
     of_records = [row for row in alone if row["invariant"] == "committed and acks=all records survive"]
-    assert {row["verdict"] for row in of_records} == {"not_judged"}
+    assert {row["verdict"] for row in of_records} == {"not_checked"}
     assert {row["full"] for row in alone} == {True}
 
 
@@ -188,7 +188,7 @@ def test_bad_lines_are_counted_and_the_rest_is_checked(written: Written, tmp_pat
     (tmp_path / "seed-1.jsonl").write_bytes(b'{"node":1}\n' + source + b"\xff\n" + b'{"type":"torn')
     (history,) = histories(tmp_path)
     assert {row[-1] for row in rows(history)} == {2}
-    assert {row[2] for row in rows(history)} == {"held", "not_judged"}
+    assert {row[2] for row in rows(history)} == {"held", "not_checked"}
 
 
 @pytest.mark.parametrize("strange", ['"seq":"x"', f'"of_a_newer_version":{10**30}'])
@@ -207,7 +207,7 @@ def test_line_that_only_the_reader_refuses_is_quarantined(tmp_path: Path, strang
 def test_empty_history_has_no_held_invariant(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
     (history,) = histories(tmp_path)
-    assert {row[2] for row in rows(history)} == {"not_judged"}
+    assert {row[2] for row in rows(history)} == {"not_checked"}
 
 
 def test_work_is_divided_by_bytes_and_histories_stay_whole() -> None:

@@ -18,7 +18,7 @@ also = ["false_expiries"]
 baseline = {{ "zookeeper.session.timeout.ms" = 6000 }}
 {more}
 [settings]
-"harm.kinds" = "crash_broker"
+"faults.kinds" = "crash_broker"
 "drawn.topics" = false
 [grid]
 "zookeeper.session.timeout.ms" = [3000, 6000]
@@ -32,7 +32,7 @@ def test_grid_has_every_combination_with_the_baseline_first() -> None:
     assert points[0] == ("6000", "false")
     assert sorted(points) == [("3000", "false"), ("3000", "true"), ("6000", "false"), ("6000", "true")]
     assert campaign.arguments(campaign.points()[0]) == (
-        "harm.kinds=crash_broker", "drawn.topics=false", "zookeeper.session.timeout.ms=6000",
+        "faults.kinds=crash_broker", "drawn.topics=false", "zookeeper.session.timeout.ms=6000",
         "unclean.leader.election.enable=false",
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ question = "Which?"
 seeds = "1-12"
 decide = "failover_ms"
 [settings]
-"harm.kinds" = "crash_broker"
+"faults.kinds" = "crash_broker"
 [grid]
 "zookeeper.session.timeout.ms" = [2000, 4000]
 [stop]

@@ -11,7 +11,7 @@ LOOKED_AT = """
 import gc
 import msgspec
 from zabka.pipeline.campaign.play import Run, row
-run = msgspec.json.encode(Run(0, 1, "calm", ("harm.ms=100", "drawn.topics=false")))
+run = msgspec.json.encode(Run(0, 1, "calm", ("faults.ms=100", "drawn.topics=false")))
 for _ in range(3):
     row(run)
     gc.collect()

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from zabka.journal import events as e
+from zabka.journal.checkers.kafka_analysis import Anomaly, KafkaHistory, Read, Sent
 from zabka.journal.events import Entry, Event
-from zabka.journal.judges.kafka_analysis import Anomaly, KafkaHistory, Read, Sent
 from zabka.pipeline.campaign.clients import client_views, nearest_rank, stale_reads
 from zabka.pipeline.campaign.failovers import CONTROLLER, ELECTED, PARTITION, RETURNED
 from zabka.pipeline.campaign.measures import Asked, Measures, measure
@@ -20,17 +20,17 @@ from zabka.simulation.seeds.seed_run import SeedRun
 from zabka.simulation.settings import world_settings
 
 MS = 1_000
-HARMED = (
-    ("harm.kinds=crash_broker:2,pause:1,cut_brokers:1", "acks=all"),
-    ("harm.kinds=crash_broker:3", "unclean.leader.election.enable=true", "default.replication.factor=2"),
-    ("harm.kinds=power_loss_broker:2,crash_broker:1", "acks=1", "min.insync.replicas=2"),
+FAULTED = (
+    ("faults.kinds=crash_broker:2,pause:1,cut_brokers:1", "acks=all"),
+    ("faults.kinds=crash_broker:3", "unclean.leader.election.enable=true", "default.replication.factor=2"),
+    ("faults.kinds=power_loss_broker:2,crash_broker:1", "acks=1", "min.insync.replicas=2"),
 )
 
 
-@pytest.fixture(scope="module", params=range(len(HARMED)))
+@pytest.fixture(scope="module", params=range(len(FAULTED)))
 def run(request: pytest.FixtureRequest) -> SeedRun:
-    settings = ["harm.ms=15000", "harm.gap.ms=2500", "harm.lasts.ms=1000-7000", "drawn.topics=false",
-                "zookeeper.session.timeout.ms=2000", *HARMED[request.param]]  # fmt: skip
+    settings = ["faults.ms=15000", "faults.gap.ms=2500", "faults.lasts.ms=1000-7000", "drawn.topics=false",
+                "zookeeper.session.timeout.ms=2000", *FAULTED[request.param]]  # fmt: skip
     made = SeedRun(31 + request.param, SCENARIOS["chaos"], world_settings(settings))
     assert made.execute().problems == []
     return made

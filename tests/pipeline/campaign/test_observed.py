@@ -60,7 +60,7 @@ def test_written_file_is_a_campaign_and_states_its_sources() -> None:
     campaign = parse_campaign(text)
     arguments = campaign.arguments(campaign.points()[0])
     assert {"peers=3", "brokers=4", "num.partitions=3", "default.replication.factor=3", "min.insync.replicas=2",
-            "harm.kinds=crash_broker:2,pause:1,cut_one_way:1", "harm.lasts.ms=1000-3000",
+            "faults.kinds=crash_broker:2,pause:1,cut_one_way:1", "faults.lasts.ms=1000-3000",
             "zookeeper.session.timeout.ms=6000"} <= set(arguments)  # fmt: skip
     assert [int(point["zookeeper.session.timeout.ms"]) for point in campaign.points()] == [6000, 3000, 9000, 10000]
     assert "# Faults seen: 4, one every 150 s." in text

@@ -17,9 +17,9 @@ question = "Which?"
 seeds = "1-2"
 decide = "failover_ms"
 [settings]
-"harm.kinds" = "crash_broker"
-"harm.ms" = 8000
-"harm.gap.ms" = 4000
+"faults.kinds" = "crash_broker"
+"faults.ms" = 8000
+"faults.gap.ms" = 4000
 "drawn.topics" = false
 [grid]
 "zookeeper.session.timeout.ms" = [2000, 6000]

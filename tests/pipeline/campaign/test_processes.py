@@ -18,7 +18,7 @@ from zabka.pipeline.campaign.engine import Keep
 from zabka.pipeline.campaign.play import Run, decoded, row
 from zabka.pipeline.campaign.spark_players import spark_players
 
-SHORT = ("harm.ms=100", "drawn.topics=false")
+SHORT = ("faults.ms=100", "drawn.topics=false")
 RUNS = [Run(point, seed, "calm", (*SHORT, f"zookeeper.session.timeout.ms={2000 * (point + 1)}"))
         for seed in (1, 2) for point in (0, 1)]  # fmt: skip
 SMALL = """
@@ -27,7 +27,7 @@ seeds = "1-2"
 scenario = "calm"
 decide = "failover_ms"
 [settings]
-"harm.ms" = 100
+"faults.ms" = 100
 "drawn.topics" = false
 [grid]
 "zookeeper.session.timeout.ms" = [2000, 4000]

@@ -128,7 +128,7 @@ def test_constant_figure_is_stated_and_not_drawn() -> None:
     part = page.partition("<h2>Sessions that expired though the broker lived</h2>")[2].partition("<h2>")[0]
     assert part.strip() == (
         "<p>0 a run in each of 24 runs, so there is nothing to draw. "
-        "What strikes up to 22.1 % of all seeds need not have shown in 12 of them.</p>"
+        "What occurs up to 22.1 % of all seeds need not have shown in 12 of them.</p>"
     )
     assert "<h2>Failover of a partition, mean</h2><figure>" in page
 

@@ -10,6 +10,7 @@ import pytest
 from zabka.ensemble.ids import SessionId, Zxid
 from zabka.ensemble.records import OPEN_ACL, OpCode
 from zabka.ensemble.txn import CreateTxn, DeleteTxn, Txn
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import (
     Entry,
     Event,
@@ -18,7 +19,6 @@ from zabka.journal.events import (
     RecordsReplicated,
     TopicPartition,
 )
-from zabka.journal.judges.judged import Judged
 from zabka.kafka.zk.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment, encode_topic
 from zabka.simulation.checkers.kafka_rules import KafkaRules
 from zabka.simulation.checkers.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
@@ -36,7 +36,7 @@ class Court:
         """`replicas` describes brokers 1, 2, ... as (leader of the partition, whether this broker leads, leader epoch).
         `lives` holds the broker epochs that the controller of epoch 1 (broker 1) knows."""
         self.said: list[str] = []
-        self.judged = Judged()
+        self.checked = CheckCounts()
         self.znodes = KafkaZnodes()
         self.zxid = 0
         context = SimpleNamespace(epoch=1, broker_epoch=(lives or {}).get)
@@ -48,7 +48,9 @@ class Court:
                 controller=SimpleNamespace(term=term), replicas=SimpleNamespace(partitions={T0: replica})
             )
             self.nodes[broker] = SimpleNamespace(broker=running)
-        self.rules = KafkaRules(self.znodes, self.nodes, self.judged, lambda rule, name, detail: self.said.append(rule))
+        self.rules = KafkaRules(
+            self.znodes, self.nodes, self.checked, lambda rule, name, detail: self.said.append(rule)
+        )
 
     def commit(self, body: CreateTxn | DeleteTxn) -> None:
         self.zxid += 1

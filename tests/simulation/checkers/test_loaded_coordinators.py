@@ -11,8 +11,8 @@ from tests.simulation.checkers.test_kafka_rules import TOPIC
 from zabka.ensemble.ids import SessionId, Zxid
 from zabka.ensemble.records import OPEN_ACL, OpCode
 from zabka.ensemble.txn import CreateTxn, Txn
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import Entry, Event, FollowershipTaken, LeadershipTaken, NodeStarted
-from zabka.journal.judges.judged import Judged
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.wire.frames import ResponseEncoder, encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request, respond
@@ -47,7 +47,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.judged = Judged()
+        self.checked = CheckCounts()
         self.scheduler = Scheduler()
         self.segments = {"0.log": Segment(100), "1.log": Segment(50)}
         znodes = KafkaZnodes()
@@ -55,7 +55,7 @@ class Broker:
             body = CreateTxn(f"/brokers/topics/{topic}", TOPIC, OPEN_ACL, False, 1)
             list(znodes.committed(Txn(SessionId(1), 1, Zxid(zxid), 0, OpCode.CREATE, body)))
         self.checker = LoadedCoordinators(
-            self.scheduler, {1: self}, znodes, self.judged, lambda event: self.said.append(event.detail)
+            self.scheduler, {1: self}, znodes, self.checked, lambda event: self.said.append(event.detail)
         )
         self.connection = self.checker.connection(1)
         self._number = 0
@@ -105,7 +105,7 @@ def test_answer_is_allowed_once_every_byte_was_read() -> None:
     broker.reads("1.log")
     broker.commits(NONE)
     assert broker.said == []
-    assert broker.judged.counts == {NAME: 2}
+    assert broker.checked.counts == {NAME: 2}
 
 
 def test_broker_that_does_not_lead_must_refuse() -> None:

@@ -37,9 +37,9 @@ def test_new_broker_or_new_topic_can_use_any_minimum() -> None:
     without_session = minimums()
     without_session.gone(1)
     assert without_session.least(1, "t", now_us) == 1
-    begun_anew = minimums()
-    begun_anew.started(1)
-    assert begun_anew.least(1, "t", now_us) == 1
+    begun_again = minimums()
+    begun_again.started(1)
+    assert begun_again.least(1, "t", now_us) == 1
 
 
 @pytest.mark.parametrize(

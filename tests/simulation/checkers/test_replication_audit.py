@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from tests.simulation import planted
+from tests.simulation import injected
 from zabka.ensemble.errors import ErrorCode
 from zabka.ensemble.ids import SessionId, Zxid
 from zabka.ensemble.records import OPEN_ACL, OpCode
 from zabka.ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, ErrorTxn, MultiTxn, SetDataTxn, SubTxn, Txn
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import Entry, FaultInjected, HighWatermarkMoved, InvariantViolated, TopicPartition
-from zabka.journal.judges.judged import Judged
 from zabka.kafka.record_batch import Record, build_batch, read_header
 from zabka.kafka.zk.znodes import (
     LeaderAndIsr,
@@ -26,7 +26,7 @@ from zabka.kafka.zk.znodes import (
 from zabka.simulation.checkers.kafka_znodes import Configured, KafkaZnodes, Registered, StateWritten, TopicGone
 from zabka.simulation.checkers.minimums import Minimums
 from zabka.simulation.checkers.replica_logs import ReplicaLog
-from zabka.simulation.checkers.replication_audit import ReplicationAudit, judge_write
+from zabka.simulation.checkers.replication_audit import ReplicationAudit, check_write
 from zabka.simulation.engine.scheduler import Scheduler
 from zabka.simulation.run import run_seed
 
@@ -59,7 +59,7 @@ def leading(*replicas: int) -> SimpleNamespace:
 
 
 def write(before: LeaderAndIsr | None, after: LeaderAndIsr) -> list[str]:
-    return [invariant for invariant, _ in judge_write(StateWritten(T0, before, after), (1, 2, 3))]
+    return [invariant for invariant, _ in check_write(StateWritten(T0, before, after), (1, 2, 3))]
 
 
 # -- states written to the quorum
@@ -159,7 +159,7 @@ def test_isr_join_without_committed_records_is_a_violation(log: bytes, said: lis
     first = leading(1, 2, 3)
     nodes: Any = {1: node_with(b"ab", first), 2: node_with(b"ab"), 3: node_with(log)}
     found: list[InvariantViolated] = []
-    audit = ReplicationAudit(Scheduler(), nodes, Judged(), found.append, Minimums(1, 6_000))
+    audit = ReplicationAudit(Scheduler(), nodes, CheckCounts(), found.append, Minimums(1, 6_000))
     audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
     audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
     # The leader is dead, so no broker can report its high watermark.
@@ -178,7 +178,7 @@ def test_partition_is_forgiven_records_lost_with_the_power(log: bytes, forgiven:
     leader = leading(1, 2)
     nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
     nodes[1].name, nodes[2].name = "broker-1", "broker-2"
-    audit = ReplicationAudit(Scheduler(), nodes, Judged(), lambda _: None, Minimums(1, 6_000))
+    audit = ReplicationAudit(Scheduler(), nodes, CheckCounts(), lambda _: None, Minimums(1, 6_000))
     audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
     audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
     # A follower loses power and is elected, or the leader loses power and leads again in another epoch.
@@ -197,7 +197,7 @@ def test_power_loss_of_a_leader_counts_once_it_registers_again() -> None:
     leader = leading(1, 2)
     nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
     nodes[1].name, nodes[2].name = "broker-1", "broker-2"
-    audit = ReplicationAudit(Scheduler(), nodes, Judged(), lambda _: None, Minimums(1, 6_000))
+    audit = ReplicationAudit(Scheduler(), nodes, CheckCounts(), lambda _: None, Minimums(1, 6_000))
     audit.committed(txn(4, created("/brokers/ids/1", b"{}")))
     audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
     audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
@@ -274,6 +274,6 @@ def test_bytes_on_disk_that_are_no_batch_are_damage(rubbish: bytes) -> None:
     ],
 )
 def test_injected_replication_bug_breaks_its_invariants(bug: str, seed: int, invariants: list[str]) -> None:
-    with planted.PLANTED[bug]():
+    with injected.INJECTED[bug]():
         said = " ".join(run_seed(seed).problems)
     assert [name for name in invariants if name not in said] == []

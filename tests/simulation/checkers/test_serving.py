@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 
 from zabka.ensemble.records import ConnectResponse
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import BrokerRegistered, Entry, Event, LeaderEstablished, NodeStarted, PeerStateChanged
-from zabka.journal.judges.judged import Judged
 from zabka.simulation.checkers.serving import NAME, Serving
 
 PEER, BROKER = "peer-1", "broker-1"
@@ -26,8 +26,8 @@ class Court:
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.judged = Judged()
-        self.serving = Serving(self.judged, lambda event: self.said.append(event.detail))
+        self.checked = CheckCounts()
+        self.serving = Serving(self.checked, lambda event: self.said.append(event.detail))
 
     def happened(self, node: str, event: Event) -> None:
         self.serving.journalled(Entry(node, 1, 0, 0, event, 1))
@@ -49,7 +49,7 @@ def test_peer_answers_from_broadcast_until_it_looks_for_a_leader() -> None:
     connection.sent(PONG)
     connection.sent(PONG)
     assert court.said == [f"{PEER} answers a client while it is LOOKING in ELECTION, epoch 1"]
-    assert court.judged.counts == {NAME: 4}
+    assert court.checked.counts == {NAME: 4}
 
 
 def test_peer_in_an_epoch_without_an_established_leader_is_found() -> None:

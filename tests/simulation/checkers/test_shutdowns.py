@@ -8,8 +8,8 @@ from kio.schema.errors import ErrorCode
 from zabka.ensemble.ids import SessionId, Zxid
 from zabka.ensemble.records import OPEN_ACL, OpCode
 from zabka.ensemble.txn import CreateTxn, Txn
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import ControllerElected, Entry, TopicPartition
-from zabka.journal.judges.judged import Judged
 from zabka.kafka.wire.frames import ResponseEncoder, encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request, respond
 from zabka.kafka.zk.znodes import LeaderAndIsr
@@ -31,11 +31,11 @@ class Controller:
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.judged = Judged()
+        self.checked = CheckCounts()
         znodes = KafkaZnodes()
         registration = CreateTxn("/brokers/ids/2", b"{}", OPEN_ACL, True, 1)
         list(znodes.committed(Txn(SessionId(1), 1, Zxid(BROKER_EPOCH), 0, OpCode.CREATE, registration)))
-        self.shutdowns = Shutdowns(znodes, self.judged, lambda event: self.said.append(event.detail))
+        self.shutdowns = Shutdowns(znodes, self.checked, lambda event: self.said.append(event.detail))
         self.shutdowns.journalled(Entry("broker-1", 1, 0, 0, ControllerElected(1, EPOCH, 1, 1, 1), 1))
         self.connection = self.shutdowns.connection(1)
 
@@ -69,7 +69,7 @@ def test_choice_of_a_leaving_broker_is_found(before: LeaderAndIsr | None, after:
     controller.answers()
     controller.writes(before, after)
     assert controller.said == ([f"t-0: broker 2 is shutting down, and {fault}"] if fault else [])
-    assert controller.judged.counts == ({NAME: 1} if after.controller_epoch == EPOCH else {})
+    assert controller.checked.counts == ({NAME: 1} if after.controller_epoch == EPOCH else {})
 
 
 def test_controller_knows_the_shutdown_when_it_moves_a_leadership() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import InvariantViolated, TopicPartition
-from zabka.journal.judges.judged import Judged
 from zabka.kafka.record_batch import Record, build_batch
 from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
 from zabka.simulation.checkers.stored_commits import ANSWERED, ON_DISKS, StoredCommits, commits_in
@@ -53,7 +53,7 @@ class Court:
             in_sync=lambda name: list(in_sync),
             forgiven=lambda: {KEPT_IN: None} if forgiven else {},
         )
-        self.judge = StoredCommits("g", T0, nodes, replication, Judged(), self.found.append)
+        self.check = StoredCommits("g", T0, nodes, replication, CheckCounts(), self.found.append)
 
     def said(self) -> list[str]:
         return [violation.invariant for violation in self.found]
@@ -78,9 +78,9 @@ def test_acknowledged_commit_is_in_the_logs_of_the_isr(
     replicas: tuple[tuple[int, ...], ...], in_sync: tuple[int, ...], forgiven: bool, said: list[str]
 ) -> None:
     court = Court(*replicas, in_sync=in_sync, forgiven=forgiven)
-    court.judge.asked(2)
+    court.check.asked(2)
     assert court.said() == []
-    court.judge.was_acknowledged(2)
+    court.check.was_acknowledged(2)
     assert court.said() == said
 
 
@@ -91,8 +91,8 @@ def test_acknowledged_commit_is_in_the_logs_of_the_isr(
 def test_fetched_offset_is_acknowledged_last_or_still_in_doubt(answered: int, said: list[str]) -> None:
     court = Court((3, 4, 5, 6), (3, 4, 5, 6))
     for offset in (3, 4, 5, 6):
-        court.judge.asked(offset)
-    court.judge.was_acknowledged(3)
-    court.judge.was_acknowledged(5)
-    court.judge.was_answered(answered)
+        court.check.asked(offset)
+    court.check.was_acknowledged(3)
+    court.check.was_acknowledged(5)
+    court.check.was_answered(answered)
     assert court.said() == said

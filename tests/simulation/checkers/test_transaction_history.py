@@ -67,7 +67,7 @@ def test_record_is_read_only_of_transactions_asked_to_commit(outcome: Outcome, a
     history.read(P0, 7, "a")
     assert rules(history) == found
     assert rules(history, [P0]) == []
-    assert history.judged[READ] == 1
+    assert history.checked[READ] == 1
 
 
 def test_record_that_was_never_sent_is_a_violation() -> None:
@@ -139,7 +139,7 @@ def _aborted_and_repeated(history: TransactionHistory) -> None:
 def test_each_input_is_counted_once(change: Callable[[TransactionHistory], None], found: list[str]) -> None:
     history = loops(change)
     assert rules(history) == found
-    assert history.judged[ONCE] == 2
+    assert history.checked[ONCE] == 2
     assert rules(loops(change), [STORE]) == []
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import Entry, HighWatermarkMoved, InvariantViolated, LogTruncated, TopicPartition
-from zabka.journal.judges.judged import Judged
 from zabka.kafka.end_transaction_marker import EndTransactionMarker, marker_batch
 from zabka.kafka.record_batch import TRANSACTIONAL, Record, build_batch
 from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
@@ -77,8 +77,8 @@ class Court:
             forgiven=lambda: dict.fromkeys(forgiven),
         )
         scheduler: Any = SimpleNamespace(soon=self.soon.append)
-        self.judged = Judged()
-        self.logs = TransactionLogs(scheduler, self.nodes, replication, self.judged, self.found.append, ["t"])
+        self.checked = CheckCounts()
+        self.logs = TransactionLogs(scheduler, self.nodes, replication, self.checked, self.found.append, ["t"])
 
     def moved(self, stable: int, name: TopicPartition = T0) -> list[str]:
         """Let broker 1 serve committed records up to there; return the violations."""

@@ -31,7 +31,7 @@ from zabka.ensemble.records import (
 )
 from zabka.ensemble.records.data import ACL
 from zabka.ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, SetDataTxn, Txn
-from zabka.journal.judges.judged import Judged
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.simulation.checkers.watch_contract import AT_SESSION_END, NAME, WatchContract
 
 OWNER = SessionId(7)
@@ -50,8 +50,8 @@ class Server:
 
     def __init__(self, read_only: bool = False) -> None:
         self.said: list[str] = []
-        self.judged = Judged()
-        self.contract = WatchContract(self.judged, lambda event: self.said.append(event.detail))
+        self.checked = CheckCounts()
+        self.contract = WatchContract(self.checked, lambda event: self.said.append(event.detail))
         self.connection = self.contract.connection("peer-1")
         self.connection.received(framed(ConnectRequest(0, 0, 4_000, 0, b"", False).encode()))
         self.connection.sent(framed(ConnectResponse(0, 4_000, 1, b"", read_only).encode()))
@@ -93,7 +93,7 @@ def test_event_of_each_change_is_accepted_once() -> None:
     server.event(CHANGED)
     server.ping()
     assert server.said == []
-    assert server.judged.counts == {NAME: 1}
+    assert server.checked.counts == {NAME: 1}
     server.event(CHANGED)
     assert server.said == ["peer-1 sent DATA_CHANGED of /a at 0x2, which no watch covers or which was sent before"]
 
@@ -146,7 +146,7 @@ def test_end_of_a_session_must_fire_the_child_watches() -> None:
     assert server.said == []
     server.ping()
     assert server.said == ["peer-1 did not send CHILDREN_CHANGED of /a at 0x3, and then a reply at 0x3"]
-    assert server.judged.counts == {NAME: 2, AT_SESSION_END: 2}
+    assert server.checked.counts == {NAME: 2, AT_SESSION_END: 2}
 
 
 def test_watch_on_a_missing_znode_is_set_only_by_exists() -> None:
@@ -168,7 +168,7 @@ def test_deleted_znode_fires_once_for_data_and_children() -> None:
     server.event(DELETED)
     server.ping()
     assert server.said == []
-    assert server.judged.counts == {NAME: 1}
+    assert server.checked.counts == {NAME: 1}
 
 
 @pytest.mark.parametrize(("since", "due"), [(1, CHANGED), (2, None)])
@@ -205,4 +205,4 @@ def test_connection_of_a_read_only_server_is_not_checked() -> None:
     server = Server(read_only=True)
     server.event(CHANGED)
     assert server.said == []
-    assert server.judged.counts == {}
+    assert server.checked.counts == {}

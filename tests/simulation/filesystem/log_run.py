@@ -172,7 +172,7 @@ class LogRun:
         if self._workers is not None:
             self._workers.kill()
         self._log = self._directory = self._workers = None
-        self._volume.mend()
+        self._volume.repair()
 
     # -- a start, and its check --------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class LogRun:
         self._has_topic_id &= not self._lost_power or (self._is_named and not self._failed_syncs)
         if self._has_topic_id and read_topic_id(directory, str(TP)) != TOPIC_ID:
             raise Violation(f"{PARTITION_METADATA} is gone")
-        self._judge(log, directory)
+        self._check(log, directory)
         if read_topic_id(directory, str(TP)) is None:
             write_topic_id(directory, str(TP), TOPIC_ID)
         self._has_topic_id = True
@@ -202,7 +202,7 @@ class LogRun:
         self._lost_power = False
         self.reached["start"] += 1
 
-    def _judge(self, log: PartitionLog, directory: FileLogDirectory) -> None:
+    def _check(self, log: PartitionLog, directory: FileLogDirectory) -> None:
         found = _batches_of(log)
         sure = min(self._flushed, self._sure)
         if self._lost_power:

@@ -286,7 +286,7 @@ class StorageRun:
             self._running.workers.kill()
         self._running = None
         self._waits = False
-        self._volume.mend()
+        self._volume.repair()
 
     # -- a start, and its check --------------------------------------------------------------------------------------
 
@@ -297,7 +297,7 @@ class StorageRun:
         try:
             directories, _ = open_directories(DATA, self._log_dir, files)
             recovery = recover(directories, POLICY)
-            self._judge(recovery)
+            self._check(recovery)
             self._base = recovery.recovered.snapshot.zxid if recovery.recovered.snapshot is not None else 0
             if recovery.recovered.snapshot is None:
                 write_snapshot(directories.data, self._tree.to_snapshot(), files)
@@ -313,7 +313,7 @@ class StorageRun:
         except DataDirectoryError as refused:
             raise Violation(f"a start is refused: {refused}") from None
 
-    def _judge(self, recovery: Recovery) -> None:
+    def _check(self, recovery: Recovery) -> None:
         found = recovery.recovered
         base = found.snapshot.zxid if found.snapshot is not None else 0
         end = found.txns[-1].zxid if found.txns else base
@@ -368,7 +368,7 @@ class StorageRun:
         self._acknowledged = max(self._acknowledged, at)
         self._cut += cut
         epoch = self._epoch
-        self._judge(recovery)
+        self._check(recovery)
         self._epoch = epoch
         self._waits = False
         if recovery.damages and not recovery.recovered.complete:

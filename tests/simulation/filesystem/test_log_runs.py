@@ -15,7 +15,7 @@ from zabka.broker_sim.logs.file_log_directory import DiskLogFile, FileLogDirecto
 from zabka.ensemble.txnlog.files import write_bytes
 
 SEEDS = range(80)
-SEEDS_FOR_A_PLANT = range(300)
+SEEDS_FOR_A_BUG = range(300)
 
 
 def test_log_run_keeps_flushed_batches_and_adds_none() -> None:
@@ -69,7 +69,7 @@ def a_write_that_failed_is_not_taken_back() -> Iterator[None]:
         yield
 
 
-PLANTED: dict[Callable[[], AbstractContextManager[None]], str] = {
+INJECTED: dict[Callable[[], AbstractContextManager[None]], str] = {
     a_flush_syncs_nothing: "was flushed, and is gone",
     a_flush_leaves_a_new_files_name_to_chance: "was flushed, and is gone",
     small_files_are_not_synced: "meta.properties|holds|partition.metadata is gone",
@@ -78,15 +78,15 @@ PLANTED: dict[Callable[[], AbstractContextManager[None]], str] = {
 """Injected mistakes, each with a pattern that matches the violations that it causes."""
 
 
-@pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.__name__)
+@pytest.mark.parametrize("mistake", INJECTED, ids=lambda mistake: mistake.__name__)
 def test_injected_mistake_is_found(mistake: Callable[[], AbstractContextManager[None]]) -> None:
     found = "nothing was found"
     with mistake():
-        for seed in SEEDS_FOR_A_PLANT:
+        for seed in SEEDS_FOR_A_BUG:
             try:
                 LogRun(seed).run()
             except Violation as shown:
                 found = str(shown)
-                if re.search(PLANTED[mistake], found):
+                if re.search(INJECTED[mistake], found):
                     return
     pytest.fail(found)

@@ -30,7 +30,7 @@ from zabka.simulation.filesystem.process_files import ProcessFiles
 from zabka.simulation.filesystem.volume import PowerLost, Volume
 
 SEEDS = range(60)
-SEEDS_FOR_A_PLANT = range(400)
+SEEDS_FOR_A_BUG = range(400)
 
 
 @pytest.fixture(autouse=True)
@@ -266,7 +266,7 @@ class _Follows:
     __hash__ = None  # type: ignore[assignment]
 
 
-PLANTED: dict[Callable[[], AbstractContextManager[None]], str] = {
+INJECTED: dict[Callable[[], AbstractContextManager[None]], str] = {
     durable_is_said_before_the_sync: "was acknowledged|begun behind",
     names_are_not_synced: "went back|was acknowledged|begun behind|is refused",
     a_new_logs_name_is_not_synced: "was acknowledged|begun behind|not complete",
@@ -301,9 +301,9 @@ def first_violation(seeds: range, wanted: str = "") -> tuple[int, str]:
 
 @pytest.mark.parametrize(
     "mistake",
-    [pytest.param(each, marks=[pytest.mark.long] if each in SLOW else [], id=each.__name__) for each in PLANTED],
+    [pytest.param(each, marks=[pytest.mark.long] if each in SLOW else [], id=each.__name__) for each in INJECTED],
 )
 def test_injected_mistake_is_found(mistake: Callable[[], AbstractContextManager[None]]) -> None:
     with mistake():
-        seed, shown = first_violation(SEEDS_FOR_A_PLANT, PLANTED[mistake])
+        seed, shown = first_violation(SEEDS_FOR_A_BUG, INJECTED[mistake])
     assert seed >= 0, shown

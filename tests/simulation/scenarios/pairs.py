@@ -16,7 +16,7 @@ class Pair(NamedTuple):
     """Script, name of an injected bug, and text that one of the problems must contain when both are combined."""
 
     script: str
-    plant: str
+    injected_bug: str
     shows: str
 
 

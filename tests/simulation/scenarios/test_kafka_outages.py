@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation import planted_table
+from tests.simulation import injected_table
 from zabka.cli import outage_library as cli
 from zabka.controller.historical import Historical
 from zabka.simulation.scenarios.library import LIBRARY, play
@@ -23,7 +23,7 @@ OUTAGES = [s for s in LIBRARY.values() if isinstance(s, WorldScenario) and s.bro
 
 @pytest.mark.parametrize("switch", Historical)
 def test_every_historical_behaviour_has_a_script(switch: Historical) -> None:
-    script = planted_table.script_of(switch)
+    script = injected_table.script_of(switch)
     assert script.shows
 
 

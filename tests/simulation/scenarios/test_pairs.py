@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import planted, planted_table
-from tests.simulation.planting import NotServingCode, Plant, broken
-from tests.simulation.plants import PLANTS
+from tests.simulation import injected, injected_table
+from tests.simulation.injected_bugs import BUGS
+from tests.simulation.injecting import InjectedBug, NotServingCode, broken
 from tests.simulation.scenarios.pairs import PAIRS, Pair
 from zabka.ensemble.zab.quorum import Quorum
 from zabka.simulation.filesystem import volume
@@ -38,7 +38,7 @@ WITH_BROKERS = WorldScenario(
     brokers=3,
     steps=(Cast(), Topic("orders", (("second", "third"),)), Produce("orders-0", 3, expect=("ok",)), Settled()),
 )
-PLANTS_FILES = sorted(Path(planted.__file__).parent.rglob("planted*.py"))
+BUGS_FILES = sorted(Path(injected.__file__).parent.rglob("injected*.py"))
 
 
 def control_of(scenario: AnyScenario) -> AnyScenario:
@@ -48,7 +48,7 @@ def control_of(scenario: AnyScenario) -> AnyScenario:
 
 
 def names(pair: Pair) -> str:
-    return f"{pair.script}-{pair.plant.replace(' ', '_')}"
+    return f"{pair.script}-{pair.injected_bug.replace(' ', '_')}"
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=names)
@@ -56,7 +56,7 @@ def test_script_reports_its_bug_with_the_expected_text(pair: Pair) -> None:
     """The script holds without the bug, and an ordinary start holds with it, so the script is what shows the bug."""
     script = LIBRARY[pair.script]
     assert play(script).problems == []
-    with PLANTS[pair.plant]():
+    with BUGS[pair.injected_bug]():
         assert play(control_of(script)).problems == []
         problems = play(script).problems
     assert any(pair.shows in problem for problem in problems), problems
@@ -69,19 +69,19 @@ def test_every_script_reports_some_bug(name: str) -> None:
     assert by_itself or any(pair.script == name for pair in PAIRS)
 
 
-@pytest.mark.parametrize("name", PLANTS)
+@pytest.mark.parametrize("name", BUGS)
 def test_injected_bug_has_its_texts_and_replaces_existing_code(name: str) -> None:
-    assert PLANTS[name].shows and all(PLANTS[name].shows)
-    with PLANTS[name]():
+    assert BUGS[name].shows and all(BUGS[name].shows)
+    with BUGS[name]():
         pass
 
 
-@pytest.mark.parametrize("path", PLANTS_FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", BUGS_FILES, ids=lambda path: path.stem)
 def test_injected_bugs_replace_code_only_through_broken(path: Path) -> None:
     tree = ast.parse(path.read_text())
     imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     imported += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
-    if path.stem != "planted_table":
+    if path.stem != "injected_table":
         assert [name for name in imported if name.startswith(("zabka.simulation", "unittest"))] == []
     assert "setattr(" not in path.read_text()
 
@@ -99,18 +99,18 @@ def test_injected_bug_of_a_removed_rule_is_rejected() -> None:
 
 
 def test_bug_is_not_shown_by_other_problems() -> None:
-    plant = Plant(planted.commit_on_a_minority, ("durable only on",))
-    assert plant.shown(["liveness: nobody leads"]) is None
-    assert plant.shown(["liveness: nobody leads", "committed and durable only on [3]"]) is not None
+    injected_bug = InjectedBug(injected.commit_on_a_minority, ("durable only on",))
+    assert injected_bug.shown(["liveness: nobody leads"]) is None
+    assert injected_bug.shown(["liveness: nobody leads", "committed and durable only on [3]"]) is not None
 
 
-@pytest.mark.parametrize("bug", planted_table.RARE)
+@pytest.mark.parametrize("bug", injected_table.RARE)
 def test_bug_that_seeds_rarely_find_has_a_script(bug: str) -> None:
-    assert Pair(planted_table.RARE[bug], bug, planted_table.text_in_script(bug)) in PAIRS
+    assert Pair(injected_table.RARE[bug], bug, injected_table.text_in_script(bug)) in PAIRS
 
 
 def test_three_log_reading_bugs_are_shown_separately() -> None:
     """Scripts of the other two bugs hold when only the first bug is injected."""
-    with PLANTS["the log is read by its numbers"]():
+    with BUGS["the log is read by its numbers"]():
         for script in ("diff-over-bit-rot", "position-behind-a-truncation"):
             assert play(LIBRARY[script]).problems == []

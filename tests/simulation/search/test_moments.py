@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from zabka.simulation.faults.acts import Deed, Stage
-from zabka.simulation.faults.broker_deeds import commit_alone, lose_leader
-from zabka.simulation.faults.deeds import MENDING, rest
+from zabka.simulation.faults.actions import SearchAction, Stage
+from zabka.simulation.faults.broker_actions import commit_alone, lose_leader
+from zabka.simulation.faults.node_actions import MENDING, rest
 from zabka.simulation.run import SCENARIOS
 from zabka.simulation.seeds import swarm
 from zabka.simulation.seeds.seed_run import SeedRun
@@ -20,11 +20,11 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SeedRun]:
     """Return a function that plays a swarm seed with these actions, each drawn twice as often as an action that
     repairs."""
 
-    def played(seed: int, *acts: Deed) -> SeedRun:
-        def deeds(run: SeedRun, stage: Stage) -> list[Deed]:
-            return [rest, *MENDING, *(act for act in acts for _ in range(2))]
+    def played(seed: int, *actions: SearchAction) -> SeedRun:
+        def actions(run: SeedRun, stage: Stage) -> list[SearchAction]:
+            return [rest, *MENDING, *(act for act in actions for _ in range(2))]
 
-        monkeypatch.setattr(swarm, "_deeds", deeds)
+        monkeypatch.setattr(swarm, "_actions", actions)
         run = SeedRun(seed, SCENARIOS["swarm"], world_settings(()))
         run.execute()
         return run
@@ -40,5 +40,5 @@ def test_high_watermark_known_only_to_a_dead_leader_is_lost(play: Callable[..., 
     run = play(SEED, commit_alone, lose_leader)
     assert run.problems() == []
     assert run.stage is not None
-    told = " ".join(told.text for told in run.stage.told)
-    assert "is not heard from then on" in told and "which leads now" in told
+    performed = " ".join(performed.text for performed in run.stage.performed)
+    assert "is not heard from then on" in performed and "which leads now" in performed

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.simulation import planted_ensemble
+from tests.simulation import injected_ensemble
 from tests.simulation.search.zab_machine import ZabMachine
 from zabka.cli import explore as explore_cli
 from zabka.simulation.scenarios.core_player import play_steps, recover, unsettled
@@ -21,10 +21,10 @@ from zabka.simulation.scenarios.step import StepFailed
 from zabka.simulation.search.explore import Begin, Bounds, explore
 from zabka.simulation.search.explore_steps import crashes, elections, losses, ordinary_steps, restarts, serving
 from zabka.simulation.search.transcript import transcript
+from zabka.simulation.steps.bare_ensemble import BareEnsemble
 from zabka.simulation.steps.canonical import ANY_ORDER, HEARD, LEFT_OUT
 from zabka.simulation.steps.cloning import clone, fields_of, fingerprint
-from zabka.simulation.steps.cores import Cores
-from zabka.simulation.steps.turns import RememberedTurns
+from zabka.simulation.steps.transitions import CachedTransitions
 
 QUICK = settings(
     max_examples=12, stateful_step_count=60, deadline=None, derandomize=True, database=None,
@@ -35,17 +35,17 @@ QUICK = settings(
 SHRINKING = (Phase.generate, Phase.shrink)
 
 
-def led_by_3() -> Cores:
-    cores = Cores()
+def led_by_3() -> BareEnsemble:
+    cores = BareEnsemble()
     for step in (Start(), Elect((1, 2, 3)), Run()):
         step.play(cores)
     return cores
 
 
 def test_endless_exchange_of_votes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    cores = Cores()
+    cores = BareEnsemble()
     Start().play(cores)
-    monkeypatch.setattr(Cores, "notify", lambda self, position=0: None)
+    monkeypatch.setattr(BareEnsemble, "notify", lambda self, position=0: None)
     assert confer(cores, (1, 2, 3)) == [1, 2, 3]
     assert cores.problems == ["liveness: votes are exchanged without end"]
 
@@ -159,7 +159,7 @@ def test_remembered_turns_equal_played_turns() -> None:
     """The shortcuts of a search make no difference: the same steps without shortcuts lead to the same state."""
     for seed in range(3):
         random = Random(seed)
-        remembered, direct = Cores(turns=RememberedTurns()), Cores()
+        remembered, direct = BareEnsemble(turns=CachedTransitions()), BareEnsemble()
         steps: list[CoreSteps] = []
         while len(steps) < 40:
             step, twin = random.choice(choices(remembered)), remembered.fork()
@@ -168,9 +168,9 @@ def test_remembered_turns_equal_played_turns() -> None:
             except StepFailed:
                 continue
             remembered = twin
-            remembered.count_rounds_anew()
+            remembered.reset_rounds()
             step.play(direct)
-            direct.count_rounds_anew()
+            direct.reset_rounds()
             steps.append(step)
             assert remembered.digest() == direct.digest(), steps
             assert remembered.problems == direct.problems == []
@@ -188,7 +188,7 @@ def test_proposal_in_flight_is_truncated_and_resent_on_return() -> None:
     assert recover(cores) == []
 
 
-def choices(cores: Cores) -> list[CoreSteps]:
+def choices(cores: BareEnsemble) -> list[CoreSteps]:
     if cores.steps == 0:
         return [Start()]
     found = [*ordinary_steps(cores), *losses(cores), *elections(cores), *restarts(cores)]
@@ -215,7 +215,7 @@ def test_injected_bug_is_found_in_the_fewest_steps(
     bug: str, bounds: Bounds, length: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved = tmp_path / "found.json"
-    with planted_ensemble.PLANTED[bug]():
+    with injected_ensemble.INJECTED[bug]():
         assert explore_cli.explore(bounds, saved) == 1
         assert not play(read_scenario(saved)).held
     said = capsys.readouterr().out
@@ -223,22 +223,22 @@ def test_injected_bug_is_found_in_the_fewest_steps(
 
 
 def test_transcript_has_every_step_and_the_violation() -> None:
-    with planted_ensemble.PLANTED["leader counts itself before its fsync"]():
+    with injected_ensemble.INJECTED["leader counts itself before its fsync"]():
         found = explore(ONE_WRITE)
-        told = list(transcript(3, found.steps))
-    assert told[:4] == [
+        performed = list(transcript(3, found.steps))
+    assert performed[:4] == [
         "  1  1, 2, 3 started",
         "  2  1, 2, 3 hold an election",
         "       1 FOLLOWING DISCOVERY, epochs 0/0, holds nothing; 2 FOLLOWING DISCOVERY, epochs 0/0, holds nothing; "
         "3 LEADING DISCOVERY, epochs 0/0, holds nothing",
         "  3  everything that is under way happens",
     ]
-    assert "       3 sends Commit 1.1, Commit 1.1" in told and "       3 commits 1.1" in told
-    assert told[-2].startswith("     VIOLATED: peer-3 broke quorum: 0x100000001 committed and durable only on [")
+    assert "       3 sends Commit 1.1, Commit 1.1" in performed and "       3 commits 1.1" in performed
+    assert performed[-2].startswith("     VIOLATED: peer-3 broke quorum: 0x100000001 committed and durable only on [")
 
 
 def test_idle_servers_must_have_a_leader_and_the_same_history() -> None:
-    cores = Cores()
+    cores = BareEnsemble()
     Start().play(cores)
     assert unsettled(cores) == ["liveness: nothing can happen any more, and nobody leads"]
     cores = led_by_3()
@@ -259,10 +259,10 @@ def test_violation_of_random_steps_is_shrunk_and_saved(tmp_path: Path) -> None:
     class Saving(ZabMachine):
         save_to = tmp_path / "failure.json"
 
-    with planted_ensemble.PLANTED["a promise before it is durable"](), pytest.raises(AssertionError):
+    with injected_ensemble.INJECTED["a promise before it is durable"](), pytest.raises(AssertionError):
         run_state_machine_as_test(Saving, settings=settings(QUICK, stateful_step_count=8, phases=SHRINKING))  # type: ignore[no-untyped-call]
     shrunk = read_scenario(Saving.save_to)
     assert len(shrunk.steps) <= 4
-    with planted_ensemble.PLANTED["a promise before it is durable"]():
+    with injected_ensemble.INJECTED["a promise before it is durable"]():
         assert not play(shrunk).held
     assert play(shrunk).held

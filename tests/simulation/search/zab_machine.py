@@ -12,7 +12,7 @@ from zabka.simulation.scenarios.core_steps import Break, CoreSteps, GiveUp, Run,
 from zabka.simulation.scenarios.scenario import CoreScenario, write_scenario
 from zabka.simulation.scenarios.step import StepFailed
 from zabka.simulation.search.explore_steps import crashes, elections, ordinary_steps, patient, restarts, serving
-from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.bare_ensemble import BareEnsemble
 
 CHOICES = st.integers(0, 30)
 
@@ -25,7 +25,7 @@ class ZabMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cores = Cores(self.peers)
+        self.cores = BareEnsemble(self.peers)
         self.steps: list[CoreSteps] = []
         self.take(Start())
 
@@ -36,9 +36,9 @@ class ZabMachine(RuleBasedStateMachine):
         except StepFailed:
             return  # An election among these peers that has no result.
         self.steps.append(step)
-        self.judge(self.cores.problems)
+        self.check(self.cores.problems)
 
-    def judge(self, problems: list[str]) -> None:
+    def check(self, problems: list[str]) -> None:
         """Save a failing run and fail. The last saved run is the smallest, because hypothesis ends with it."""
         if problems:
             found = CoreScenario("found", "Found by the state machine", problems[0], steps=tuple(self.steps))
@@ -87,4 +87,4 @@ class ZabMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Repair all faults and require recovery."""
         if not self.cores.problems:
-            self.judge(recover(self.cores))
+            self.check(recover(self.cores))

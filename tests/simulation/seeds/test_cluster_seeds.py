@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.planted_brokers import (
+from tests.simulation.injected_brokers import (
     a_broker_uses_a_descriptor_that_it_has_closed,
     a_commit_of_offsets_fails_by_a_mistake,
     a_topics_minimum_is_not_read,
     commits_of_offsets_do_not_wait,
     the_first_commit_counts,
 )
-from tests.simulation.planted_log_files import (
+from tests.simulation.injected_log_files import (
     a_byte_changes_on_its_way_to_the_file,
     a_flush_is_not_awaited,
     a_torn_tail_is_trusted,
@@ -112,7 +112,7 @@ def test_clean_shutdown_file_is_left_on_stop_not_on_power_loss() -> None:
     run.world.end_world()
 
 
-PLANTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {
+INJECTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {
     a_torn_tail_is_trusted: (28, "the checksum of the batch at 6 does not hold"),
     a_flush_is_not_awaited: (3, "on disk it ends at"),
     a_byte_changes_on_its_way_to_the_file: (1, "the checksum of the batch at 6 "),
@@ -125,11 +125,11 @@ PLANTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {
 """Injected mistakes, each with the seed that finds it and the text of its problem."""
 
 
-@pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.__name__)
+@pytest.mark.parametrize("mistake", INJECTED, ids=lambda mistake: mistake.__name__)
 def test_seed_finds_an_injected_mistake_and_holds_without_it(
     mistake: Callable[[], AbstractContextManager[None]],
 ) -> None:
-    seed, shown = PLANTED[mistake]
+    seed, shown = INJECTED[mistake]
     assert any(shown in problem for problem in serve_cluster(seed, [mistake()]).problems())
     assert serve_cluster(seed).problems() == []
 

@@ -18,9 +18,9 @@ from zabka.journal.messages import Message
 from zabka.journal.reader import decode_line
 from zabka.journal.sightings import UNSENT
 from zabka.simulation.cluster.peer_machine import CLIENT_PORT, ELECTION_PORT, QUORUM_PORT
-from zabka.simulation.engine.heard import NEVER_READ, ProcessNotes
 from zabka.simulation.engine.machine import Ground, Machine, Main
 from zabka.simulation.engine.tap import MessageTap
+from zabka.simulation.engine.tap_feed import NEVER_READ, ProcessNotes
 from zabka.simulation.engine.transports import SocketTransport
 from zabka.simulation.run import run_with_journal
 from zabka.simulation.seeds.whole_cluster import WHOLE_CLUSTER
@@ -30,10 +30,10 @@ SEED = {WHOLE: 1, WHOLE_CLUSTER: 3}
 """Seeds with three peers, a killed process and a machine that loses power."""
 END_OF_SNAPSHOT = b"\0\0\0\nBenWasHere"
 SNAP = 15
-Told = tuple[MessageTap, list[Entry], dict[tuple[str, int, str, int], bytearray], dict[str, str]]
+Performed = tuple[MessageTap, list[Entry], dict[tuple[str, int, str, int], bytearray], dict[str, str]]
 
 
-def listen(scenario: str, monkeypatch: pytest.MonkeyPatch) -> Told:
+def listen(scenario: str, monkeypatch: pytest.MonkeyPatch) -> Performed:
     """Run a seed. Return its tap, its journal, the bytes written by each end of each connection, and machine names by
     address."""
     written: dict[tuple[str, int, str, int], bytearray] = defaultdict(bytearray)
@@ -57,7 +57,7 @@ def listen(scenario: str, monkeypatch: pytest.MonkeyPatch) -> Told:
 
 
 @pytest.fixture(scope="module", params=[WHOLE, WHOLE_CLUSTER])
-def told(request: pytest.FixtureRequest) -> Iterator[Told]:
+def told(request: pytest.FixtureRequest) -> Iterator[Performed]:
     with pytest.MonkeyPatch.context() as patches:
         yield listen(request.param, patches)
 
@@ -116,7 +116,7 @@ def said(written: dict[tuple[str, int, str, int], bytearray], names: dict[str, s
     return found
 
 
-def differences(told: Told) -> list[str]:
+def differences(told: Performed) -> list[str]:
     """Return the pairs of processes with different messages in tap and bytes. Messages on a connection that ended in
     the same turn are never written as bytes."""
     tap, _, written, names = told
@@ -132,7 +132,7 @@ def differences(told: Told) -> list[str]:
     ]
 
 
-def test_tapped_messages_agree_with_the_bytes(told: Told) -> None:
+def test_tapped_messages_agree_with_the_bytes(told: Performed) -> None:
     assert differences(told) == []
     assert {port for key in told[2] for port in key if port in (CLIENT_PORT, QUORUM_PORT, ELECTION_PORT)} == {
         CLIENT_PORT, QUORUM_PORT, ELECTION_PORT,
@@ -155,7 +155,7 @@ def test_unnoted_message_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- properties of every message -------------------------------------------------------------------------------------
 
 
-def test_every_message_arrives_after_it_is_sent_or_is_lost(told: Told) -> None:
+def test_every_message_arrives_after_it_is_sent_or_is_lost(told: Performed) -> None:
     tap, journal, *_ = told
     assert tap.messages
     for message in tap.messages:
@@ -167,20 +167,20 @@ def test_every_message_arrives_after_it_is_sent_or_is_lost(told: Told) -> None:
     assert max(ends) < journal[-1].mono_us + 10_000_000, "they are on the world's clock, as the journal is"
 
 
-def test_messages_arrive_except_to_a_dead_process(told: Told) -> None:
+def test_messages_arrive_except_to_a_dead_process(told: Performed) -> None:
     tap, journal, *_ = told
     lost = [message for message in tap.messages if message.arrived_us is None]
     assert 0 < len(lost) < len(tap.messages) / 20
-    struck = {
+    injected = {
         entry.event.target
         for entry in journal
         if isinstance(entry.event, FaultInjected) and entry.event.kind in ("crash", "power_loss")
     }
-    assert struck
-    assert any(struck & {message.source, message.target} for message in lost)
+    assert injected
+    assert any(injected & {message.source, message.target} for message in lost)
 
 
-def test_every_response_has_its_request(told: Told) -> None:
+def test_every_response_has_its_request(told: Performed) -> None:
     tap, *_ = told
     by_id = {message.id: message for message in tap.messages}
     answers = [message for message in tap.messages if message.answers is not None]
@@ -192,26 +192,26 @@ def test_every_response_has_its_request(told: Told) -> None:
         assert asked.arrived_us <= answer.sent_us
 
 
-def test_messages_agree_with_the_journal(told: Told) -> None:
+def test_messages_agree_with_the_journal(told: Performed) -> None:
     tap, journal, *_ = told
     proposed = {entry.event.zxid for entry in journal if isinstance(entry.event, TxnProposed)}
     told_of = [message for message in tap.messages if message.kind == "PROPOSAL"]
     assert told_of
     assert {int(message.subject["zxid"], 16) for message in told_of} <= proposed
-    reigns = {
+    controller_terms = {
         (f"broker-{entry.event.broker_id}", entry.event.controller_epoch)
         for entry in journal
         if isinstance(entry.event, ControllerElected)
     }
     asked = [message for message in tap.messages if message.kind in ("LeaderAndIsr", "UpdateMetadata")]
-    assert {(message.source, message.subject["controller_epoch"]) for message in asked} <= reigns
-    assert bool(asked) == bool(reigns)
+    assert {(message.source, message.subject["controller_epoch"]) for message in asked} <= controller_terms
+    assert bool(asked) == bool(controller_terms)
 
 
 # -- the tap changes no history ----------------------------------------------------------------------------------------
 
 
-def test_message_tap_does_not_change_the_history(told: Told) -> None:
+def test_message_tap_does_not_change_the_history(told: Performed) -> None:
     _, journal, *_ = told
     scenario = WHOLE_CLUSTER if any(entry.node.startswith("broker-") for entry in journal) else WHOLE
     _, lines = run_with_journal(SEED[scenario], scenario)
@@ -233,7 +233,7 @@ def test_messages_do_not_depend_on_the_hash_seed() -> None:
     assert done.stdout == f"{sha256(b''.join(tap.lines())).hexdigest()}\n"
 
 
-def test_control_messages_between_brokers_name_both(told: Told) -> None:
+def test_control_messages_between_brokers_name_both(told: Performed) -> None:
     tap, *_ = told
 
     def is_control(message: Message) -> bool:

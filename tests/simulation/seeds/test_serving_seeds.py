@@ -17,20 +17,20 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.simulation.planted_histories import the_log_is_read_by_its_numbers
+from tests.simulation.injected_histories import the_log_is_read_by_its_numbers
 from zabka.ensemble.txnlog.files import SNAPSHOT_PREFIX, zxid_of
 from zabka.ensemble.txnlog.log import LogWriter
 from zabka.ensemble.zab.effects import Effect
 from zabka.ensemble.zab.peer import Peer
 from zabka.simulation.checkers.platters import NAME as PLATTERS
-from zabka.simulation.choices import STRIKE, Tape
+from zabka.simulation.choices import STRIKE, Choices
 from zabka.simulation.cluster.reached import DAMAGE, DIFF_FROM_MEMORY, PLACES, PURGE_BEFORE_JOIN, SNAP
 from zabka.simulation.cluster.shape import Shape, draw_shape
 from zabka.simulation.draws import derive_random
 from zabka.simulation.run import run_seed
-from zabka.simulation.scenarios.story import told_acts
-from zabka.simulation.search.runs import play_tape, run_tape
-from zabka.simulation.search.tape_search import Found, Wanted, kind_of, shrunk
+from zabka.simulation.scenarios.story import performed_actions
+from zabka.simulation.search.choice_search import Found, Requested, kind_of, shrunk
+from zabka.simulation.search.runs import play_choices, run_choices
 from zabka.simulation.seeds.whole_ensemble import WHOLE, ServingRun, serve_seed
 
 SEEDS, SEEDS_IN_THE_SUITE = 60, 3
@@ -151,7 +151,7 @@ def test_peer_exception_that_ends_its_process_is_a_violation(monkeypatch: pytest
     def on_clients(peer: Peer, *given: Any) -> list[Effect]:
         if not failed:
             failed.append(peer)
-            raise KeyError("planted")
+            raise KeyError("injected")
         return turn(peer, *given)
 
     with run.in_virtual_time():
@@ -159,7 +159,7 @@ def test_peer_exception_that_ends_its_process_is_a_violation(monkeypatch: pytest
         monkeypatch.setattr(Peer, "on_clients", on_clients)
         run.world.run(3_000)
         run.world.until(run.world.every_peer_serves, 20_000, "everybody in service")
-    assert [problem for problem in run.problems() if "KeyError: 'planted'" in problem]
+    assert [problem for problem in run.problems() if "KeyError: 'injected'" in problem]
     run.world.end_world()
 
 
@@ -219,14 +219,14 @@ def test_unsynced_acknowledged_write_is_missing_on_the_platters() -> None:
 
 @pytest.mark.long
 def test_whole_process_finding_is_shrunk_to_its_one_fault() -> None:
-    wanted = Wanted(WHOLE)
+    wanted = Requested(WHOLE)
     with acknowledged_before_the_sync():
-        ran = run_tape(Tape(1), WHOLE, wanted.world())
+        ran = run_choices(Choices(1), WHOLE, wanted.world())
         found = Found(1, kind_of(ran.problems[0]), ran.problems, ran.written)
-        tape, problems, _ = shrunk(found, wanted, runs_max=20)
-        told = told_acts(play_tape(tape, WHOLE, wanted.world()))
+        choices, problems, _ = shrunk(found, wanted, runs_max=20)
+        told = performed_actions(play_choices(choices, WHOLE, wanted.world()))
     assert kind_of(problems[0]) == found.invariant
     assert [act for act in told if "power" in act]
     comes = [name for name, stream in ran.written.streams.items() if name.startswith(STRIKE) and len(stream.words) > 1]
     assert len(comes) > 3
-    assert {name for name, stream in tape.streams.items() if stream.words[1:] == (0,)} == set(comes)
+    assert {name for name, stream in choices.streams.items() if stream.words[1:] == (0,)} == set(comes)

@@ -8,8 +8,8 @@ import pytest
 
 from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
 from zabka.broker_sim.groups.store import java_hash
+from zabka.journal.checkers.kafka_analysis import KafkaHistory, Sent
 from zabka.journal.events import TopicPartition
-from zabka.journal.judges.kafka_analysis import KafkaHistory, Sent
 from zabka.kafka.record_batch import Record
 from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
 from zabka.simulation.checkers.replication_audit import ReplicationAudit

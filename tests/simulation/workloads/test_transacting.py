@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from tests.simulation.planted_table import OF_TRANSACTIONS
+from tests.simulation.injected_table import OF_TRANSACTIONS
 from zabka.journal.events import Entry, FaultInjected, TransactionChanged
 from zabka.simulation.checkers import transaction_history, transaction_logs
 from zabka.simulation.checkers.transaction_history import Outcome
@@ -18,7 +18,7 @@ from zabka.simulation.seeds.swarm import SWARM
 from zabka.simulation.settings import WorldSettings, world_settings
 
 WITHOUT_METADATA = 197
-STRUCK = 4
+INJECTED_AT = 4
 """A seed whose faults strike right after decisions: kills, pauses and cuts."""
 WITH_FAULTS = 12
 """A seed of chaos with transactional clients."""
@@ -44,7 +44,7 @@ def taken_over(entries: Iterable[Entry]) -> int:
     return count
 
 
-def struck_after_a_decision(entries: Iterable[Entry], within_us: int = 50_000) -> Counter[str]:
+def injected_after_a_decision(entries: Iterable[Entry], within_us: int = 50_000) -> Counter[str]:
     """Return the faults of each kind that affected a coordinator shortly after its decision."""
     decided: dict[str, int] = {}
     found: Counter[str] = Counter()
@@ -58,7 +58,7 @@ def struck_after_a_decision(entries: Iterable[Entry], within_us: int = 50_000) -
 
 
 def test_calm_clients_commit_abort_and_move_everything_once() -> None:
-    run = SeedRun(1, CALM._replace(transactions_chance=1.0, draws_topics=True), world_settings(["harm.ms=20000"]))
+    run = SeedRun(1, CALM._replace(transactions_chance=1.0, draws_topics=True), world_settings(["faults.ms=20000"]))
     outcome = run.execute()
     assert outcome.problems == []
     transacting = run.transacting
@@ -67,22 +67,22 @@ def test_calm_clients_commit_abort_and_move_everything_once() -> None:
     assert outcomes[Outcome.COMMITTED] > 20 and outcomes[Outcome.ABORTED] > 2
     moved = {value for attempt in transacting.history.attempts for value in attempt.inputs}
     assert transacting.moved >= len(moved) > 20
-    assert {name for name in RULES if outcome.judged.get(name)} == RULES
+    assert {name for name in RULES if outcome.checked.get(name)} == RULES
 
 
 def test_chaos_seed_with_transactions_checks_every_rule() -> None:
     run = SeedRun(WITH_FAULTS, CHAOS)
     outcome = run.execute()
     assert outcome.problems == []
-    assert {name for name in RULES if outcome.judged.get(name)} == RULES
+    assert {name for name in RULES if outcome.checked.get(name)} == RULES
 
 
 def test_faults_strike_between_a_decision_and_its_markers() -> None:
-    run = SeedRun(STRUCK, CHAOS, world_settings(OF_TRANSACTIONS))
+    run = SeedRun(INJECTED_AT, CHAOS, world_settings(OF_TRANSACTIONS))
     outcome = run.execute()
     assert outcome.problems == []
-    struck = struck_after_a_decision(run.world.record.entries).keys()
-    assert struck >= {"pause", "cut"} and struck & {"crash", "power_loss"}
+    injected = injected_after_a_decision(run.world.record.entries).keys()
+    assert injected >= {"pause", "cut"} and injected & {"crash", "power_loss"}
     assert taken_over(run.world.record.entries) > 0
 
 

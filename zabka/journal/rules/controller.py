@@ -9,7 +9,7 @@ from zabka.journal.rules.rule import Rule, kafka, references, source
 
 _CONTROLLER = "controller/KafkaController.scala"
 
-REIGN = Rule(
+TERM = Rule(
     "the broker that creates /controller is controller",
     "The first broker to create the ephemeral /controller becomes controller. The same transaction raises "
     "/controller_epoch, so that no two controllers have the same epoch.",
@@ -17,26 +17,26 @@ REIGN = Rule(
     kafka("KafkaZkClient.registerControllerAndIncrementControllerEpoch", "zk/KafkaZkClient.scala"),
     references("KAFKA-6082"),
 )
-LAPSED_REIGN = Rule(
+LAPSED_TERM = Rule(
     "no session, no controller",
     "A controller whose session has expired stops deciding, because /controller was deleted with the session.",
     source("controller/controller.py:KafkaController._process_expire"),
     kafka("KafkaController.processExpire", _CONTROLLER),
 )
-MOVED_REIGN = Rule(
+MOVED_TERM = Rule(
     "a later controller replaces the earlier one",
     "A controller that finds another broker in /controller, or a higher controller epoch, resigns at once.",
     source("controller/controller.py:KafkaController._look"),
     kafka("KafkaController.maybeResign", _CONTROLLER),
     references("KAFKA-6082", "KAFKA-4447"),
 )
-FAILED_REIGN = Rule(
+FAILED_TERM = Rule(
     "a controller that fails resigns",
     "A controller that meets an unexpected error resigns, deletes /controller, and lets the other brokers try first.",
     source("controller/controller.py:KafkaController._move_away"),
     kafka("KafkaController.triggerControllerMove", _CONTROLLER),
 )
-LEFT_REIGN = Rule(
+LEFT_TERM = Rule(
     "a controller resigns before it shuts down",
     "A controller that shuts down resigns before its session ends.",
     source("controller/controller.py:KafkaController.shutdown"),
@@ -188,14 +188,14 @@ DELETED_TOPIC = Rule(
 )
 
 CONTROLLER_RULES: Mapping[type[e.Event], tuple[tuple[str, Rule], ...]] = {
-    e.ControllerElected: (("", REIGN),),
+    e.ControllerElected: (("", TERM),),
     e.ControllerReady: (("", FAILOVER),),
     e.ControllerPropagated: (("", FAILOVER),),
     e.ControllerResigned: (
-        ("reason=session_expired", LAPSED_REIGN),
-        ("reason=controller_moved", MOVED_REIGN),
-        ("reason=illegal_state", FAILED_REIGN),
-        ("reason=shutdown", LEFT_REIGN),
+        ("reason=session_expired", LAPSED_TERM),
+        ("reason=controller_moved", MOVED_TERM),
+        ("reason=illegal_state", FAILED_TERM),
+        ("reason=shutdown", LEFT_TERM),
     ),
     e.ControllerEventFailed: (("", EVENT_FAILED),),
     e.ControllerBelieved: (("", BELIEF),),

@@ -1,4 +1,4 @@
-"""A producer and a consumer that record their answers, for `zabka.journal.judges.kafka_analysis` to check.
+"""A producer and a consumer that record their answers, for `zabka.journal.checkers.kafka_analysis` to check.
 
 Pure coroutine code over a `KafkaClient`, so that simulated clusters and real ones are checked by the same histories.
 """
@@ -12,8 +12,8 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from zabka.ensemble.ports import Runtime
+from zabka.journal.checkers.kafka_analysis import ACKS_ALL, KafkaHistory, Polled, Read, Sent
 from zabka.journal.events import TopicPartition
-from zabka.journal.judges.kafka_analysis import ACKS_ALL, KafkaHistory, Polled, Read, Sent
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.record_batch import Record

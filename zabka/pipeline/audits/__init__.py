@@ -1,4 +1,4 @@
-"""Audits: every invariant of `zabka.journal.judges` over any number of histories, as a Spark job.
+"""Audits: every invariant of `zabka.journal.checkers` over any number of histories, as a Spark job.
 
 `judging` checks one history, entry by entry, and reports each violation with its chain of causes.  `histories` finds
 histories and the command that replays each.  `jobs` spreads them over Spark's tasks and writes the tables.

@@ -18,27 +18,27 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType
 
+from zabka.journal.checkers.cause_chains import NAME as CAUSE_CHAINS
+from zabka.journal.checkers.invariants import default_checkers
+from zabka.journal.checkers.zab_invariants import zab_checkers
 from zabka.journal.events import Entry
-from zabka.journal.judges.cause_chains import NAME as CAUSE_CHAINS
-from zabka.journal.judges.invariants import default_checkers
-from zabka.journal.judges.zab_invariants import zab_checkers
 from zabka.journal.reader import BadLine
 from zabka.journal.sentence_file import read_sentences
 from zabka.pipeline import versions
+from zabka.pipeline.audits.checking import Verdict, check_history
 from zabka.pipeline.audits.histories import History, entries_of, in_order, is_one_file, lines_of, seed_command
-from zabka.pipeline.audits.judging import Verdict, check_history
 from zabka.pipeline.inbox import Inbox
 
 AUDITS = "audits"
 SHARE_BYTES = 32 * 1024 * 1024
-HELD, VIOLATED, NOT_JUDGED = "held", "violated", "not_judged"
+HELD, VIOLATED, NOT_CHECKED = "held", "violated", "not_checked"
 INVARIANTS = (*(checker.name for checker in (*default_checkers(), *zab_checkers())), CAUSE_CHAINS)
 SCHEMA = StructType(
     [
         StructField("run", StringType()),
         StructField("invariant", StringType()),
         StructField("verdict", StringType()),
-        StructField("judged", LongType()),
+        StructField("checked", LongType()),
         StructField("detail", StringType()),
         StructField("node", StringType()),
         StructField("node_seq", LongType()),
@@ -52,15 +52,15 @@ SCHEMA = StructType(
 )
 """One row per run and invariant; a violated invariant has one row per violation.
 
-`verdict` is held, violated, or not_judged if no event of that history concerned the invariant.  `judged` is the number
-of checks (null if a checker does not count).  `set_aside` is the number of the run's lines that are no entries.
+`verdict` is held, violated, or not_checked if no event of that history concerned the invariant.  `checked` is the
+number of checks (null if a checker does not count).  `set_aside` is the number of the run's lines that are no entries.
 """
 
 Row = tuple[Any, ...]
 
 
 def audit(
-    spark: SparkSession, runs: list[History], out: Path, progress: Callable[[int], None] = lambda judged: None
+    spark: SparkSession, runs: list[History], out: Path, progress: Callable[[int], None] = lambda checked: None
 ) -> int:
     """Check every history, write `out/audits`, and return the number of violations.
 
@@ -68,11 +68,11 @@ def audit(
     (`versions.locked`).  Raises versions.NoTable if something else lies in the table's place.
     """
     versions.check_table(out / AUDITS)
-    judged = [0]
+    checked = [0]
 
     def count_one(row: bytes) -> None:
-        judged[0] += 1
-        progress(judged[0])
+        checked[0] += 1
+        progress(checked[0])
 
     inbox = spark.sparkContext.accumulator([], Inbox(count_one))
     shares = _shares(runs)
@@ -145,16 +145,16 @@ def _rows(run: str, command: str | None, entries: Iterable[Entry], bad: list[Bad
     tail = (command, verdict.events, verdict.full, len(bad))
     for invariant in INVARIANTS:
         found = [each for each in verdict.violations if each.invariant == invariant]
-        judged = verdict.judged.get(invariant)
+        checked = verdict.checked.get(invariant)
         for each in found:
             place = (each.detail, each.node, each.node_seq, each.at_us, each.chain)
-            yield (run, invariant, VIOLATED, judged, *place, *tail)
+            yield (run, invariant, VIOLATED, checked, *place, *tail)
         if not found:
-            yield (run, invariant, _unbroken(invariant, verdict), judged, None, None, None, None, None, *tail)
+            yield (run, invariant, _unbroken(invariant, verdict), checked, None, None, None, None, None, *tail)
 
 
 def _unbroken(invariant: str, verdict: Verdict) -> str:
-    return NOT_JUDGED if verdict.judged.get(invariant) == 0 or not verdict.events else HELD
+    return NOT_CHECKED if verdict.checked.get(invariant) == 0 or not verdict.events else HELD
 
 
 def runs_of(out: Path) -> int:

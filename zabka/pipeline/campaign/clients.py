@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 
-from zabka.journal.judges.kafka_analysis import ACKS_ALL, KafkaHistory, Sent
+from zabka.journal.checkers.kafka_analysis import ACKS_ALL, KafkaHistory, Sent
 from zabka.kafka.client.waiting import SLOW_MS, united
 from zabka.pipeline.campaign.partition_times import Window
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from zabka.journal.checkers.kafka_analysis import KafkaHistory
 from zabka.journal.events import Entry
-from zabka.journal.judges.kafka_analysis import KafkaHistory
 from zabka.pipeline.campaign.clients import ClientView, client_views, stale_reads
 from zabka.pipeline.campaign.evictions import TAKES as OF_EVICTIONS
 from zabka.pipeline.campaign.evictions import Evictions

@@ -131,9 +131,9 @@ def campaign_text(seen: Observed, source: str) -> str:
         "num.partitions": str(shape[0]),
         "default.replication.factor": str(min(shape[1], seen.brokers)),
         **{key: value for key, value in seen.settings.items() if key != "zookeeper.session.timeout.ms"},
-        "harm.kinds": kinds,
-        "harm.lasts.ms": f"{lasts_ms[0]}-{max(lasts_ms)}",
-        "harm.gap.ms": "4000",
+        "faults.kinds": kinds,
+        "faults.lasts.ms": f"{lasts_ms[0]}-{max(lasts_ms)}",
+        "faults.gap.ms": "4000",
         "drawn.topics": "false",
     }
     rests = _rests(seen, source, count)

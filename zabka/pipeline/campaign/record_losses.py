@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from zabka.journal import events as e
+from zabka.journal.checkers.logged_batch import LoggedBatch, logged
 from zabka.journal.events import Entry
-from zabka.journal.judges.logged_batch import LoggedBatch, logged
 
 TAKES = frozenset(
     [

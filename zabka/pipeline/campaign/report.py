@@ -145,7 +145,7 @@ def _always(found: Results, name: str, value: float) -> str:
     )
     if value == 0:
         share = format_number(100 * unseen_share(min(seeds), found.campaign.stop.confidence))
-        caption += f" What strikes up to {share} % of all seeds need not have shown in {min(seeds)} of them."
+        caption += f" What occurs up to {share} % of all seeds need not have shown in {min(seeds)} of them."
     return f"<h2>{escape(_heading(FIGURES[name]))}</h2><p>{escape(caption)}</p>"
 
 

@@ -5,6 +5,6 @@ checks peers against the bytes of their disks, `replication_audit` has the invar
 brokers, and `settled` checks whether brokers have recovered.
 
 Builds on `engine`, `filesystem` and `record`; `cluster`, the packages above it and `zabka.testing` import it.
-Invariants that need only the journal are in `zabka.journal.judges`, those of the bare protocol in
+Invariants that need only the journal are in `zabka.journal.checkers`, those of the bare protocol in
 `zabka.simulation.steps.rules`.  Begin with `platters`.
 """

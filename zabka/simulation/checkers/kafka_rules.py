@@ -15,8 +15,8 @@ from typing import Any
 
 from zabka.broker_sim.replication.partition import Partition
 from zabka.journal import events as e
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import Entry, TopicPartition, topic_partition
-from zabka.journal.judges.judged import Judged
 from zabka.simulation.checkers.audited_broker import AuditedBroker
 from zabka.simulation.checkers.kafka_znodes import KafkaZnodes, StateWritten
 
@@ -29,30 +29,30 @@ class KafkaRules:
     """Watches all partitions of one world."""
 
     def __init__(
-        self, znodes: KafkaZnodes, nodes: Mapping[int, AuditedBroker], judged: Judged, violated: Violated
+        self, znodes: KafkaZnodes, nodes: Mapping[int, AuditedBroker], checked: CheckCounts, violated: Violated
     ) -> None:
         self._znodes = znodes
         self._nodes = nodes
-        self._judged = judged
+        self._checked = checked
         self._violated = violated
         self._proposed: dict[tuple[TopicPartition, int, int], _Lives] = {}
         """The ISRs that leaders proposed, with members' broker epochs; by partition, leader epoch and partition
         epoch."""
         self._gone: dict[str, None] = {}
-        self._judges: dict[type[e.Event], Callable[[Any], None]] = {
-            e.RecordsReplicated: self._judge_fetched,
+        self._checkers: dict[type[e.Event], Callable[[Any], None]] = {
+            e.RecordsReplicated: self._check_fetched,
             e.IsrProposed: self._proposes,
-            e.LeadershipTaken: self._judge_taken,
-            e.FollowershipTaken: self._judge_taken,
+            e.LeadershipTaken: self._check_taken,
+            e.FollowershipTaken: self._check_taken,
         }
 
     # -- events ------------------------------------------------------------------------------------------------------
 
     def journalled(self, entry: Entry) -> None:
         """Handle a journal entry."""
-        judge = self._judges.get(type(entry.event))
-        if judge is not None:
-            judge(entry.event)
+        check = self._checkers.get(type(entry.event))
+        if check is not None:
+            check(entry.event)
 
     def _proposes(self, event: e.IsrProposed) -> None:
         # A broker whose session has expired fetches on for a while, with its last broker epoch.
@@ -69,7 +69,7 @@ class KafkaRules:
             known = self._life_known_to(after.controller_epoch, broker)
             if broker in before.isr or broker not in lives or known is None:
                 continue
-            self._judged.note("OneLifeJoins")
+            self._checked.note("OneLifeJoins")
             if known > lives[broker]:
                 self._violated(
                     "OneLifeJoins",
@@ -79,14 +79,14 @@ class KafkaRules:
 
     def gone(self, topic: str) -> None:
         """Handle the deletion of a topic's znode."""
-        self._judged.note("TopicsGoWhenAsked")
+        self._checked.note("TopicsGoWhenAsked")
         if topic not in self._znodes.deleting:
             self._violated("TopicsGoWhenAsked", TopicPartition(topic, 0), "the topic is deleted, and nobody asked")
         self._gone[topic] = None
 
     # -- checks ------------------------------------------------------------------------------------------------------
 
-    def _judge_fetched(self, event: e.RecordsReplicated) -> None:
+    def _check_fetched(self, event: e.RecordsReplicated) -> None:
         """Check the leader epoch of a fetch.
 
         The leader's epoch is read after it served the fetch.  That is enough, because epochs only rise.
@@ -96,7 +96,7 @@ class KafkaRules:
         leader = None if follower is None else self._replica(follower.leader, name)
         if follower is None or leader is None or not leader.is_leader or leader.topic_id != follower.topic_id:
             return
-        self._judged.note("FetchesNameOneEpoch")
+        self._checked.note("FetchesNameOneEpoch")
         if leader.leader_epoch < follower.leader_epoch:
             self._violated(
                 "FetchesNameOneEpoch",
@@ -105,9 +105,9 @@ class KafkaRules:
                 f"{follower.leader}, which leads epoch {leader.leader_epoch}",
             )
 
-    def _judge_taken(self, event: e.LeadershipTaken | e.FollowershipTaken) -> None:
+    def _check_taken(self, event: e.LeadershipTaken | e.FollowershipTaken) -> None:
         name = topic_partition(event.topic, event.partition)
-        self._judged.note("GoneTopicsStayGone")
+        self._checked.note("GoneTopicsStayGone")
         if name.topic in self._gone and name.topic not in self._znodes.topics:
             self._violated(
                 "GoneTopicsStayGone", name, f"broker {event.broker_id} has a replica of a topic that is gone"
@@ -123,7 +123,7 @@ class KafkaRules:
     def _life_known_to(self, controller_epoch: int, broker: int) -> int | None:
         """Return a broker's epoch as the controller of that epoch knows it, or None if it does not know one."""
         for node in self._nodes.values():
-            reign = None if node.broker is None else node.broker.controller.term
-            if reign is not None and reign.context.epoch == controller_epoch:
-                return reign.context.broker_epoch(broker)
+            term = None if node.broker is None else node.broker.controller.term
+            if term is not None and term.context.epoch == controller_epoch:
+                return term.context.broker_epoch(broker)
         return None

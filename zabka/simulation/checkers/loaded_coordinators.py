@@ -26,8 +26,8 @@ from kio.schema.errors import ErrorCode
 from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
 from zabka.broker_sim.groups.store import java_hash
 from zabka.journal import events as e
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import Entry, InvariantViolated, TopicPartition
-from zabka.journal.judges.judged import Judged
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.topic_names import TRANSACTION_STATE
 from zabka.kafka.wire.frames import decode_request, decode_response, response_correlation_id
@@ -141,13 +141,13 @@ class LoadedCoordinators:
         scheduler: Scheduler,
         machines: Mapping[int, CoordinatorMachine],
         znodes: KafkaZnodes,
-        judged: Judged,
+        checked: CheckCounts,
         emit: Callable[[InvariantViolated], object],
     ) -> None:
         self._scheduler = scheduler
         self._machines = machines
         self._znodes = znodes
-        self._judged = judged
+        self._checked = checked
         self._emit = emit
         self._terms: dict[tuple[int, TopicPartition], _Term] = {}
         self._unread: dict[Node, Ranges] = {}
@@ -220,7 +220,7 @@ class LoadedCoordinators:
             given = next((each for each in errors_in(row) if each in ANSWERS), None)
             if given is None:
                 continue
-            self._judged.note(NAME)
+            self._checked.note(NAME)
             name = self._partition(topic, key)
             term = None if name is None else self._terms.get((broker, name))
             if name is None or term is None or term.is_over_at(asked.at_us):

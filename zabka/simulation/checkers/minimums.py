@@ -54,8 +54,8 @@ class Minimums:
     def least(self, broker: int, topic: str, now_us: int) -> int:
         """Return the lowest min.insync.replicas that a broker is allowed to use now."""
         since_us = now_us - self._patience_us
-        told_us = max(self._registered.get(broker, now_us), self._known.get((broker, topic), now_us))
-        every = list(self._held(f"{TOPICS}{topic}", since_us if told_us <= since_us else -1))
+        reported_until_us = max(self._registered.get(broker, now_us), self._known.get((broker, topic), now_us))
+        every = list(self._held(f"{TOPICS}{topic}", since_us if reported_until_us <= since_us else -1))
         if None in every:
             every += [
                 value for entity in self._values if entity.startswith(BROKERS) for value in self._held(entity, -1)

@@ -10,8 +10,8 @@ from pathlib import PurePath
 
 from zabka.ensemble.ids import zxid_text
 from zabka.journal import events as e
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import Entry, InvariantViolated
-from zabka.journal.judges.judged import Judged
 from zabka.simulation.checkers.durable_bytes import DurableBytes
 from zabka.simulation.filesystem.volume import Volume
 from zabka.simulation.record import Record
@@ -96,11 +96,11 @@ class Platters:
     """
 
     def __init__(
-        self, voters: range, disks: PeerDisks, judged: Judged, emit: Callable[[InvariantViolated], object]
+        self, voters: range, disks: PeerDisks, checked: CheckCounts, emit: Callable[[InvariantViolated], object]
     ) -> None:
         self._voters = voters
         self._disks = disks
-        self._judged = judged
+        self._checked = checked
         self._emit = emit
         self._last_committed = 0
 
@@ -114,7 +114,7 @@ class Platters:
             self._check(COMMITS, "committed and durable only on", event.zxid, entry.mono_us)
 
     def _check(self, invariant: str, fault: str, zxid: int, now_us: int) -> None:
-        self._judged.note(invariant)
+        self._checked.note(invariant)
         holders = [voter for voter in self._voters if self._holds(voter, zxid, now_us)]
         if 2 * len(holders) <= len(self._voters):
             detail = f"{zxid_text(zxid)} {fault} {holders} of {list(self._voters)}"
@@ -172,7 +172,7 @@ class DurableReports:
             self._note(SAME_HISTORY, "" if is_part(mine, theirs) else fault)
 
     def _note(self, invariant: str, fault: str) -> None:
-        self._record.judged.note(invariant)
+        self._record.checked.note(invariant)
         if fault:
             self._emit(InvariantViolated(invariant, fault))
 

@@ -21,7 +21,7 @@ WhoJoinsHasAll                a broker that joins an ISR has all records that an
 The model has neither unclean elections nor disks that lose data.  A presumed leader is no longer checked if its
 epoch precedes an unclean election.  The same holds for the election of a replica that lost power while in sync, and
 with it committed records.  Such a replica is not checked as a member until it has left the ISR.
-`zabka.journal.judges.record_invariants` defines which records a cluster is allowed to lose.  Violations are
+`zabka.journal.checkers.record_invariants` defines which records a cluster is allowed to lose.  Violations are
 journalled as `invariant_violated`, where the watchdog finds them.
 """
 
@@ -32,8 +32,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from zabka.broker_sim.replication.partition import Partition
 from zabka.ensemble.txn import Txn
 from zabka.journal import events as e
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import Entry, InvariantViolated, TopicPartition, topic_partition
-from zabka.journal.judges.judged import Judged
 from zabka.kafka.zk.znodes import LeaderAndIsr
 from zabka.simulation.checkers.audited_broker import AuditedBroker
 from zabka.simulation.checkers.kafka_rules import KafkaRules
@@ -95,7 +95,7 @@ class ReplicationAudit:
         self,
         scheduler: Scheduler,
         nodes: Mapping[int, AuditedBroker],
-        judged: Judged,
+        checked: CheckCounts,
         emit: Callable[[InvariantViolated], object],
         minimums: Minimums,
     ) -> None:
@@ -105,7 +105,7 @@ class ReplicationAudit:
         self._minimums = minimums
         self._scheduler = scheduler
         self._nodes = nodes
-        self._judged = judged
+        self._checked = checked
         self._emit = emit
         self._partitions: dict[TopicPartition, _Audited] = {}
         self._changed: dict[TopicPartition, dict[int, None] | None] = {}
@@ -115,7 +115,7 @@ class ReplicationAudit:
         self._powerless: dict[int, int] = {}
         """The broker epoch that each broker had when it last lost power."""
         self._said: dict[tuple[str, TopicPartition], None] = {}
-        self._rules = KafkaRules(self.znodes, nodes, judged, self._violated)
+        self._rules = KafkaRules(self.znodes, nodes, checked, self._violated)
 
     # -- queries ----------------------------------------------------------------------------------------------------
 
@@ -163,13 +163,13 @@ class ReplicationAudit:
                 continue
             name = change.partition
             self._note(name, None)
-            self._judged.note("LeaderInIsr")
-            for invariant, detail in judge_write(change, self._replicas(name)):
+            self._checked.note("LeaderInIsr")
+            for invariant, detail in check_write(change, self._replicas(name)):
                 self._violated(invariant, name, detail)
             self._rules.wrote(change)
-            self._judge_joining(change)
+            self._check_joining(change)
             self._forgive(change)
-            self._judge_what_they_have(change)
+            self._check_what_they_have(change)
 
     def journalled(self, entry: Entry) -> None:
         """Handle a journal entry."""
@@ -183,7 +183,7 @@ class ReplicationAudit:
                 self._cut(name, event.broker_id)
             self._note(name, event.broker_id if isinstance(event, _GROWTH) else None)
             if isinstance(event, e.HighWatermarkMoved) and event.is_leader:
-                self._judge_mark(name, event)
+                self._check_mark(name, event)
         elif isinstance(event, e.BrokerLivenessChanged):
             self._live[event.controller_epoch] = event.live
         elif isinstance(event, e.FaultInjected) and event.kind in ("power_loss", "disk_replaced"):
@@ -268,7 +268,7 @@ class ReplicationAudit:
         known = audited.committed.items()
         return next((at for at, stored in known if at >= log.start and log.batches.get(at) != stored), None)
 
-    def _judge_joining(self, write: StateWritten) -> None:
+    def _check_joining(self, write: StateWritten) -> None:
         """Check that new ISR members are alive, as far as the writing controller knows."""
         before, after = write.before, write.after
         if before is None:
@@ -281,22 +281,22 @@ class ReplicationAudit:
                 # The request to add it to the ISR was in flight when its power failed.
                 self._of(write.partition).lost_power[broker] = None
             if live is not None:
-                self._judged.note("OnlyTheLivingJoin")
+                self._checked.note("OnlyTheLivingJoin")
             if live is not None and broker not in live:
                 self._violated("OnlyTheLivingJoin", write.partition, f"broker {broker} is gone, and joins the ISR")
 
-    def _judge_what_they_have(self, write: StateWritten) -> None:
+    def _check_what_they_have(self, write: StateWritten) -> None:
         """Check that new ISR members have all records that any leader has ever committed."""
         if write.before is not None:
             for broker in write.after.isr:
                 if broker not in write.before.isr:
-                    self._judge_what_it_has(write.partition, broker)
+                    self._check_what_it_has(write.partition, broker)
 
-    def _judge_what_it_has(self, name: TopicPartition, broker: int) -> None:
+    def _check_what_it_has(self, name: TopicPartition, broker: int) -> None:
         audited = self._of(name)
         if broker in audited.lost_power or not audited.committed:
             return
-        self._judged.note("WhoJoinsHasAll")
+        self._checked.note("WhoJoinsHasAll")
         lacking = self._lacks(name, broker)
         if lacking is not None:
             self._violated(
@@ -324,10 +324,10 @@ class ReplicationAudit:
     def _check_changed(self) -> None:
         changed, self._changed = self._changed, {}
         for name, brokers in changed.items():
-            for invariant, detail in self._judge(name, self._nodes if brokers is None else brokers):
+            for invariant, detail in self._check(name, self._nodes if brokers is None else brokers):
                 self._violated(invariant, name, detail)
 
-    def _judge(self, name: TopicPartition, brokers: Iterable[int]) -> Iterator[tuple[str, str]]:
+    def _check(self, name: TopicPartition, brokers: Iterable[int]) -> Iterator[tuple[str, str]]:
         state = self.znodes.states.get(name)
         if state is None or name.topic in self.znodes.deleting:
             return
@@ -336,8 +336,8 @@ class ReplicationAudit:
         for broker, replica in self._hosted(name, brokers):
             log = self._log(audited, name, broker)
             log.read()
-            self._judged.note("TypeOk")
-            yield from _judge_replica(broker, replica, log)
+            self._checked.note("TypeOk")
+            yield from _check_replica(broker, replica, log)
             if not replica.is_leader or replica.topic_id not in (None, topic_id):
                 continue
             if replica.leader_epoch > state.leader_epoch:
@@ -346,9 +346,9 @@ class ReplicationAudit:
                     f"broker {broker} leads in epoch {replica.leader_epoch}, written is {state.leader_epoch}",
                 )
             if replica.leader_epoch >= audited.forgiven_epoch:
-                yield from self._judge_leader(name, audited, broker, replica, state)
+                yield from self._check_leader(name, audited, broker, replica, state)
 
-    def _judge_leader(
+    def _check_leader(
         self, name: TopicPartition, audited: _Audited, leader: int, replica: Partition, state: LeaderAndIsr
     ) -> Iterator[tuple[str, str]]:
         mark = replica.log.high_watermark
@@ -370,10 +370,10 @@ class ReplicationAudit:
                     or self._has_moved_away(name, member, state)
                 ):
                     continue
-                self._judged.note(invariant)
+                self._checked.note(invariant)
                 at = self._parts(name, audited, leader, member, mark)
                 if leader == state.leader:
-                    self._judged.note("ValidHighWatermark")
+                    self._checked.note("ValidHighWatermark")
                 if at is not None:
                     audited.held = ()
                     leads = f"broker {leader} leads epoch {replica.leader_epoch} with the high watermark {mark}"
@@ -402,13 +402,13 @@ class ReplicationAudit:
             at = audited.agreed[leader, member] = batch.last + 1
         return None
 
-    def _judge_mark(self, name: TopicPartition, event: e.HighWatermarkMoved) -> None:
+    def _check_mark(self, name: TopicPartition, event: e.HighWatermarkMoved) -> None:
         """Check that enough replicas are in sync when a leader moves its high watermark (KAFKA-15583)."""
         running = self._nodes[event.broker_id].broker
         replica = None if running is None else running.replicas.partitions.get(name)
         if replica is not None and replica.is_leader:
             self._take_as_committed(name, event.broker_id, replica)
-            self._judged.note("NothingCommittedUnderMinIsr")
+            self._checked.note("NothingCommittedUnderMinIsr")
             asked = max(
                 replica.settings.min_insync_replicas,
                 self._minimums.least(event.broker_id, name.topic, self._scheduler.now_us),
@@ -457,7 +457,7 @@ class ReplicationAudit:
             self._emit(InvariantViolated(invariant, f"{name}: {detail}"))
 
 
-def judge_write(write: StateWritten, replicas: tuple[int, ...] | None) -> Iterator[tuple[str, str]]:
+def check_write(write: StateWritten, replicas: tuple[int, ...] | None) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with a written partition state, by itself and compared with the previous one."""
     before, after = write.before, write.after
     if not after.isr:
@@ -474,7 +474,7 @@ def judge_write(write: StateWritten, replicas: tuple[int, ...] | None) -> Iterat
             yield "TypeOk", f"{before.leader} and {after.leader} lead in epoch {after.leader_epoch}"
 
 
-def _judge_replica(broker: int, replica: Partition, log: ReplicaLog) -> Iterator[tuple[str, str]]:
+def _check_replica(broker: int, replica: Partition, log: ReplicaLog) -> Iterator[tuple[str, str]]:
     start, mark, end = replica.log.start_offset, replica.log.high_watermark, replica.log.end_offset
     if not 0 <= start <= mark <= end:
         yield "TypeOk", f"broker {broker}: start {start}, high watermark {mark}, log end {end}"

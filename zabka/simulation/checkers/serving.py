@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 from zabka.ensemble.records import ConnectResponse
 from zabka.journal import events as e
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import Entry, InvariantViolated
-from zabka.journal.judges.judged import Judged
 from zabka.simulation.engine.observed import FrameReader, Observer
 
 NAME = "servers answer only while they serve"
@@ -25,8 +25,8 @@ BROADCAST = "BROADCAST"
 class Serving:
     """Watches all servers of one world."""
 
-    def __init__(self, judged: Judged, emit: Callable[[InvariantViolated], object]) -> None:
-        self._judged = judged
+    def __init__(self, checked: CheckCounts, emit: Callable[[InvariantViolated], object]) -> None:
+        self._checked = checked
         self._emit = emit
         self._established: dict[int, None] = {}
         """The epochs with an established leader."""
@@ -59,7 +59,7 @@ class Serving:
 
     def check_answer(self, node: str) -> None:
         """Check the state of a server that sends an answer."""
-        self._judged.note(NAME)
+        self._checked.note(NAME)
         state = self._states.get(node)
         if state is not None and node not in self._said:
             self._said[node] = None

@@ -19,8 +19,8 @@ from struct import Struct
 from kio.schema.errors import ErrorCode
 
 from zabka.journal import events as e
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import Entry, InvariantViolated
-from zabka.journal.judges.judged import Judged
 from zabka.kafka.wire.frames import DecodedRequest, decode_request, decode_response, response_correlation_id
 from zabka.kafka.wire.kafka_schema import ApiKey
 from zabka.simulation.checkers.kafka_znodes import Change, KafkaZnodes, Registered, StateWritten
@@ -33,9 +33,9 @@ _REQUEST = Struct(">h")
 class Shutdowns:
     """Watches all controlled shutdowns of one world."""
 
-    def __init__(self, znodes: KafkaZnodes, judged: Judged, emit: Callable[[InvariantViolated], object]) -> None:
+    def __init__(self, znodes: KafkaZnodes, checked: CheckCounts, emit: Callable[[InvariantViolated], object]) -> None:
         self._znodes = znodes
-        self._judged = judged
+        self._checked = checked
         self._emit = emit
         self._epochs: dict[int, int] = {}
         """The last controller epoch of each broker that was elected."""
@@ -87,7 +87,7 @@ class Shutdowns:
         for broker, epochs in self._leaving.items():
             if after.controller_epoch not in epochs:
                 continue
-            self._judged.note(NAME)
+            self._checked.note(NAME)
             if after.leader == broker and (before is None or before.leader != broker):
                 self._violated(write, f"broker {broker} is shutting down, and becomes leader")
             elif broker in after.isr and (before is None or broker not in before.isr):

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
 from zabka.broker_sim.groups.store import java_hash
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import InvariantViolated, TopicPartition
-from zabka.journal.judges.judged import Judged
 from zabka.kafka.record_batch import decode_batch, read_header
 from zabka.simulation.checkers.audited_broker import AuditedBroker, log_bytes
 from zabka.simulation.checkers.replication_audit import ReplicationAudit
@@ -51,14 +51,14 @@ class StoredCommits:
         name: TopicPartition,
         nodes: Mapping[int, AuditedBroker],
         replication: ReplicationAudit,
-        judged: Judged,
+        checked: CheckCounts,
         emit: Callable[[InvariantViolated], object],
     ) -> None:
         self._group_id = group_id
         self._name = name
         self._nodes = nodes
         self._replication = replication
-        self._judged = judged
+        self._checked = checked
         self._emit = emit
         self._asked: dict[int, None] = {}
         """Commits without a reply so far."""
@@ -74,22 +74,22 @@ class StoredCommits:
         """Handle an acknowledgement by the coordinator: all in-sync replicas have the commit now."""
         del self._asked[offset]
         self.acknowledged = offset
-        self._judge_disks()
+        self._check_disks()
 
     def was_answered(self, offset: int) -> None:
         """Check the committed offset that the coordinator returns after recovery."""
-        self._judge_disks()
+        self._check_disks()
         if self._is_to_be_kept():
-            self._judged.note(ANSWERED)
+            self._checked.note(ANSWERED)
             if offset != self.acknowledged and offset not in self._asked:
                 doubtful = f"in doubt are {list(self._asked)}" if self._asked else "none is in doubt"
                 self._violated(ANSWERED, f"{self.acknowledged} was acknowledged, {doubtful}; found is {offset}")
 
-    def _judge_disks(self) -> None:
+    def _check_disks(self) -> None:
         if self._is_to_be_kept():
             kept_in = self._kept_in()
             for broker in self._replication.in_sync(kept_in):
-                self._judged.note(ON_DISKS)
+                self._checked.note(ON_DISKS)
                 log = log_bytes(self._nodes[broker], str(kept_in))
                 if self.acknowledged not in commits_in(log, self._group_id, self._name):
                     self._violated(ON_DISKS, f"{self.acknowledged} was acknowledged, and broker {broker} lacks it")

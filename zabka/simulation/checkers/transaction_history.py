@@ -76,7 +76,7 @@ class TransactionHistory:
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
-        self.judged: Counter[str] = Counter()
+        self.checked: Counter[str] = Counter()
         """How often each rule had something to check."""
         self.read_back: dict[TopicPartition, dict[int, str]] = {}
         """The values that the last complete read found, by offset."""
@@ -111,7 +111,7 @@ class TransactionHistory:
 
     def acknowledged(self, attempt: Attempt, producer: tuple[int, int], newest: tuple[int, int], what: str) -> None:
         """Check the acknowledgement of a request of this producer; `newest` is the last one when it was sent."""
-        self.judged[FENCED] += 1
+        self.checked[FENCED] += 1
         if producer[0] == newest[0] and producer[1] < newest[1]:
             self._wrong.append((FENCED, f"{what} of producer {producer} succeeds after {newest} has started", attempt))
 
@@ -119,7 +119,7 @@ class TransactionHistory:
 
     def read(self, partition: TopicPartition, offset: int, value: str) -> None:
         """Check a record that a consumer of committed records got just now."""
-        self.judged[READ] += 1
+        self.checked[READ] += 1
         attempt = self._by_value.get(value)
         if attempt is None:
             nobody = Attempt(-1, "no producer", {value: partition})
@@ -130,7 +130,7 @@ class TransactionHistory:
 
     def offset_returned(self, partition: TopicPartition, offset: int, number: int) -> None:
         """Check a committed offset of the group that was returned just now, with the number of its transaction."""
-        self.judged[TOGETHER] += 1
+        self.checked[TOGETHER] += 1
         attempt = self.attempts[number]
         if not attempt.is_commit_asked or attempt.outcome is Outcome.ABORTED:
             detail = f"the group is at offset {offset} of {partition}: {attempt} is {attempt.outcome}"
@@ -157,13 +157,13 @@ class TransactionHistory:
             counts = {value: times[value] for value in attempt.records}
             repeated = [value for value, count in counts.items() if count > 1]
             missing = [value for value, count in counts.items() if not count]
-            self.judged[WHOLE] += 1
+            self.checked[WHOLE] += 1
             if repeated:
                 yield WHOLE, f"{repeated} of {attempt} are stored more than once", attempt
             if missing and len(missing) < len(counts):
                 yield WHOLE, f"{missing} of {attempt} ({attempt.outcome}) are not stored, the others are", attempt
             if attempt.outcome is Outcome.COMMITTED:
-                self.judged[KEPT] += 1
+                self.checked[KEPT] += 1
                 if missing:
                     yield KEPT, f"{missing} of {attempt} are lost", attempt
 
@@ -177,7 +177,7 @@ class TransactionHistory:
         stored = {value for found in self.read_back.values() for value in found.values()}
         counted = Counter(source for each in loops if each.records.keys() <= stored for source in each.inputs)
         for value, (partition, offset) in inputs.items():
-            self.judged[ONCE] += 1
+            self.checked[ONCE] += 1
             is_done = offset < self.group_offsets.get(partition, 0)
             if counted[value] > 1:
                 yield f"{ONCE}: {value} at {partition} offset {offset} is counted {counted[value]} times"

@@ -26,8 +26,8 @@ from typing import NamedTuple
 from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
 from zabka.broker_sim.groups.store import java_hash
 from zabka.journal import events as e
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import Entry, InvariantViolated, TopicPartition, topic_partition
-from zabka.journal.judges.judged import Judged
 from zabka.kafka.end_transaction_marker import read_marker
 from zabka.kafka.record_batch import (
     MAGIC,
@@ -162,14 +162,14 @@ class TransactionLogs:
         scheduler: Scheduler,
         nodes: Mapping[int, AuditedBroker],
         replication: ReplicationAudit,
-        judged: Judged,
+        checked: CheckCounts,
         emit: Callable[[InvariantViolated], object],
         topics: Iterable[str],
     ) -> None:
         self._scheduler = scheduler
         self._nodes = nodes
         self._replication = replication
-        self._judged = judged
+        self._checked = checked
         self._emit = emit
         self._topics = dict.fromkeys((*topics, CONSUMER_OFFSETS))
         self._opened: dict[tuple[int, TopicPartition], OpenTransactions] = {}
@@ -207,8 +207,8 @@ class TransactionLogs:
             log.read()
             stable, mark = replica.log.last_stable_offset, replica.log.high_watermark
             first = min(log.opened.values(), default=mark)
-            self._judged.note(STABLE, bool(log.opened))
-            self._judged.note(EPOCHS, bool(log.epochs))
+            self._checked.note(STABLE, bool(log.opened))
+            self._checked.note(EPOCHS, bool(log.epochs))
             if stable > min(first, mark):
                 self._violated(
                     STABLE, name, f"broker {broker} serves up to {stable}; a transaction is open from {first} on"
@@ -249,7 +249,7 @@ class TransactionLogs:
         for broker in self._replication.in_sync(name):
             log = self._decisions.setdefault((broker, name), Decisions(self._nodes[broker], str(name)))
             log.read()
-            self._judged.note(ON_DISKS)
+            self._checked.note(ON_DISKS)
             if log.commits[key] < self._acknowledged[key]:
                 self._violated(
                     ON_DISKS, name,
@@ -274,7 +274,7 @@ class TransactionLogs:
             if attempt.kept_in is not None:
                 labels.append((attempt.kept_in, str(attempt.number)))
             found = {(name, label): logs[name][label] for name, label in labels if label in logs.get(name, {})}
-            self._judged.note(AGREE, len(found) > 1)
+            self._checked.note(AGREE, len(found) > 1)
             if len(dict.fromkeys(found.values())) > 1:
                 told = ", ".join(f"{label} in {name}: {_TOLD[end]}" for (name, label), end in found.items())
                 self._violated(AGREE, next(iter(found))[0], f"{attempt}: {told}")

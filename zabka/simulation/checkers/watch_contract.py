@@ -38,8 +38,8 @@ from zabka.ensemble.records import (
     WatchesRequest,
 )
 from zabka.ensemble.txn import Txn
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import InvariantViolated
-from zabka.journal.judges.judged import Judged
 from zabka.simulation.checkers.tree_changes import Changes, TreeChanges, ZnodeChange
 from zabka.simulation.engine.observed import FrameReader
 
@@ -67,9 +67,9 @@ class _Answer(NamedTuple):
 class WatchContract:
     """Watches all servers of one world."""
 
-    def __init__(self, judged: Judged, emit: Callable[[InvariantViolated], object]) -> None:
+    def __init__(self, checked: CheckCounts, emit: Callable[[InvariantViolated], object]) -> None:
         self.tree = TreeChanges()
-        self.judged = judged
+        self.checked = checked
         self._emit = emit
         self._waiting: dict[WatchedConnection, None] = {}
 
@@ -245,9 +245,9 @@ class WatchedConnection:
         self._next += 1
         fired = [event for change in changes.changes for event in self._armed.fire(change)]
         self._due, self._due_zxid = Counter(fired), changes.zxid
-        self._contract.judged.note(NAME, len(fired))
+        self._contract.checked.note(NAME, len(fired))
         if changes.ends_session:
-            self._contract.judged.note(AT_SESSION_END, len(fired))
+            self._contract.checked.note(AT_SESSION_END, len(fired))
 
     def _check_due(self, then: str) -> None:
         for event, times in self._due.items():
@@ -300,7 +300,7 @@ class WatchedConnection:
         if isinstance(request, SetWatches2):
             armed.persistent.update(dict.fromkeys(request.persistent_watches))
             armed.recursive.update(dict.fromkeys(request.persistent_recursive_watches))
-        self._contract.judged.note(NAME, len(due))
+        self._contract.checked.note(NAME, len(due))
         missed, self._missed = self._missed, []
         if sorted(due) != sorted(missed):
             self._violated(f"sent {missed} for setWatches after {zxid_text(since)}, due is {due}")

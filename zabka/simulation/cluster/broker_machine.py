@@ -103,9 +103,9 @@ class BrokerMachine(ServerMachine):
         config = parse_config(decode_properties(read_bytes(SERVER_PROPERTIES, process.files)))
         with ExitStack() as held:
             lock_log_dirs(config, held, process.files)
-            await serve(config, self._surroundings(process))
+            await serve(config, self._environment(process))
 
-    def _surroundings(self, process: SimProcess) -> BrokerEnvironment:
+    def _environment(self, process: SimProcess) -> BrokerEnvironment:
         def leave(code: int, said: str) -> NoReturn:
             if not self._may_leave_with(code):
                 self.ground.failures.append(f"{self.name}: exit code {code}: {said}")

@@ -110,13 +110,13 @@ class ClusterWorld(ServingWorld):
         """Whether an operator restarts these brokers."""
         self.record.listeners.append(self._follow_directories)
         minimums = Minimums(int(shape.keys.get(MINIMUM, "1")), int(shape.keys["zookeeper.session.timeout.ms"]))
-        self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.judged, self.emit, minimums)
+        self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.checked, self.emit, minimums)
         self.record.listeners.append(self.replication.journalled)
         coordinators = LoadedCoordinators(
-            self.scheduler, self.brokers, self.replication.znodes, self.record.judged, self.emit
+            self.scheduler, self.brokers, self.replication.znodes, self.record.checked, self.emit
         )
         self.record.listeners.append(coordinators.journalled)
-        shutdowns = Shutdowns(self.replication.znodes, self.record.judged, self.emit)
+        shutdowns = Shutdowns(self.replication.znodes, self.record.checked, self.emit)
         self.record.listeners.append(shutdowns.journalled)
         self.replication.listeners.append(shutdowns.changed)
         for broker, machine in self.brokers.items():
@@ -203,7 +203,7 @@ class ClusterWorld(ServingWorld):
         """Report brokers whose state of idempotent producers differs from their logs."""
         for each in self.record.state.partitions.values():
             for replica in each.replicas:
-                self.record.judged.note(PRODUCER_STATES)
+                self.record.checked.note(PRODUCER_STATES)
                 fault = differing_producers(self.brokers[replica], TopicPartition(each.topic, each.partition))
                 if fault is not None:
                     self.emit(InvariantViolated(PRODUCER_STATES, fault))
@@ -227,14 +227,14 @@ class ClusterWorld(ServingWorld):
         """Journal a broker's power loss."""
         self.announce("power_loss", machine.name)
 
-    def mend_directories(self) -> None:
+    def repair_directories(self) -> None:
         """Restart brokers with an offline log directory, as an operator does after repairing the disk.  From now on,
         also restart brokers that report one later."""
         self._is_watched = True
         self._restart_given_up()
 
     def leave_directories(self) -> None:
-        """Undo `mend_directories`: no longer restart brokers that report an offline log directory."""
+        """Undo `repair_directories`: no longer restart brokers that report an offline log directory."""
         self._is_watched = False
 
     def _restart_given_up(self) -> None:

@@ -49,21 +49,21 @@ class ServingWorld:
             self.peers[peer] = PeerMachine(
                 self.ground, self.record, self.reached, peer, keys=self._zoo_cfg(), skew_ms=skew_ms
             )
-            self.peers[peer].on_no_member = self._configure_anew
+            self.peers[peer].on_no_member = self._reconfigure
         self.clients: dict[str, Machine] = {}
-        self._watches = WatchContract(self.record.judged, self.emit)
-        self.serving = Serving(self.record.judged, self.emit)
+        self._watches = WatchContract(self.record.checked, self.emit)
+        self.serving = Serving(self.record.checked, self.emit)
         self.record.listeners.append(self.serving.journalled)
         for machine in self.peers.values():
             for observe in (self._watches.connection, self.serving.peer_connection):
                 self.ground.network.observe(machine.address, CLIENT_PORT, partial(observe, machine.name))
         self._last_committed = 0
-        self.record.listeners.append(self._hears_commit)
+        self.record.listeners.append(self._receives_commit)
         self.disks = PeerDisks(lambda peer: self.peers[peer].volume)
         self.record.listeners.append(self.disks.journalled)
         self.record.listeners.append(DurableReports(self.disks, self.record, self.emit).journalled)
         if not shape.changes_members:
-            platters = Platters(range(1, shape.voters + 1), self.disks, self.record.judged, self.emit)
+            platters = Platters(range(1, shape.voters + 1), self.disks, self.record.checked, self.emit)
             self.record.listeners.append(platters.journalled)
 
     def _zoo_cfg(self) -> dict[str, str]:
@@ -75,7 +75,7 @@ class ServingWorld:
     def _peer_ids(self) -> range:
         return range(1, self.shape.peers + 1)
 
-    def _hears_commit(self, entry: Entry) -> None:
+    def _receives_commit(self, entry: Entry) -> None:
         event = entry.event
         if isinstance(event, TxnCommitted):
             service = self.peers[int(entry.node.removeprefix("peer-"))].service
@@ -145,7 +145,7 @@ class ServingWorld:
         running = self.running()
         return len(running) == len(self.peers) and all(each.peer.status().serving for each in running)
 
-    def _configure_anew(self, machine: PeerMachine) -> None:
+    def _reconfigure(self, machine: PeerMachine) -> None:
         """Prepare a server that has left to join again, as an administrator does.
 
         Does nothing if no leader knows the current members.

@@ -107,10 +107,10 @@ class PeerMachine(ServerMachine):
             config = load(ZOO_CFG, process.files)
             with ExitStack() as held:
                 loaded = load_history(config, held, log, process.files)
-                if not await serve(config, loaded, self._surroundings(config, process, log)):
+                if not await serve(config, loaded, self._environment(config, process, log)):
                     return False
 
-    def _surroundings(self, config: ZooConfig, process: SimProcess, log: structlog.BoundLogger) -> PeerEnvironment:
+    def _environment(self, config: ZooConfig, process: SimProcess, log: structlog.BoundLogger) -> PeerEnvironment:
         random = process.random
         return PeerEnvironment(
             log=log,
@@ -149,7 +149,7 @@ class PeerMachine(ServerMachine):
 
     def join(self, members: Mapping[int, str]) -> None:
         """Give a server that has left a zoo.cfg with the current members and its own line."""
-        self.volume.mend()
+        self.volume.repair()
         files = ProcessFiles(self.volume)
         own = {key: value for key, value in self._keys.items() if not key.startswith("server.")}
         mine = self._keys[f"server.{self.peer_id}"]

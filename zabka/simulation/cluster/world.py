@@ -231,11 +231,11 @@ class World(ClusterWorld):
 
         return end_fault
 
-    def mend_disks(self) -> None:
+    def repair_disks(self) -> None:
         """End all faults of disks, and restart brokers with an offline log directory."""
         for machine in self.servers():
-            machine.volume.mend()
-        self.mend_directories()
+            machine.volume.repair()
+        self.repair_directories()
 
     # -- the present state -------------------------------------------------------------------------------------------
 

@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 from zabka.ensemble.request_fault_uses import SharedCounts
 from zabka.journal.message_log import MessageNotes
 from zabka.simulation.draws import derive_random
-from zabka.simulation.engine.heard import Heard
 from zabka.simulation.engine.isolation import Isolation
 from zabka.simulation.engine.jobs import LoopWorkers
 from zabka.simulation.engine.loop import ProcessLoop
 from zabka.simulation.engine.scheduler import Scheduler
 from zabka.simulation.engine.tap import MessageTap
+from zabka.simulation.engine.tap_feed import TapFeed
 from zabka.simulation.engine.tcp import TcpNetwork
 from zabka.simulation.engine.virtual_time import Turn
 from zabka.simulation.filesystem.inode import Node
@@ -41,7 +41,7 @@ class Ground:
         self.turn = Turn()
         self.pieces = pieces
         """The chance that a read returns only a part of the received bytes."""
-        self.heard = None if tap is None else Heard(tap)
+        self.heard = None if tap is None else TapFeed(tap)
         """Reports all messages to a tap, if there is one."""
         self.fault_counts = SharedCounts()
         """The uses of request faults, counted by all servers."""

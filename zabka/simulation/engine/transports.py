@@ -251,9 +251,9 @@ class SocketTransport(asyncio.Transport):
     def _lose(self, failure: Exception | None) -> None:
         if not self._lost_due:
             self._lost_due = True
-            self._loop.call_soon(self._tell_lost, failure)
+            self._loop.call_soon(self._report_lost, failure)
 
-    def _tell_lost(self, failure: Exception | None) -> None:
+    def _report_lost(self, failure: Exception | None) -> None:
         try:
             self._protocol.connection_lost(failure)
         finally:

@@ -51,7 +51,7 @@ def chaos(world: World, random: Random, more: Mapping[str, Action] = _NO_MORE) -
     chosen = [kind for kind in kinds if random.random() < 0.5] or [kinds[random.randrange(0, len(kinds))]]
     actions = [known[kind] for kind in chosen]
     drawn_gap_ms = random.randrange(GAP_MS_MIN, GAP_MS_MAX)
-    gap_ms = world.settings.harm.gap_ms or drawn_gap_ms
+    gap_ms = world.settings.faults.gap_ms or drawn_gap_ms
     if more:
         drawn = [action for action in more.values() if random.random() < 0.5]
         actions += 2 * (drawn or [list(more.values())[random.randrange(0, len(more))]])

@@ -30,30 +30,30 @@ def known_kinds(settings: WorldSettings) -> dict[str, Action]:
 def check_kinds(settings: WorldSettings) -> None:
     """Raise BadSetting if a chosen fault does not exist for this cluster."""
     known = known_kinds(settings)
-    for name, _ in settings.harm.kinds:
+    for name, _ in settings.faults.kinds:
         if name not in known:
             wanting = " (it needs racks=…)" if name in RACK_FAULTS and settings.brokers else ""
-            raise BadSetting(f"harm.kinds: there is no {name!r} here{wanting}; there are {', '.join(sorted(known))}")
+            raise BadSetting(f"faults.kinds: there is no {name!r} here{wanting}; there are {', '.join(sorted(known))}")
 
 
 class ChosenNemesis(Nemesis):
     """Injects the chosen faults, with the same faults at the same times for any other settings."""
 
     def __init__(self, world: World, seed: int) -> None:
-        harm = world.settings.harm
+        faults = world.settings.faults
         known = known_kinds(world.settings)
-        kinds = [known[name] for name, weight in harm.kinds for _ in range(weight)]
-        super().__init__(world, derive_random(seed, "chosen"), kinds, harm.gap_ms or GAP_MS)
+        kinds = [known[name] for name, weight in faults.kinds for _ in range(weight)]
+        super().__init__(world, derive_random(seed, "chosen"), kinds, faults.gap_ms or GAP_MS)
         self._seed = seed
         self._gaps = derive_random(seed, "chosen/gaps")
-        self._strikes = 0
+        self._injections = 0
 
     def draw_gap_ms(self) -> int:
         """Draw the pause from the stream of pauses."""
         return self._gaps.randrange(1, 2 * self._gap_ms)
 
-    def strike(self) -> None:
+    def inject(self) -> None:
         """Inject one fault, drawn from a stream of its own."""
-        self._strikes += 1
-        self.random = derive_random(self._seed, f"chosen/{self._strikes}")
-        super().strike()
+        self._injections += 1
+        self.random = derive_random(self._seed, f"chosen/{self._injections}")
+        super().inject()

@@ -49,7 +49,7 @@ class ClusterNemesis(ServingNemesis):
     def _of_cluster(self, kind: ClusterAction) -> faults.Action:
         return lambda _: kind(self)
 
-    def struck(self) -> list[ServerMachine]:
+    def injected(self) -> list[ServerMachine]:
         """Return the peers and brokers."""
         return self.world.servers()
 
@@ -123,7 +123,7 @@ def fill_disk(nemesis: ClusterNemesis) -> None:
     machine.volume.room_bytes = nemesis.random.randrange(0, BLOCKS_LEFT_MAX) * BLOCK_BYTES
 
     def make_room() -> None:
-        machine.volume.mend()
+        machine.volume.repair()
         nemesis.world.over(fault_id)
 
     nemesis.until_healed(make_room)

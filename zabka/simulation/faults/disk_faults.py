@@ -1,14 +1,14 @@
 """Faults of disks: errors, a disk that is full for a while, stalls, and damage to synced data.
 
 A broker takes a log directory offline at its first error.  The disk is repaired with the machine off, or replaced by
-an empty one; `zabka.journal.judges.record_invariants` defines which records that may lose.
+an empty one; `zabka.journal.checkers.record_invariants` defines which records that may lose.
 """
 
 from __future__ import annotations
 
 from zabka.simulation.cluster.bit_rot import flip_bit_of_history
 from zabka.simulation.cluster.broker_machine import BrokerMachine
-from zabka.simulation.faults.disk_deeds import OPERATIONS, REPAIRED_MS, fragile_peers, repair
+from zabka.simulation.faults.disk_actions import OPERATIONS, REPAIRED_MS, fragile_peers, repair
 from zabka.simulation.faults.nemesis import Action, Nemesis
 
 STALL_MS_MIN, STALL_MS_MAX = 200, 8_000
@@ -47,7 +47,7 @@ def fill_disk(nemesis: Nemesis) -> None:
     volume.room_bytes = 0
 
     def make_room() -> None:
-        volume.mend()
+        volume.repair()
         world.over(fault_id)
 
     nemesis.until_healed(make_room)
@@ -115,7 +115,7 @@ def fill_log_dir(nemesis: Nemesis) -> None:
     machine.volume.room_bytes = 0
 
     def make_room() -> None:
-        machine.volume.mend()
+        machine.volume.repair()
         world.over(fault_id)
         world.kill(machine.name)
         world.scheduler.after(REPAIRED_MS * 1000, machine.switch_on)

@@ -26,7 +26,7 @@ class Nemesis:
         self.random = random
         self.operator = Operator(world)
         self.active = False
-        self.lasts_ms = world.settings.harm.lasts_ms
+        self.lasts_ms = world.settings.faults.lasts_ms
         """The range of durations for a fault without one of its own: from the first to the second."""
         self._kinds = kinds
         self._gap_ms = gap_ms
@@ -44,19 +44,19 @@ class Nemesis:
         self._schedule()
 
     def _schedule(self) -> None:
-        self.world.scheduler.after(self.draw_gap_ms() * 1000, self._strike)
+        self.world.scheduler.after(self.draw_gap_ms() * 1000, self._inject)
 
     def draw_gap_ms(self) -> int:
         """Draw the time until the next fault."""
         return self.random.randrange(1, 2 * self._gap_ms)
 
-    def _strike(self) -> None:
+    def _inject(self) -> None:
         if not self.active:
             return
-        self.strike()
+        self.inject()
         self._schedule()
 
-    def strike(self) -> None:
+    def inject(self) -> None:
         """Inject one fault."""
         self._kinds[self.random.randrange(0, len(self._kinds))](self)
 
@@ -98,14 +98,14 @@ class Nemesis:
             self.world.kill(name, power_loss=power_loss)
             self.until_healed(lambda: self.world.start(name))
 
-    def later(self, delay_ms: int, strike: Callable[[], None]) -> None:
+    def later(self, delay_ms: int, inject: Callable[[], None]) -> None:
         """Call `strike` after that delay, unless `heal_all` comes first."""
 
-        def strike_if_active() -> None:
+        def inject_if_active() -> None:
             if self.active:
-                strike()
+                inject()
 
-        self.world.scheduler.after(delay_ms * 1000, strike_if_active)
+        self.world.scheduler.after(delay_ms * 1000, inject_if_active)
 
 
 def all_of(undos: Iterable[Callable[[], object]]) -> Callable[[], None]:

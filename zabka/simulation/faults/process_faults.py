@@ -36,7 +36,7 @@ class ServingNemesis:
         self._gap_ms = gap_ms
         self._undo: dict[int, Undo] = {}
         self._number = 0
-        self._strikes = 0
+        self._injections = 0
 
     def start(self) -> None:
         """Start injecting faults."""
@@ -46,18 +46,18 @@ class ServingNemesis:
     def _schedule(self) -> None:
         """Schedule the next fault.  Each draws from a stream of its own: an omitted fault does not change the
         others."""
-        self._strikes += 1
-        random = derive_random(self.world.ground.seed, f"{STRIKE}{self._strikes}")
-        self.after(random.randrange(1, 2 * self._gap_ms), lambda: self._strike(random))
+        self._injections += 1
+        random = derive_random(self.world.ground.seed, f"{STRIKE}{self._injections}")
+        self.after(random.randrange(1, 2 * self._gap_ms), lambda: self._inject(random))
 
     def after(self, delay_ms: int, callback: Undo) -> None:
         """Call after that time."""
         self.world.scheduler.after(delay_ms * 1000, callback)
 
-    def _strike(self, random: Random) -> None:
+    def _inject(self, random: Random) -> None:
         if not self.active:
             return
-        # A seed never draws a zero here; a tape has a zero to omit this fault.
+        # A seed never draws a zero here; a choice sequence has a zero to omit this fault.
         if random.getrandbits(WORD_BITS) and not self.holds_still:
             usual, self.random = self.random, random
             self._kinds[random.randrange(0, len(self._kinds))](self)
@@ -70,7 +70,7 @@ class ServingNemesis:
         self.finish_all()
         self.hush(False)
         for machine in self.world.servers():
-            machine.volume.mend()
+            machine.volume.repair()
 
     def finish_all(self) -> None:
         """Undo every active fault."""
@@ -95,7 +95,7 @@ class ServingNemesis:
         """Whether no fault is active."""
         return not self._undo
 
-    def struck(self) -> list[ServerMachine]:
+    def injected(self) -> list[ServerMachine]:
         """Return the machines that faults may affect."""
         return list(self.world.peers.values())
 
@@ -142,13 +142,13 @@ def power_loss(nemesis: ServingNemesis) -> None:
 
 def power_loss_of_all(nemesis: ServingNemesis) -> None:
     """Cut the power of all servers at once."""
-    for machine in nemesis.struck():
+    for machine in nemesis.injected():
         nemesis.down(machine, power=True)
 
 
 def restart_of_all(nemesis: ServingNemesis) -> None:
     """Stop every server in a controlled way; supervisors start them again."""
-    for machine in nemesis.struck():
+    for machine in nemesis.injected():
         nemesis.world.announce("stop", machine.name)
         machine.terminate()
 
@@ -184,7 +184,7 @@ def slow_disk(nemesis: ServingNemesis) -> None:
 
 def cut(nemesis: ServingNemesis) -> None:
     """Cut a link between two servers, in one direction or both."""
-    names = [machine.name for machine in nemesis.struck()]
+    names = [machine.name for machine in nemesis.injected()]
     source, target = nemesis.random.sample(names, 2)
     nemesis.until_healed(nemesis.world.cut(source, target, both_ways=nemesis.random.random() < 0.5))
 
@@ -193,14 +193,14 @@ def isolate(nemesis: ServingNemesis) -> None:
     """Cut a server off from all others, but not from its clients."""
     victim = nemesis.pick()
     lasts_ms = nemesis.random.randrange(LASTS_MS_MIN, LASTS_MS_MAX)
-    for machine in nemesis.struck():
+    for machine in nemesis.injected():
         if machine is not victim:
             nemesis.until_healed(nemesis.world.cut(victim.name, machine.name, both_ways=True), lasts_ms)
 
 
 def split(nemesis: ServingNemesis) -> None:
     """Partition the servers into two groups."""
-    names = [machine.name for machine in nemesis.struck()]
+    names = [machine.name for machine in nemesis.injected()]
     nemesis.random.shuffle(names)
     size = nemesis.random.randrange(1, len(names))
     lasts_ms = nemesis.random.randrange(LASTS_MS_MIN, LASTS_MS_MAX)
@@ -211,7 +211,7 @@ def split(nemesis: ServingNemesis) -> None:
 
 def delay(nemesis: ServingNemesis) -> None:
     """Slow down one direction."""
-    names = [machine.name for machine in nemesis.struck()]
+    names = [machine.name for machine in nemesis.injected()]
     source, target = nemesis.random.sample(names, 2)
     nemesis.until_healed(nemesis.world.delay(source, target, nemesis.random.randrange(5, 600)))
 
@@ -296,7 +296,7 @@ def fill_disk(nemesis: ServingNemesis) -> None:
     volume.room_bytes = nemesis.random.randrange(0, 40_000)
 
     def make_room() -> None:
-        volume.mend()
+        volume.repair()
         nemesis.world.over(fault_id)
 
     nemesis.until_healed(make_room)

@@ -1,7 +1,7 @@
 """Target selection for faults by current role: leader, follower, controller, or the last target.
 
 Outages of distributed systems depend on roles: "the leader is cut off from the controller", not "2 from 3".  A few
-acts in a row often affect the same nodes if roles are drawn, but rarely if names are drawn.
+actions in a row often affect the same nodes if roles are drawn, but rarely if names are drawn.
 """
 
 from __future__ import annotations

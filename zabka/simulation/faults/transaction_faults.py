@@ -1,6 +1,6 @@
 """Faults between the decision of a transaction and its markers: the moment at which a coordinator's end matters most.
 
-Each waits until a coordinator has stored PrepareCommit or PrepareAbort, and strikes a few milliseconds later.  It kills
+Each waits until a coordinator has stored PrepareCommit or PrepareAbort, and occurs a few milliseconds later.  It kills
 or pauses the coordinator, cuts it off from other brokers or from the ensemble, or kills a leader that gets a marker.
 Only seeds with transactional clients have these faults.
 """
@@ -14,7 +14,7 @@ from zabka.journal.events import Entry, TopicPartition, TransactionChanged
 from zabka.simulation.cluster.node_names import broker_name
 from zabka.simulation.cluster.world import World
 from zabka.simulation.engine.scheduler import Deadlock
-from zabka.simulation.faults.acts import LASTS, LASTS_MS, MEASURE, OTHERS, WHICH, Deed, Stage, Words
+from zabka.simulation.faults.actions import LASTS, LASTS_MS, MEASURE, OTHERS, WHICH, ActionNumbers, SearchAction, Stage
 from zabka.simulation.faults.nemesis import Action, Nemesis, all_of
 
 PREPARED = ("PrepareCommit", "PrepareAbort")
@@ -64,12 +64,12 @@ def _marked(world: World, event: TransactionChanged) -> list[str]:
 # -- actions of the nemesis of chaos ------------------------------------------------------------------------------
 
 
-def _at_decision(strike: Callable[[Nemesis, TransactionChanged], None]) -> Action:
-    """Return an action that strikes at the next decision, if that comes soon enough."""
+def _at_decision(inject: Callable[[Nemesis, TransactionChanged], None]) -> Action:
+    """Return an action that occurs at the next decision, if that comes soon enough."""
 
     def wait(nemesis: Nemesis) -> None:
         after_ms = AFTER_MS[nemesis.random.randrange(0, len(AFTER_MS))]
-        decision = _Decision(nemesis.world, lambda event: nemesis.later(after_ms, lambda: strike(nemesis, event)))
+        decision = _Decision(nemesis.world, lambda event: nemesis.later(after_ms, lambda: inject(nemesis, event)))
         nemesis.until_healed(decision.end, WAITS_MS_MAX)
 
     return wait
@@ -118,10 +118,10 @@ TRANSACTION_FAULTS: dict[str, Action] = {
 }
 
 
-# -- acts of swarms -----------------------------------------------------------------------------------------------
+# -- actions of swarms -----------------------------------------------------------------------------------------------
 
 
-def _await_decision(stage: Stage, words: Words) -> TransactionChanged | None:
+def _await_decision(stage: Stage, words: ActionNumbers) -> TransactionChanged | None:
     """Let time pass until a decision, and a little longer; return it, or None if there is none for a while."""
     found: list[TransactionChanged] = []
     decision = _Decision(stage.world, found.append)
@@ -132,7 +132,7 @@ def _await_decision(stage: Stage, words: Words) -> TransactionChanged | None:
     return found[0] if found else None
 
 
-def lose_coordinator(stage: Stage, words: Words) -> str:
+def lose_coordinator(stage: Stage, words: ActionNumbers) -> str:
     """Kill or pause the coordinator of a transaction that it has just decided."""
     event, world = _await_decision(stage, words), stage.world
     if event is None or not world.is_running(name := broker_name(event.broker_id)) or world.is_paused(name):
@@ -140,14 +140,14 @@ def lose_coordinator(stage: Stage, words: Words) -> str:
     stage.cast.last, for_ms = name, words.time_ms(LASTS, LASTS_MS)
     if words.below(MEASURE, 2):
         world.pause(name)
-        stage.until_mended(lambda: world.resume(name), for_ms)
+        stage.until_repaired(lambda: world.resume(name), for_ms)
         return f"pause {name}, which has just decided a transaction of {event.transactional_id}, for {for_ms} ms"
     world.kill(name, power_loss=words.below(OTHERS, 4) == 3)
-    stage.until_mended(lambda: world.start(name), for_ms)
+    stage.until_repaired(lambda: world.start(name), for_ms)
     return f"{name} fails, which has just decided a transaction of {event.transactional_id}, for {for_ms} ms"
 
 
-def lose_markers(stage: Stage, words: Words) -> str:
+def lose_markers(stage: Stage, words: ActionNumbers) -> str:
     """Cut the coordinator of a transaction that it has just decided off from the other brokers.  The links stay cut."""
     event, world = _await_decision(stage, words), stage.world
     if event is None:
@@ -158,7 +158,7 @@ def lose_markers(stage: Stage, words: Words) -> str:
     return f"cut {name} off, which has just decided a transaction of {event.transactional_id}"
 
 
-def lose_marked(stage: Stage, words: Words) -> str:
+def lose_marked(stage: Stage, words: ActionNumbers) -> str:
     """Kill a leader that is about to get a transaction's marker."""
     event, world = _await_decision(stage, words), stage.world
     names = [] if event is None else [name for name in _marked(world, event) if world.is_running(name)]
@@ -167,11 +167,11 @@ def lose_marked(stage: Stage, words: Words) -> str:
     name, for_ms = names[words.below(OTHERS, len(names))], words.time_ms(LASTS, LASTS_MS)
     world.kill(name, power_loss=words.below(MEASURE, 4) == 3)
     stage.cast.last = name
-    stage.until_mended(lambda: world.start(name), for_ms)
+    stage.until_repaired(lambda: world.start(name), for_ms)
     return f"{name} fails, which is about to get a marker, for {for_ms} ms"
 
 
-TRANSACTION_DEEDS: dict[str, Deed] = {
+TRANSACTION_ACTIONS: dict[str, SearchAction] = {
     "lose_coordinator": lose_coordinator,
     "lose_markers": lose_markers,
     "lose_marked": lose_marked,

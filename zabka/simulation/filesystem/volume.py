@@ -99,10 +99,10 @@ class Volume:
         self._faults.append(_Fault(operation, number, within))
 
     def break_path(self, within: str) -> None:
-        """Let every operation on paths that contain `within` fail with EIO, until `mend`."""
+        """Let every operation on paths that contain `within` fail with EIO, until `repair`."""
         self._broken.append(within)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Cancel all faults and remove the limit on space."""
         self._faults.clear()
         self._broken.clear()

@@ -28,8 +28,8 @@ from zabka.simulation.scenarios.file_steps import CutOut, FileSteps, LoseNewestL
 from zabka.simulation.scenarios.scenario import CoreScenario, FileScenario, StepTaken, Verdict
 from zabka.simulation.scenarios.step import StepFailed
 from zabka.simulation.scenarios.story import HEALING, step_text
-from zabka.simulation.steps.cores import Cores
-from zabka.simulation.steps.file_cores import FileCores
+from zabka.simulation.steps.bare_ensemble import BareEnsemble
+from zabka.simulation.steps.bare_file_ensemble import BareFileEnsemble
 
 HEALING_ROUNDS_MAX = 12
 ROUNDS_OF_PATIENCE = 2
@@ -43,9 +43,11 @@ _FAULTS = (Crash, Break, Isolate, Vanish, Rot, CutOut, LoseNewestLog, Replace, S
 def play(scenario: CoreScenario) -> Verdict:
     """Play the scenario and return its verdict."""
     if not isinstance(scenario, FileScenario):
-        return _play(scenario, Cores(scenario.peers, scenario.snap_count, scenario.cumulative, keeps_journal=True))
+        return _play(
+            scenario, BareEnsemble(scenario.peers, scenario.snap_count, scenario.cumulative, keeps_journal=True)
+        )
     with TemporaryDirectory(prefix="zabka-scenario-") as place:
-        cores = FileCores(
+        cores = BareFileEnsemble(
             Path(place),
             scenario.peers,
             scenario.snap_count,
@@ -59,7 +61,7 @@ def play(scenario: CoreScenario) -> Verdict:
             cores.close()
 
 
-def _play(scenario: CoreScenario, cores: Cores) -> Verdict:
+def _play(scenario: CoreScenario, cores: BareEnsemble) -> Verdict:
     taken: list[StepTaken] = []
 
     def note_step(text: str) -> None:
@@ -93,7 +95,7 @@ def _counter_ends_at(counter_max: int) -> Iterator[None]:
 
 
 def play_steps(
-    cores: Cores, steps: Sequence[FileSteps], before: Callable[[FileSteps], None] = lambda _: None
+    cores: BareEnsemble, steps: Sequence[FileSteps], before: Callable[[FileSteps], None] = lambda _: None
 ) -> list[str]:
     """Play the steps, calling `before` with each, until a check fails. Return the problems."""
     for number, step in enumerate(steps, 1):
@@ -107,7 +109,7 @@ def play_steps(
     return []
 
 
-def recover(cores: Cores) -> list[str]:
+def recover(cores: BareEnsemble) -> list[str]:
     """End all faults, wait for recovery and return the problems."""
     write, leaderless = None, 0
     for _ in range(HEALING_ROUNDS_MAX):
@@ -134,7 +136,7 @@ def recover(cores: Cores) -> list[str]:
     return [*cores.problems, "liveness: no leader committed a write after every fault had ended"]
 
 
-def _lose_patience(cores: Cores) -> None:
+def _lose_patience(cores: BareEnsemble) -> None:
     """Let every peer that follows or leads without serving time out and look for a leader again.
 
     Some peers may wait for a lost peer without which the others have no quorum.
@@ -145,7 +147,7 @@ def _lose_patience(cores: Cores) -> None:
             give_up(cores, peer)
 
 
-def unsettled(cores: Cores) -> list[str]:
+def unsettled(cores: BareEnsemble) -> list[str]:
     """Return the problems of an ensemble whose possible steps are exhausted."""
     if _leader(cores) is None:
         return ["liveness: nothing can happen any more, and nobody leads"]
@@ -154,7 +156,7 @@ def unsettled(cores: Cores) -> list[str]:
     return _differences(cores)
 
 
-def _leader(cores: Cores) -> int | None:
+def _leader(cores: BareEnsemble) -> int | None:
     for peer in cores.voters:
         status = cores.nodes[peer].status
         if status is not None and status.state is PeerState.LEADING and status.serving:
@@ -162,16 +164,16 @@ def _leader(cores: Cores) -> int | None:
     return None
 
 
-def _leads(cores: Cores) -> bool:
+def _leads(cores: BareEnsemble) -> bool:
     """Whether a peer leads, established or not."""
     return any(node.status is not None and node.status.state is PeerState.LEADING for node in cores.nodes.values())
 
 
-def _all_serve(cores: Cores) -> bool:
+def _all_serve(cores: BareEnsemble) -> bool:
     return all(node.status is not None and node.status.serving for node in cores.nodes.values())
 
 
-def _differences(cores: Cores) -> list[str]:
+def _differences(cores: BareEnsemble) -> list[str]:
     """Return the differences between the peers' histories, on disk and in memory."""
     histories = {peer: node.disk.history() for peer, node in cores.nodes.items()}
     first = histories[cores.voters[0]]

@@ -14,7 +14,7 @@ from zabka.ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER
 from zabka.ensemble.zab.learner import LIVENESS_TIMER
 from zabka.ensemble.zab.messages import PeerState
 from zabka.simulation.scenarios.step import StepFailed
-from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.bare_ensemble import BareEnsemble
 
 STEPS_MAX = 5_000
 ROUNDS_MAX = 30
@@ -33,7 +33,7 @@ class Start(CoreStep, frozen=True):
 
     peers: tuple[int, ...] = ()
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Start each of them that is down."""
         for peer in self.peers or cores.voters:
             if cores.nodes[peer].peer is None:
@@ -48,7 +48,7 @@ class Elect(CoreStep, frozen=True):
 
     peers: tuple[int, ...]
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Exchange election messages until all have a leader."""
         if not elect(cores, self.peers):
             raise StepFailed(f"{self.peers} elected nobody")
@@ -63,7 +63,7 @@ class Run(CoreStep, frozen=True):
 
     hold: tuple[str, ...] = ()
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Take one step after the other until none is left."""
         for _ in range(STEPS_MAX):
             if not run_once(cores, self.hold):
@@ -83,7 +83,7 @@ class Deliver(CoreStep, frozen=True):
     until: str = ""
     link: int = 0
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Deliver those packets."""
         for _ in range(STEPS_MAX if self.until else self.count):
             if not 0 <= self.link < len(cores.carrying(self.source, self.target)):
@@ -103,7 +103,7 @@ class Lose(CoreStep, frozen=True):
     target: int
     link: int = 0
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Deliver the close without the packets before it."""
         carrying = cores.carrying(self.source, self.target)
         if not 0 <= self.link < len(carrying) or carrying[self.link].under_way_to(self.target)[-1] is not None:
@@ -117,7 +117,7 @@ class SyncDisk(CoreStep, frozen=True):
     peer: int
     count: int = 1
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Run the disk to one barrier after the other."""
         for _ in range(self.count):
             if not cores.nodes[self.peer].queue:
@@ -131,7 +131,7 @@ class Write(CoreStep, frozen=True):
     peer: int
     count: int = 1
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Send one request after the other."""
         for _ in range(self.count):
             cores.write(self.peer)
@@ -142,7 +142,7 @@ class Sync(CoreStep, frozen=True):
 
     peer: int
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Send the request to that server."""
         cores.sync(self.peer)
 
@@ -153,7 +153,7 @@ class Crash(CoreStep, frozen=True):
     peers: tuple[int, ...]
     written: int = 0
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Kill them."""
         for peer in self.peers:
             if cores.nodes[peer].peer is not None:
@@ -166,7 +166,7 @@ class Isolate(CoreStep, frozen=True):
 
     peer: int
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Reset every connection of that server."""
         for other in cores.voters:
             if other != self.peer:
@@ -179,7 +179,7 @@ class Break(CoreStep, frozen=True):
     one: int
     other: int
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Drop the packets under way, then notify both ends."""
         cores.break_links(self.one, self.other)
         for source, target in ((self.one, self.other), (self.other, self.one)):
@@ -192,7 +192,7 @@ class GiveUp(CoreStep, frozen=True):
 
     peer: int
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Advance time until its limits have expired."""
         give_up(cores, self.peer)
 
@@ -209,7 +209,7 @@ class Expect(CoreStep, frozen=True):
     peer: int = 0
     value: str = "True"
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Compare the value with the expected value."""
         seen = observed(cores, self.what, self.peer)
         if seen != self.value:
@@ -255,7 +255,7 @@ def parsed_zxid(text: str) -> int:
     return int(epoch) << 32 | int(counter)
 
 
-def observed(cores: Cores, what: str, peer: int) -> str:
+def observed(cores: BareEnsemble, what: str, peer: int) -> str:
     """Return the value that `Expect` compares."""
     if what == "answered":
         return str(len(cores.answered))
@@ -287,7 +287,7 @@ def observed(cores: Cores, what: str, peer: int) -> str:
 # -- how steps are made ----------------------------------------------------------------------------------------------
 
 
-def run_once(cores: Cores, hold: tuple[str, ...] = ()) -> bool:
+def run_once(cores: BareEnsemble, hold: tuple[str, ...] = ()) -> bool:
     """Take one step for every direction of a link and every disk that has work. Return False if none has."""
     moved = False
     for source, target in _directions(cores):
@@ -306,26 +306,26 @@ def run_once(cores: Cores, hold: tuple[str, ...] = ()) -> bool:
     return moved
 
 
-def _directions(cores: Cores) -> Iterator[tuple[int, int]]:
+def _directions(cores: BareEnsemble) -> Iterator[tuple[int, int]]:
     for source in cores.voters:
         for target in cores.voters:
             if source != target:
                 yield source, target
 
 
-def looking(cores: Cores, peers: tuple[int, ...]) -> list[int]:
+def looking(cores: BareEnsemble, peers: tuple[int, ...]) -> list[int]:
     """Return those of these peers that look for a leader."""
     states = [(peer, cores.nodes[peer].status) for peer in peers if cores.is_up(peer)]
     return [peer for peer, status in states if status is not None and status.state is PeerState.LOOKING]
 
 
-def elect(cores: Cores, peers: tuple[int, ...]) -> bool:
+def elect(cores: BareEnsemble, peers: tuple[int, ...]) -> bool:
     """Exchange election messages among only these peers until none looks for a leader. Return whether that
     succeeded."""
     return not confer(cores, peers)
 
 
-def confer(cores: Cores, peers: tuple[int, ...]) -> list[int]:
+def confer(cores: BareEnsemble, peers: tuple[int, ...]) -> list[int]:
     """Exchange election messages among only these peers, for a limited number of rounds.
 
     Return the peers that still look for a leader. Endless messages are recorded as a problem.
@@ -354,7 +354,7 @@ def confer(cores: Cores, peers: tuple[int, ...]) -> list[int]:
     return looking(cores, peers)
 
 
-def give_up(cores: Cores, peer: int) -> None:
+def give_up(cores: BareEnsemble, peer: int) -> None:
     """Advance time until that peer's limits for messages from its leader, or from a quorum, have expired."""
     status = cores.nodes[peer].status
     if status is not None and status.serving and HALF_TICK_TIMER in cores.nodes[peer].timers:

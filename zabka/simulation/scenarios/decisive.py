@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from zabka.journal.checkers.invariants import check
 from zabka.journal.event import snake
 from zabka.journal.events import Entry
-from zabka.journal.judges.invariants import check
 from zabka.journal.outcomes import deciding, is_decision
 from zabka.simulation.scenarios.scenario import AnyScenario, Moment, Verdict
 from zabka.simulation.scenarios.story import HEALING

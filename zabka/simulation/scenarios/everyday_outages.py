@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zabka.simulation.scenarios.kafka_controller_outages import LED_BY_SECOND, OPENED, PEERS
-from zabka.simulation.scenarios.kafka_steps import Cast, Elect, Produce, Reassign, Reigns, Settled, State
+from zabka.simulation.scenarios.kafka_steps import Cast, ControllerTerms, Elect, Produce, Reassign, Settled, State
 from zabka.simulation.scenarios.scenario import Moment, WorldScenario
 from zabka.simulation.scenarios.world_steps import Agree, Ask, Begin, Cut, Heal, Join, Kill, Restart, Serving, Wait
 
@@ -135,7 +135,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
             Reassign("orders-0", ("third", "fourth")),
             Wait(500),
             Kill(("first",)),
-            Reigns("first", "next"),
+            ControllerTerms("first", "next"),
             Heal(),
             State("orders-0", leader="third", isr=("third", "fourth")),
             Produce("orders-0", 2, expect=OK),

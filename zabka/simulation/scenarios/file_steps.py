@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from zabka.simulation.scenarios.core_steps import CoreStep, CoreSteps, confer, parsed_zxid
 from zabka.simulation.scenarios.step import StepFailed
-from zabka.simulation.steps.cores import Cores
-from zabka.simulation.steps.file_cores import FileCores
+from zabka.simulation.steps.bare_ensemble import BareEnsemble
+from zabka.simulation.steps.bare_file_ensemble import BareFileEnsemble
 
 
 class FileStep(CoreStep, frozen=True):
     """One step on peers whose disks are files."""
 
 
-def _on_files(cores: Cores) -> FileCores:
-    if not isinstance(cores, FileCores):
+def _on_files(cores: BareEnsemble) -> BareFileEnsemble:
+    if not isinstance(cores, BareFileEnsemble):
         raise StepFailed("this script's disks are no files")
     return cores
 
@@ -26,7 +26,7 @@ class Confer(FileStep, frozen=True):
 
     peers: tuple[int, ...]
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Exchange the messages; a peer without a leader keeps looking."""
         confer(cores, self.peers)
 
@@ -36,7 +36,7 @@ class Vanish(FileStep, frozen=True):
 
     peer: int
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Kill it without notifying others."""
         _on_files(cores).vanish(self.peer)
 
@@ -47,7 +47,7 @@ class Purge(FileStep, frozen=True):
     peer: int
     retain: int = 3
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Remove the files that PurgeTxnLog removes."""
         _on_files(cores).files(self.peer).purge(self.retain)
 
@@ -61,7 +61,7 @@ class Rot(FileStep, frozen=True):
     peer: int
     zxid: str
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Flip the bit."""
         try:
             _on_files(cores).files(self.peer).flip_bit(parsed_zxid(self.zxid))
@@ -75,7 +75,7 @@ class CutOut(FileStep, frozen=True):
     peer: int
     zxid: str
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Remove the record."""
         try:
             _on_files(cores).files(self.peer).cut_out(parsed_zxid(self.zxid))
@@ -88,7 +88,7 @@ class LoseNewestLog(FileStep, frozen=True):
 
     peer: int
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Delete the file."""
         try:
             _down(cores, self.peer).files(self.peer).lose_newest_log()
@@ -101,7 +101,7 @@ class Replace(FileStep, frozen=True):
 
     peer: int
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Erase its disk."""
         _down(cores, self.peer).files(self.peer).erase()
 
@@ -111,14 +111,14 @@ class SpoilSnapshot(FileStep, frozen=True):
 
     peer: int
 
-    def play(self, cores: Cores) -> None:
+    def play(self, cores: BareEnsemble) -> None:
         """Notify the peer."""
         if cores.nodes[self.peer].peer is None:
             raise StepFailed(f"{self.peer} is down")
         _on_files(cores).spoil_snapshot(self.peer)
 
 
-def _down(cores: Cores, peer: int) -> FileCores:
+def _down(cores: BareEnsemble, peer: int) -> BareFileEnsemble:
     if cores.nodes[peer].peer is not None:
         raise StepFailed(f"{peer} runs")
     return _on_files(cores)

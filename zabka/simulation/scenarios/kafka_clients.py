@@ -11,8 +11,8 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from zabka.ensemble.ports import Runtime
+from zabka.journal.checkers.kafka_analysis import ACKS_ALL, KafkaHistory, Polled, Sent
 from zabka.journal.events import TopicPartition
-from zabka.journal.judges.kafka_analysis import ACKS_ALL, KafkaHistory, Polled, Sent
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.ports import BrokerChannel, ChannelBroken, Endpoint
@@ -33,7 +33,7 @@ def partition_of(name: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-class Surroundings(NamedTuple):
+class Environment(NamedTuple):
     """Environment of the clients: how to reach brokers, and the log end offsets of leaders where known."""
 
     runtime: Runtime
@@ -46,7 +46,7 @@ class Surroundings(NamedTuple):
 class KafkaClients:
     """A producer and a consumer. `acks` is the setting of the producer."""
 
-    def __init__(self, around: Surroundings, acks: int = ACKS_ALL) -> None:
+    def __init__(self, around: Environment, acks: int = ACKS_ALL) -> None:
         self.history = KafkaHistory()
         self.acks = acks
         self.admin = around.admin

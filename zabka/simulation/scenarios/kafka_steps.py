@@ -252,7 +252,7 @@ class State(WorldStep, frozen=True):
         )
 
 
-class Reigns(WorldStep, frozen=True):
+class ControllerTerms(WorldStep, frozen=True):
     """Wait until another broker is controller, and name it."""
 
     other_than: str
@@ -273,7 +273,7 @@ class Reigns(WorldStep, frozen=True):
 
 
 class Undisturbed(WorldStep, frozen=True):
-    """No controller was elected since the last `Reigns`."""
+    """No controller was elected since the last `ControllerTerms`."""
 
     def play(self, stage: Stage) -> None:
         """Compare the controller epoch with the recorded one."""
@@ -306,7 +306,7 @@ KafkaSteps = (
     | Delay
     | Edit
     | State
-    | Reigns
+    | ControllerTerms
     | Undisturbed
     | Settled
 )

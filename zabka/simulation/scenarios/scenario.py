@@ -16,7 +16,7 @@ from zabka.simulation.scenarios.kafka_steps import KafkaSteps
 from zabka.simulation.scenarios.stage import Stage
 from zabka.simulation.scenarios.transaction_steps import TransactionSteps
 from zabka.simulation.scenarios.world_steps import WorldStep, WorldSteps
-from zabka.simulation.steps.cores import SNAP_COUNT
+from zabka.simulation.steps.bare_ensemble import SNAP_COUNT
 
 
 class Moment(msgspec.Struct, frozen=True):

@@ -9,8 +9,8 @@ from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.service import WatchEvent
 from zabka.ensemble.errors import ZooKeeperError
 from zabka.ensemble.records import EventType
+from zabka.journal.checkers.kafka_analysis import ACKS_ALL
 from zabka.journal.events import Event, TopicPartition
-from zabka.journal.judges.kafka_analysis import ACKS_ALL
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.ports import Endpoint
 from zabka.kafka.zk.znodes import LeaderAndIsr
@@ -22,7 +22,7 @@ from zabka.simulation.cluster.peer_machine import CLIENT_PORT, peer_address
 from zabka.simulation.cluster.server_machine import ServerMachine
 from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.faults.message_faults import MessageFaults, UnknownKind
-from zabka.simulation.scenarios.kafka_clients import KafkaClients, Surroundings, partition_of
+from zabka.simulation.scenarios.kafka_clients import Environment, KafkaClients, partition_of
 from zabka.simulation.scenarios.operations import OPERATIONS
 from zabka.simulation.scenarios.step import StepFailed
 from zabka.simulation.scenarios.transaction_clients import ScriptedProducer
@@ -38,7 +38,7 @@ def _is_about(event: Event, partition: TopicPartition) -> bool:
     return (getattr(event, "topic", None), getattr(event, "partition", None)) == partition
 
 
-def _surroundings(world: ClusterWorld, machine: ScriptedMachine) -> Surroundings:
+def _environment(world: ClusterWorld, machine: ScriptedMachine) -> Environment:
     runtime, channel = machine.runtime(), machine.channel()
     bootstrap = [(broker_address(broker), KAFKA_PORT) for broker in world.brokers] or [("nobody", 0)]
 
@@ -47,7 +47,7 @@ def _surroundings(world: ClusterWorld, machine: ScriptedMachine) -> Surroundings
         return Endpoint(number, broker_address(number), KAFKA_PORT)
 
     admin = AdminClient(channel, runtime, bootstrap)
-    return Surroundings(runtime, channel, admin, endpoint_of, world.replication.leader_log_end)
+    return Environment(runtime, channel, admin, endpoint_of, world.replication.leader_log_end)
 
 
 class Stage:
@@ -61,7 +61,7 @@ class Stage:
         self.controller_epoch = 0
         """The epoch when the script last waited for a controller."""
         self.kafka_machine = world.scripted_client(KAFKA_MACHINE)
-        self.kafka = KafkaClients(_surroundings(world, self.kafka_machine), acks)
+        self.kafka = KafkaClients(_environment(world, self.kafka_machine), acks)
         self.heals: list[tuple[tuple[str, str], Callable[[], None]]] = []
         """Links with a fault, and the function that ends each fault."""
         self.clients: dict[str, Client] = {}
@@ -183,7 +183,7 @@ class Stage:
     def add_producer(self, name: str, transactional_id: str) -> tuple[ScriptedProducer, ScriptedMachine]:
         """Return a new producer, and the machine of that name on which it runs."""
         machine = self._machine_of(name)
-        around = _surroundings(self.world, machine)
+        around = _environment(self.world, machine)
         self.names[name] = machine.name
         history = self.kafka.history
         self._producers[name] = ScriptedProducer(name, around.admin, around.runtime, transactional_id, history)

@@ -25,13 +25,13 @@ _WORDS = {
     "HeldBack": "wait until an open transaction holds back consumers of committed records of",
     "MarkersInOrder": "check the coordinator epochs of the markers in",
     "ReadCommitted": "consumers of committed records read",
-    "Reigns": "wait for a controller other than",
+    "ControllerTerms": "wait for a controller other than",
     "Run": "let everything under way happen",
     "Serving": "wait until the ensemble serves",
     "Settled": "wait until everything is in sync",
     "State": "wait for",
     "TransactionIs": "wait for the state of transactional id",
-    "Undisturbed": "nobody else has begun to reign",
+    "Undisturbed": "nobody else has begun to controller term",
 }
 """Texts for steps with unclear names."""
 _CLAUSES = ("Cast", "Run", "Serving", "Settled", "Undisturbed")
@@ -58,7 +58,7 @@ def story(verdict: Verdict) -> list[Line]:
     return [*lines[:LINES_MAX], Line(lines[-1].at_ms, SCRIPT, f"… and {len(lines) - LINES_MAX} lines more")]
 
 
-def told_acts(verdict: Verdict) -> list[str]:
+def performed_actions(verdict: Verdict) -> list[str]:
     """Return the actions on the world: the script's steps, or the faults if there is no script."""
     sentences = read_sentences()
     faults = [entry for entry in verdict.journal if isinstance(entry.event, FaultInjected)]

@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 from typing import NamedTuple
 
 from zabka.ensemble.ports import Runtime
+from zabka.journal.checkers.kafka_analysis import KafkaHistory, Sent
 from zabka.journal.events import TopicPartition
-from zabka.journal.judges.kafka_analysis import KafkaHistory, Sent
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client import Isolation
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 
-from zabka.journal.judges.cause_chains import broken_chains
-from zabka.journal.judges.kafka_analysis import ACKS_ALL
+from zabka.journal.checkers.cause_chains import broken_chains
+from zabka.journal.checkers.kafka_analysis import ACKS_ALL
 from zabka.simulation.checkers.platters import Votes
 from zabka.simulation.cluster.cluster_world import ClusterShape, ClusterWorld
 from zabka.simulation.cluster.shape import Shape

@@ -1,8 +1,8 @@
-"""The tapes that reached something new, and the selection of the next one to change.
+"""The choice sequences that reached something new, and the selection of the next one to change.
 
-A tape is kept because it was the first to reach a feature, or reached it more often than before. A tape is chosen more
-often the rarer its features are among all runs so far, and less often the more often it was already chosen (a small
-version of AFLFast's power schedule).
+A choice sequence is kept because it was the first to reach a feature, or reached it more often than before. A choice
+sequence is chosen more often the rarer its features are among all runs so far, and less often the more often it was
+already chosen (a small version of AFLFast's power schedule).
 
 For some features the number of steps before them is known: a run can continue from there (Go-Explore).
 """
@@ -15,38 +15,40 @@ from types import MappingProxyType
 
 import msgspec
 
-from zabka.simulation.choices import Tape
+from zabka.simulation.choices import Choices
 
 NEWS_WEIGHED = 48
 CANDIDATES = 16
-"""The number of tapes compared in one selection; comparing all would take as long as a run."""
+"""The number of choice sequences compared in one selection; comparing all would take as long as a run."""
 
 NOWHERE: Mapping[int, int] = MappingProxyType({})
 
 
 class Kept(msgspec.Struct):
-    """A kept tape.
+    """A kept choice sequence.
 
     `news` lists the features that it was the first to reach, or reached most often so far. `chosen` counts how often it
     was chosen since, and `places` gives the number of steps before a feature, where known.
     """
 
-    tape: Tape
+    choices: Choices
     news: list[int]
     chosen: int = 0
     places: dict[int, int] = {}
 
 
 class Corpus:
-    """All kept tapes; `reached` has the highest count of each feature in one run, `hits` the number of runs with it."""
+    """All kept choice sequences; `reached` has the highest count of each feature in one run, `hits` the number of runs
+    with it."""
 
     def __init__(self) -> None:
         self.kept: list[Kept] = []
         self.reached: dict[int, int] = {}
         self.hits: dict[int, int] = {}
 
-    def keep_run(self, tape: Tape, reached: dict[int, int], places: Mapping[int, int] = NOWHERE) -> Kept | None:
-        """Record the features of a run and the number of steps before them. Return the tape if it is kept."""
+    def keep_run(self, choices: Choices, reached: dict[int, int], places: Mapping[int, int] = NOWHERE) -> Kept | None:
+        """Record the features of a run and the number of steps before them. Return the choice sequence if it is
+        kept."""
         news = [feature for feature, count in reached.items() if self.reached.get(feature, 0) < count]
         for feature, count in reached.items():
             self.hits[feature] = self.hits.get(feature, 0) + 1
@@ -55,12 +57,12 @@ class Corpus:
         if not news:
             return None
         placed = [feature for feature in news if feature in places][-NEWS_WEIGHED:]
-        kept = Kept(tape, news[:NEWS_WEIGHED], places={feature: places[feature] for feature in placed})
+        kept = Kept(choices, news[:NEWS_WEIGHED], places={feature: places[feature] for feature in placed})
         self.kept.append(kept)
         return kept
 
     def choose(self, random: Random) -> Kept:
-        """Choose a tape to change. The corpus must not be empty."""
+        """Choose a choice sequence to change. The corpus must not be empty."""
         asked = [self.kept[random.randrange(len(self.kept))] for _ in range(CANDIDATES)]
         weights = [sum(1 / self.hits.get(feature, 1) for feature in kept.news) / (1 + kept.chosen) for kept in asked]
         chosen = random.choices(asked, weights)[0]
@@ -68,11 +70,11 @@ class Corpus:
         return chosen
 
     def place(self, kept: Kept, random: Random) -> int:
-        """Return the number of steps before a rare feature of this tape; 0 if unknown."""
+        """Return the number of steps before a rare feature of this choice sequence; 0 if unknown."""
         if not kept.places:
             return 0
         return random.choices([*kept.places.values()], [1 / self.hits.get(feature, 1) for feature in kept.places])[0]
 
-    def any(self, random: Random) -> Tape:
-        """Choose any tape, for a crossover. The corpus must not be empty."""
-        return self.kept[random.randrange(len(self.kept))].tape
+    def any(self, random: Random) -> Choices:
+        """Choose any choice sequence, for a crossover. The corpus must not be empty."""
+        return self.kept[random.randrange(len(self.kept))].choices

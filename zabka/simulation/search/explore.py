@@ -12,7 +12,7 @@ from every state without another fault.
 
 These measures keep three servers feasible:
 
-- The result of an input depends only on the server's own state and the input. `RememberedTurns` computes each result
+- The result of an input depends only on the server's own state and the input. `CachedTransitions` computes each result
   once. So a state of the ensemble is a handful of numbers, and most steps are table look-ups (the same idea as SPIN's
   collapse compression).
 - Parts that cannot affect behaviour are left out of a state (`zabka.simulation.steps.canonical`). Election rounds count
@@ -44,9 +44,9 @@ from zabka.simulation.scenarios.core_steps import CoreSteps, Elect, GiveUp, Run,
 from zabka.simulation.scenarios.scenario import CoreScenario
 from zabka.simulation.scenarios.step import StepFailed
 from zabka.simulation.search import explore_steps
-from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.bare_ensemble import BareEnsemble
 from zabka.simulation.steps.links import CoreLinks
-from zabka.simulation.steps.turns import RememberedTurns
+from zabka.simulation.steps.transitions import CachedTransitions
 
 PROGRESS_EVERY = 100
 
@@ -131,8 +131,8 @@ class _Space:
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
-        self.turns = RememberedTurns()
-        self.begin = Cores(bounds.peers, turns=self.turns)
+        self.turns = CachedTransitions()
+        self.begin = BareEnsemble(bounds.peers, turns=self.turns)
         self.states: list[bytes] = []
         self._known: dict[bytes, int] = {}
         self._parents = array("I")
@@ -143,9 +143,9 @@ class _Space:
         self._remainders: list[Left] = []
         self._layout = struct.Struct(f"<{bounds.peers + 3}I")
 
-    def pack(self, cores: Cores, left: Left) -> bytes:
+    def pack(self, cores: BareEnsemble, left: Left) -> bytes:
         """Pack the state into a few bytes, equal for states with the same possible behaviour."""
-        cores.count_rounds_anew()
+        cores.reset_rounds()
         network = self._networks.setdefault(tuple([link.key() for link in cores.links]), len(self._links))
         if network == len(self._links):
             self._links.append(cores.links)
@@ -155,7 +155,7 @@ class _Space:
         numbers = [self.turns.keep_node(node).number for node in cores.nodes.values()]
         return self._layout.pack(*numbers, network, self.turns.keep_monitor(cores.monitor).number, remainder)
 
-    def unpack(self, index: int) -> tuple[Cores, Left]:
+    def unpack(self, index: int) -> tuple[BareEnsemble, Left]:
         """Unpack a state to continue from it."""
         *nodes, network, monitor, remainder = self._layout.unpack(self.states[index])
         cores = self.begin.fork()
@@ -234,7 +234,7 @@ class _Search:
                 continue  # The election fails, so this step is not possible.
             free = after is left
             ends &= not free
-            if isinstance(step, Elect) and _reigns(twin) != _reigns(cores):
+            if isinstance(step, Elect) and _controller_terms(twin) != _controller_terms(cores):
                 after = msgspec.structs.replace(left, elections=left.elections - 1)
                 if after.elections < 0:
                     self.cut += 1
@@ -293,13 +293,13 @@ def explore(bounds: Bounds, progress: Callable[[int, int, int], None] = lambda *
     )
 
 
-def _reigns(cores: Cores) -> list[tuple[int, int]]:
+def _controller_terms(cores: BareEnsemble) -> list[tuple[int, int]]:
     """Return the leaders, each with the election round of its term."""
     statuses = [node.status for node in cores.nodes.values()]
     return [(each.peer_id, each.round) for each in statuses if each is not None and each.state is PeerState.LEADING]
 
 
-def possible(cores: Cores, left: Left, bounds: Bounds) -> Iterator[tuple[CoreSteps, Left]]:
+def possible(cores: BareEnsemble, left: Left, bounds: Bounds) -> Iterator[tuple[CoreSteps, Left]]:
     """Yield every possible step and the allowance after it: `left` itself if the step is free."""
     ordinary = list(explore_steps.ordinary_steps(cores))
     for step in chain(
@@ -318,11 +318,11 @@ def possible(cores: Cores, left: Left, bounds: Bounds) -> Iterator[tuple[CoreSte
                 yield step, one_less
 
 
-def _writes(cores: Cores) -> Iterator[CoreSteps]:
+def _writes(cores: BareEnsemble) -> Iterator[CoreSteps]:
     return map(Write, explore_steps.serving(cores))
 
 
-_BOUNDED: dict[str, Callable[[Cores], Iterator[CoreSteps]]] = {
+_BOUNDED: dict[str, Callable[[BareEnsemble], Iterator[CoreSteps]]] = {
     "writes": _writes,
     "crashes": explore_steps.crashes,
     "breaks": explore_steps.breaks,

@@ -19,7 +19,7 @@ from zabka.simulation.scenarios.core_steps import (
     SyncDisk,
     looking,
 )
-from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.bare_ensemble import BareEnsemble
 
 
 @lru_cache
@@ -27,7 +27,7 @@ def _deliver(source: int, target: int, link: int) -> Deliver:
     return Deliver(source, target, link=link)
 
 
-def ordinary_steps(cores: Cores) -> Iterator[CoreSteps]:
+def ordinary_steps(cores: BareEnsemble) -> Iterator[CoreSteps]:
     """Yield every possible delivery and fsync."""
     for target in cores.voters:
         node = cores.nodes[target]
@@ -43,7 +43,7 @@ def ordinary_steps(cores: Cores) -> Iterator[CoreSteps]:
                 yield SyncDisk(target)
 
 
-def losses(cores: Cores) -> Iterator[CoreSteps]:
+def losses(cores: BareEnsemble) -> Iterator[CoreSteps]:
     """Yield a loss for every connection that one side has closed and that has more than the close under way."""
     for source in cores.voters:
         for target in cores.voters:
@@ -54,7 +54,7 @@ def losses(cores: Cores) -> Iterator[CoreSteps]:
                         yield Lose(source, target, number)
 
 
-def elections(cores: Cores) -> Iterator[CoreSteps]:
+def elections(cores: BareEnsemble) -> Iterator[CoreSteps]:
     """Yield an election for every quorum with a peer that looks for a leader."""
     up = tuple(peer for peer in cores.voters if cores.is_up(peer))
     for size in range(len(cores.voters) // 2 + 1, len(up) + 1):
@@ -63,7 +63,7 @@ def elections(cores: Cores) -> Iterator[CoreSteps]:
                 yield Elect(members)
 
 
-def crashes(cores: Cores) -> Iterator[CoreSteps]:
+def crashes(cores: BareEnsemble) -> Iterator[CoreSteps]:
     """Yield a crash for every process and every point of its disk's work with a different result on disk."""
     for peer in cores.voters:
         if cores.is_up(peer):
@@ -77,21 +77,21 @@ def crashes(cores: Cores) -> Iterator[CoreSteps]:
                     yield Crash((peer,), written)
 
 
-def restarts(cores: Cores) -> Iterator[CoreSteps]:
+def restarts(cores: BareEnsemble) -> Iterator[CoreSteps]:
     """Yield a start for every process that is down."""
     for peer in cores.voters:
         if cores.nodes[peer].peer is None:
             yield Start((peer,))
 
 
-def breaks(cores: Cores) -> Iterator[CoreSteps]:
+def breaks(cores: BareEnsemble) -> Iterator[CoreSteps]:
     """Yield a break for every two connected servers."""
     for one, other in combinations(cores.voters, 2):
         if any(link.joins(one, other) for link in cores.links):
             yield Break(one, other)
 
 
-def serving(cores: Cores) -> Iterator[int]:
+def serving(cores: BareEnsemble) -> Iterator[int]:
     """Yield every peer that accepts writes from clients."""
     for peer in cores.voters:
         status = cores.nodes[peer].status
@@ -99,7 +99,7 @@ def serving(cores: Cores) -> Iterator[int]:
             yield peer
 
 
-def leading(cores: Cores) -> Iterator[int]:
+def leading(cores: BareEnsemble) -> Iterator[int]:
     """Yield every leader that serves."""
     for peer in serving(cores):
         status = cores.nodes[peer].status
@@ -107,7 +107,7 @@ def leading(cores: Cores) -> Iterator[int]:
             yield peer
 
 
-def patient(cores: Cores) -> Iterator[int]:
+def patient(cores: BareEnsemble) -> Iterator[int]:
     """Yield every peer that follows or leads and does not serve."""
     for peer in cores.voters:
         status = cores.nodes[peer].status
@@ -115,7 +115,7 @@ def patient(cores: Cores) -> Iterator[int]:
             yield peer
 
 
-def timeouts(cores: Cores) -> Iterator[CoreSteps]:
+def timeouts(cores: BareEnsemble) -> Iterator[CoreSteps]:
     """Yield a timeout for every peer that follows or leads, as if the others had been silent for too long."""
     for peer in cores.voters:
         if cores.is_up(peer) and not looking(cores, (peer,)):

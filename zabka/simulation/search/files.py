@@ -4,8 +4,9 @@ It adds these faults to those of the bare protocol: machines lose power without 
 bit flips, the newest log is lost, a snapshot is damaged, and an empty server replaces another. Only one server's disk
 can be damaged, so data on a majority is never lost.
 
-Two in five runs draw single steps among the acts; the others draw only acts (`file_acts`), about half of them without
-faults. Half of the ensembles have been restarted before. A run takes a seventh of a second, half of it for files.
+Two in five runs draw single steps among the actions; the others draw only actions (`file_actions`), about half of them
+without faults. Half of the ensembles have been restarted before. A run takes a seventh of a second, half of it for
+files.
 """
 
 from __future__ import annotations
@@ -22,35 +23,35 @@ from zabka.simulation.draws import derive_random
 from zabka.simulation.scenarios.core_steps import Crash, Run, Start, elect
 from zabka.simulation.scenarios.file_steps import FileSteps
 from zabka.simulation.scenarios.step import StepFailed
-from zabka.simulation.search import file_acts
+from zabka.simulation.search import file_actions
 from zabka.simulation.search.explore_steps import crashes, serving
 from zabka.simulation.search.protocol import ALWAYS, SOMETIMES, Played, let_go, play_drawn
 from zabka.simulation.search.stretches import Possible, uneven_writes
-from zabka.simulation.steps.cores import Cores
-from zabka.simulation.steps.file_cores import FileCores
+from zabka.simulation.steps.bare_ensemble import BareEnsemble
+from zabka.simulation.steps.bare_file_ensemble import BareFileEnsemble
 
 SNAP_COUNTS = (3, 8, 8, 24)
 COMMIT_LOG_COUNTS = (1, 2, 500)
 ELECTIONS_MAX = 5
 UNHURRIED = 0.6
-"""Share of runs with acts only."""
+"""Share of runs with actions only."""
 OLD = 0.5
 """Share of runs on servers that were restarted before."""
 PURGING = 0.5
-"""Share of the runs of acts in which autopurge follows every load."""
+"""Share of the runs of actions in which autopurge follows every load."""
 IN_MEMORY = Path("/dev/shm")
 
 
 def play_files(seed: int) -> Played:
-    """Draw the steps from a seed or a tape and play them on temporary files."""
+    """Draw the steps from a seed or a choice sequence and play them on temporary files."""
     shape = derive_random(seed, "shape")
     peers, snap_count = (3, 3, 5)[shape.randrange(0, 3)], SNAP_COUNTS[shape.randrange(0, len(SNAP_COUNTS))]
     commit_log_count, fragile = COMMIT_LOG_COUNTS[shape.randrange(0, 3)], 1 + shape.randrange(0, peers)
     always, sometimes = _unhurried(shape, fragile) if shape.random() < UNHURRIED else _step_by_step(fragile)
-    before = file_acts.earlier_life(peers, shape) if shape.random() < OLD else ()
+    before = file_actions.earlier_life(peers, shape) if shape.random() < OLD else ()
     # A file system in memory avoids waiting for a disk.
     with TemporaryDirectory(prefix="zabka-search-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as place:
-        cores = FileCores(Path(place), peers, snap_count, commit_log_count=commit_log_count, keeps_journal=True)
+        cores = BareFileEnsemble(Path(place), peers, snap_count, commit_log_count=commit_log_count, keeps_journal=True)
         try:
             return play_drawn(seed, cores, sometimes, partial(_find_out, cores, fragile), always, before)
         finally:
@@ -62,35 +63,42 @@ def play_files(seed: int) -> Played:
 def _step_by_step(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
     """Return the steps of every run, and of some runs, for runs with single steps."""
     ordinary = [_crashes if each is crashes else each for each in SOMETIMES]
-    damages, replaced = partial(file_acts.damages, fragile=fragile), partial(file_acts.replacements, fragile=fragile)
+    damages, replaced = (
+        partial(file_actions.damages, fragile=fragile),
+        partial(file_actions.replacements, fragile=fragile),
+    )
     return ALWAYS, [
-        *ordinary, file_acts.vanishing, file_acts.vanishing, file_acts.purges, file_acts.spoilt, damages, damages,
-        file_acts.loads, file_acts.loads, file_acts.restarts_of_all, file_acts.returns, file_acts.returns, replaced,
+        *ordinary, file_actions.vanishing, file_actions.vanishing, file_actions.purges, file_actions.spoilt, damages,
+        damages, file_actions.loads, file_actions.loads, file_actions.restarts_of_all, file_actions.returns,
+        file_actions.returns, replaced,
     ]  # fmt: skip
 
 
 def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
-    """Return the acts of every run, and of some runs, for runs with acts only."""
-    loads = file_acts.loads_and_purges if shape.random() < PURGING else file_acts.loads
-    damages, replaced = partial(file_acts.damages, fragile=fragile), partial(file_acts.replacements, fragile=fragile)
-    blinks, blackouts = partial(file_acts.blinks, fragile=fragile), partial(file_acts.blackouts, fragile=fragile)
-    in_a_row = partial(file_acts.blinks_in_a_row, fragile=fragile)
-    to_damage = partial(file_acts.returns_to_damage, fragile=fragile)
-    absences = partial(file_acts.absences, fragile=fragile)
-    talks = partial(file_acts.or_else, file_acts.talks, uneven_writes)
-    returns = partial(file_acts.or_else, file_acts.returns, file_acts.bounces)
-    settling = partial(file_acts.or_else, file_acts.settling, loads)
+    """Return the actions of every run, and of some runs, for runs with actions only."""
+    loads = file_actions.loads_and_purges if shape.random() < PURGING else file_actions.loads
+    damages, replaced = (
+        partial(file_actions.damages, fragile=fragile),
+        partial(file_actions.replacements, fragile=fragile),
+    )
+    blinks, blackouts = partial(file_actions.blinks, fragile=fragile), partial(file_actions.blackouts, fragile=fragile)
+    in_a_row = partial(file_actions.blinks_in_a_row, fragile=fragile)
+    to_damage = partial(file_actions.returns_to_damage, fragile=fragile)
+    absences = partial(file_actions.absences, fragile=fragile)
+    talks = partial(file_actions.or_else, file_actions.talks, uneven_writes)
+    returns = partial(file_actions.or_else, file_actions.returns, file_actions.bounces)
+    settling = partial(file_actions.or_else, file_actions.settling, loads)
     always = (loads, loads, loads, settling, settling, settling, let_go, let_go, talks, returns, returns)
     return always, [
-        file_acts.restarts_of_all, file_acts.stops, file_acts.bounces, blinks, blackouts, in_a_row, in_a_row,
-        file_acts.depositions, file_acts.last_writes, file_acts.last_writes, file_acts.second_reigns,
-        file_acts.returns_in_vain, file_acts.returns_in_vain, file_acts.interrupted_returns,
-        file_acts.interrupted_returns, to_damage, absences, file_acts.impatience, file_acts.purges, file_acts.spoilt,
-        damages, replaced, replaced, uneven_writes,
+        file_actions.restarts_of_all, file_actions.stops, file_actions.bounces, blinks, blackouts, in_a_row, in_a_row,
+        file_actions.depositions, file_actions.last_writes, file_actions.last_writes, file_actions.second_terms,
+        file_actions.returns_in_vain, file_actions.returns_in_vain, file_actions.interrupted_returns,
+        file_actions.interrupted_returns, to_damage, absences, file_actions.impatience, file_actions.purges,
+        file_actions.spoilt, damages, replaced, replaced, uneven_writes,
     ]  # fmt: skip
 
 
-def _crashes(cores: Cores) -> Iterator[FileSteps]:
+def _crashes(cores: BareEnsemble) -> Iterator[FileSteps]:
     """Yield a crash for every process and every part of its disk's work. On files the results cannot be compared
     first."""
     for peer in cores.voters:
@@ -99,13 +107,13 @@ def _crashes(cores: Cores) -> Iterator[FileSteps]:
                 yield Crash((peer,), written)
 
 
-def _find_out(cores: FileCores, fragile: int) -> None:
+def _find_out(cores: BareFileEnsemble, fragile: int) -> None:
     """Notify peers that wait for a lost machine, and restart the fragile server after the others have a leader.
 
     A process that relies on cached data finds the damage at its next start. A step of an election creates no
     connections, however long it takes.
     """
-    for end in file_acts.half_open(cores):
+    for end in file_actions.half_open(cores):
         end.play(cores)
     Crash((fragile,)).play(cores)
     others = tuple(peer for peer in cores.voters if peer != fragile)

@@ -1,7 +1,8 @@
-"""New tapes from known ones: words are changed, spans are left out, repeated or moved, and tapes are crossed.
+"""New choice sequences from known ones: words are changed, spans are left out, repeated or moved, and choice sequences
+are crossed.
 
-Two streams are known to hold the choices that matter: the acts (`zabka.simulation.faults.acts`), and the nemesis of the
-older scenarios. Most changes are made there; acts are changed as a whole.
+Two streams are known to hold the choices that matter: the actions (`zabka.simulation.faults.actions`), and the nemesis
+of the older scenarios. Most changes are made there; actions are changed as a whole.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from zabka.simulation.choices import STRIKE, WORD_BITS, WORD_MAX, Stream, Tape
-from zabka.simulation.faults.acts import ACT_WORDS, ACTS
+from zabka.simulation.choices import STRIKE, WORD_BITS, WORD_MAX, Choices, Stream
+from zabka.simulation.faults.actions import ACTION_NUMBERS, ACTIONS
 from zabka.simulation.search.protocol import STEP_WORDS, STEPS
 
-MIDDLE = (ACTS, STEPS, "nemesis")
+MIDDLE = (ACTIONS, STEPS, "nemesis")
 """The streams with most of the changes."""
 MIDDLE_CHANCE = 0.75
 CHANGES_MAX = 4
@@ -21,36 +22,36 @@ SPAN_MAX = 6
 SMALL = 1 << 56
 LAST_BORN = 1 << 31
 
-Words = list[int]
+ActionNumbers = list[int]
 
 
 def unit_of(purpose: str) -> int:
     """Return how many words of a stream form a unit."""
-    return {ACTS: ACT_WORDS, STEPS: STEP_WORDS}.get(purpose, 1)
+    return {ACTIONS: ACTION_NUMBERS, STEPS: STEP_WORDS}.get(purpose, 1)
 
 
-def mutated(tape: Tape, other: Tape, random: Random) -> Tape:
-    """Return a tape similar to the first, sometimes with a part of the other."""
+def mutated(choices: Choices, other: Choices, random: Random) -> Choices:
+    """Return a choice sequence similar to the first, sometimes with a part of the other."""
     for _ in range(1 + int(random.random() ** 2 * CHANGES_MAX)):
-        tape = _changed(tape, other, random)
-    return tape
+        choices = _changed(choices, other, random)
+    return choices
 
 
-def gone_on_from(tape: Tape, place: int, random: Random) -> Tape:
-    """Return a tape with the first steps or acts of another, followed by new random ones."""
-    purpose = STEPS if STEPS in tape.streams else ACTS
-    words = tape.streams.get(purpose, Stream()).words[: place * unit_of(purpose)]
-    return tape.changed(purpose, Stream(words=words, tail=random.randrange(LAST_BORN)))
+def gone_on_from(choices: Choices, place: int, random: Random) -> Choices:
+    """Return a choice sequence with the first steps or actions of another, followed by new random ones."""
+    purpose = STEPS if STEPS in choices.streams else ACTIONS
+    words = choices.streams.get(purpose, Stream()).words[: place * unit_of(purpose)]
+    return choices.changed(purpose, Stream(words=words, tail=random.randrange(LAST_BORN)))
 
 
-def _changed(tape: Tape, other: Tape, random: Random) -> Tape:
-    known = [purpose for purpose, stream in tape.streams.items() if stream.words]
+def _changed(choices: Choices, other: Choices, random: Random) -> Choices:
+    known = [purpose for purpose, stream in choices.streams.items() if stream.words]
     middle = [purpose for purpose in known if purpose in MIDDLE or purpose.startswith(STRIKE)]
     if not known or random.random() < 0.05:
-        return _with_other_luck(tape, random)
-    choices = middle if middle and random.random() < MIDDLE_CHANCE else known
-    purpose = choices[random.randrange(len(choices))] if len(choices) > 1 else choices[0]
-    stream = tape.streams[purpose]
+        return _with_other_luck(choices, random)
+    eligible = middle if middle and random.random() < MIDDLE_CHANCE else known
+    purpose = eligible[random.randrange(len(eligible))] if len(eligible) > 1 else eligible[0]
+    stream = choices.streams[purpose]
     words = list(stream.words)
     theirs = other.streams.get(purpose)
     if theirs is not None and theirs.words and random.random() < 0.2:
@@ -58,18 +59,18 @@ def _changed(tape: Tape, other: Tape, random: Random) -> Tape:
     else:
         change = _CHANGES[random.randrange(len(_CHANGES))]
         words = change(words, unit_of(purpose), random)
-    return tape.changed(purpose, Stream(words=tuple(words), tail=random.randrange(LAST_BORN)))
+    return choices.changed(purpose, Stream(words=tuple(words), tail=random.randrange(LAST_BORN)))
 
 
-def _with_other_luck(tape: Tape, random: Random) -> Tape:
+def _with_other_luck(choices: Choices, random: Random) -> Choices:
     """Draw all unrecorded choices again, such as network delays and disk latencies."""
-    return Tape(random.randrange(LAST_BORN), tape.streams)
+    return Choices(random.randrange(LAST_BORN), choices.streams)
 
 
 # -- changes of words --------------------------------------------------------------------------------------------------
 
 
-def _span(words: Words, unit: int, random: Random) -> tuple[int, int]:
+def _span(words: ActionNumbers, unit: int, random: Random) -> tuple[int, int]:
     """Choose a few units. Return their begin and end."""
     units = max(1, len(words) // unit)
     begin = random.randrange(units)
@@ -77,64 +78,64 @@ def _span(words: Words, unit: int, random: Random) -> tuple[int, int]:
     return begin * unit, min(len(words), (begin + length) * unit)
 
 
-def _flip(words: Words, unit: int, random: Random) -> Words:
+def _flip(words: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
     words[random.randrange(len(words))] = random.getrandbits(WORD_BITS)
     return words
 
 
-def _nudge(words: Words, unit: int, random: Random) -> Words:
+def _nudge(words: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
     place = random.randrange(len(words))
     words[place] = min(WORD_MAX, max(0, words[place] + random.randrange(-SMALL, SMALL)))
     return words
 
 
-def _copy_one(words: Words, unit: int, random: Random) -> Words:
+def _copy_one(words: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
     """Copy another word that has the same position in its unit."""
     place, units = random.randrange(len(words)), max(1, len(words) // unit)
     words[place] = words[(place % unit + unit * random.randrange(units)) % len(words)]
     return words
 
 
-def _insert(words: Words, unit: int, random: Random) -> Words:
+def _insert(words: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
     begin, _ = _span(words, unit, random)
     return words[:begin] + [random.getrandbits(WORD_BITS) for _ in range(unit)] + words[begin:]
 
 
-def _replace(words: Words, unit: int, random: Random) -> Words:
+def _replace(words: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
     begin, _ = _span(words, unit, random)
     return words[:begin] + [random.getrandbits(WORD_BITS) for _ in range(unit)] + words[begin + unit :]
 
 
-def _delete(words: Words, unit: int, random: Random) -> Words:
+def _delete(words: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
     begin, end = _span(words, unit, random)
     return words[:begin] + words[end:]
 
 
-def _repeat(words: Words, unit: int, random: Random) -> Words:
+def _repeat(words: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
     begin, end = _span(words, unit, random)
     to, _ = _span(words, unit, random)
     return words[:to] + words[begin:end] + words[to:]
 
 
-def _move(words: Words, unit: int, random: Random) -> Words:
+def _move(words: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
     begin, end = _span(words, unit, random)
     moved, left = words[begin:end], words[:begin] + words[end:]
     to = _span(left, unit, random)[0] if left else 0
     return left[:to] + moved + left[to:]
 
 
-def _cut_off(words: Words, unit: int, random: Random) -> Words:
+def _cut_off(words: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
     """Draw everything after some point again."""
     begin, _ = _span(words, unit, random)
     return words[: max(begin, unit)]
 
 
-_CHANGES: tuple[Callable[[Words, int, Random], Words], ...] = (
+_CHANGES: tuple[Callable[[ActionNumbers, int, Random], ActionNumbers], ...] = (
     _flip, _flip, _nudge, _copy_one, _insert, _insert, _replace, _delete, _repeat, _move, _cut_off,
 )  # fmt: skip
 
 
-def _crossed(one: Words, other: Words, unit: int, random: Random) -> Words:
+def _crossed(one: ActionNumbers, other: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
     """Join the first part of one and the last part of the other, or insert a span of the other into one."""
     begin, _ = _span(one, unit, random)
     if random.random() < 0.5:

@@ -1,8 +1,8 @@
 """The scenario `swarm-protocol`: a run of the bare protocol with random steps.
 
-Nothing happens by itself in `zabka.simulation.steps`, so a tape chooses each delivery, each fsync and each crash. A run
-of fifty steps takes hundredths of a second. A step is STEP_WORDS words of the stream `steps`: its kind, and its index
-among the possible steps of that kind.
+Nothing happens by itself in `zabka.simulation.steps`, so a choice sequence chooses each delivery, each fsync and each
+crash. A run of fifty steps takes hundredths of a second. A step is STEP_WORDS words of the stream `steps`: its kind,
+and its index among the possible steps of that kind.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from zabka.simulation.search.explore_steps import (
     timeouts,
 )
 from zabka.simulation.search.stretches import Possible, Stretch, blips, uneven_writes, way
-from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.bare_ensemble import BareEnsemble
 
 STEPS = "steps"
 STEP_WORDS = 2
@@ -90,7 +90,7 @@ class Quiet:
         for each in ways:
             self.held.pop(each, None)
 
-    def turn(self, cores: Cores, which: int) -> str:
+    def turn(self, cores: BareEnsemble, which: int) -> str:
         """Hold a disk or links back, or release them. Return a description."""
         choices = _choices(cores)
         choice = choices[which * len(choices) >> WORD_BITS]
@@ -106,7 +106,7 @@ class Quiet:
         return "let everything go"
 
 
-def _choices(cores: Cores) -> list[tuple[str, ...]]:
+def _choices(cores: BareEnsemble) -> list[tuple[str, ...]]:
     """Return the groups that can be held back together: a disk, all links of a peer, one direction."""
     found: list[tuple[str, ...]] = []
     for peer in cores.voters:
@@ -116,31 +116,31 @@ def _choices(cores: Cores) -> list[tuple[str, ...]]:
     return found
 
 
-def _writes(cores: Cores) -> Iterator[CoreSteps]:
+def _writes(cores: BareEnsemble) -> Iterator[CoreSteps]:
     for peer in serving(cores):
         yield Write(peer)
 
 
-def _syncs(cores: Cores) -> Iterator[CoreSteps]:
+def _syncs(cores: BareEnsemble) -> Iterator[CoreSteps]:
     for peer in serving(cores):
         yield Sync(peer)
 
 
-def _run(cores: Cores) -> Iterator[CoreSteps]:
+def _run(cores: BareEnsemble) -> Iterator[CoreSteps]:
     yield Run()
 
 
-def hold(cores: Cores) -> Iterator[CoreSteps]:
+def hold(cores: BareEnsemble) -> Iterator[CoreSteps]:
     """Placeholder for `Quiet.turn`."""
     yield from ()
 
 
-def let_go(cores: Cores) -> Iterator[CoreSteps]:
+def let_go(cores: BareEnsemble) -> Iterator[CoreSteps]:
     """Placeholder for `Quiet.let_go`."""
     yield from ()
 
 
-def _patience_ends(cores: Cores) -> Iterator[CoreSteps]:
+def _patience_ends(cores: BareEnsemble) -> Iterator[CoreSteps]:
     for peer in patient(cores):
         yield GiveUp(peer)
 
@@ -160,13 +160,13 @@ class Played(NamedTuple):
     problems: list[str]
     taken: list[StepTaken]
     places: dict[int, int]
-    cores: Cores
+    cores: BareEnsemble
 
 
 class _Syncs:
     """Checks that an answered sync includes every write that was answered before the sync was sent."""
 
-    def __init__(self, cores: Cores) -> None:
+    def __init__(self, cores: BareEnsemble) -> None:
         self._cores = cores
         self._told: dict[int, int] = {}
         self._seen = 0
@@ -187,16 +187,16 @@ class _Syncs:
 
 
 def play_protocol(seed: int) -> Played:
-    """Draw the steps from a seed or a tape and play them."""
+    """Draw the steps from a seed or a choice sequence and play them."""
     shape = derive_random(seed, "shape")
     peers, snap_count = (3, 3, 5)[shape.randrange(0, 3)], SNAP_COUNTS[shape.randrange(0, 3)]
-    cores = Cores(peers, snap_count, cumulative=shape.random() < 0.9, keeps_journal=True)
+    cores = BareEnsemble(peers, snap_count, cumulative=shape.random() < 0.9, keeps_journal=True)
     return play_drawn(seed, cores, SOMETIMES)
 
 
 def play_drawn(
     seed: int,
-    cores: Cores,
+    cores: BareEnsemble,
     sometimes: Sequence[Possible],
     before_the_end: Callable[[], None] = lambda: None,
     always: Sequence[Possible] = ALWAYS,
@@ -208,14 +208,14 @@ def play_drawn(
     """
     kinds = derive_random(seed, "kinds")
     possible = [*always, *(each for each in sometimes if kinds.random() < FAULT_STAYS)]
-    length, tape = derive_random(seed, "length").randrange(LENGTH_MIN, LENGTH_MAX), derive_random(seed, STEPS)
+    length, choices = derive_random(seed, "length").randrange(LENGTH_MIN, LENGTH_MAX), derive_random(seed, STEPS)
     taken: list[StepTaken] = []
     places: dict[int, int] = {}
     syncs = _Syncs(cores)
     quiet = Quiet()
     first: Stretch = (Start(), Elect(cores.voters), *before)
     for number in range(-len(first), length):
-        kind, which = (tape.getrandbits(WORD_BITS), tape.getrandbits(WORD_BITS)) if number >= 0 else (0, 0)
+        kind, which = (choices.getrandbits(WORD_BITS), choices.getrandbits(WORD_BITS)) if number >= 0 else (0, 0)
         chosen = possible[kind * len(possible) >> WORD_BITS]
         if chosen is hold or (chosen is let_go and quiet.held):
             text = quiet.turn(cores, which) if chosen is hold else quiet.let_go()
@@ -241,14 +241,14 @@ def play_drawn(
     return Played([*problems, *syncs.look()], taken, places, cores)
 
 
-def _stretch(cores: Cores, quiet: Quiet, possible: Possible, which: int) -> Stretch:
+def _stretch(cores: BareEnsemble, quiet: Quiet, possible: Possible, which: int) -> Stretch:
     """Return the chosen steps among the possible ones."""
     stretches = [each if isinstance(each, tuple) else (each,) for each in possible(cores)]
     found = [stretch for stretch in stretches if all(map(quiet.allows, stretch))]
     return found[which * len(found) >> WORD_BITS] if found else ()
 
 
-def _states(cores: Cores, step: FileSteps) -> Iterator[int]:
+def _states(cores: BareEnsemble, step: FileSteps) -> Iterator[int]:
     """Yield features of the state after a step.
 
     They cover the files on each disk, the role of each server, its log end compared with the other logs and with the

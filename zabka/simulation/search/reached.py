@@ -80,16 +80,16 @@ class _Tokens:
         if fields is None:
             return 0
         words, flags, sizes = fields
-        told = (
+        performed = (
             kind.__name__,
             *[getattr(event, name) for name in words],
             *[getattr(event, name) for name in flags],
             *[min(len(getattr(event, name)), SIZE_MAX) for name in sizes],
             *[_order(getattr(event, one), getattr(event, other)) for one, other in self._pairs[kind]],
         )
-        code = self._codes.get(told)
+        code = self._codes.get(performed)
         if code is None:
-            code = self._codes[told] = crc32(repr(told).encode())
+            code = self._codes[performed] = crc32(repr(performed).encode())
         return code
 
     def _learn(self, kind: type[Event]) -> None:

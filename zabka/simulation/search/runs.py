@@ -1,4 +1,5 @@
-"""One run of a tape: its result, what it reached, and the tape with all drawn choices recorded."""
+"""One run of a choice sequence: its result, what it reached, and the choice sequence with all drawn choices
+recorded."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from zabka.journal.events import Entry
-from zabka.simulation.choices import Stream, Tape, TapedSeed
+from zabka.simulation.choices import Choices, ReplayedSeed, Stream
 from zabka.simulation.engine.garbage import collect_after
 from zabka.simulation.run import SCENARIOS, WHOLE_RUNS
 from zabka.simulation.scenarios.scenario import StepTaken, Verdict
@@ -28,23 +29,23 @@ SEARCHED = (*SCENARIOS, *_DRAWN_STEPS, *WHOLE_RUNS)
 
 
 class Ran(NamedTuple):
-    """The result of a tape.
+    """The result of a choice sequence.
 
-    `written` is the tape with every choice recorded, except for streams with too many. `places` gives, for some of the
-    reached features, the number of steps or acts before them.
+    `written` is the choice sequence with every choice recorded, except for streams with too many. `places` gives, for
+    some of the reached features, the number of steps or actions before them.
     """
 
     problems: list[str]
     reached: dict[int, int]
-    written: Tape
+    written: Choices
     cpu_s: float
     places: Mapping[int, int] = NOWHERE
 
 
-def run_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
-    """Play the tape."""
+def run_choices(choices: Choices, scenario: str, settings: WorldSettings) -> Ran:
+    """Play the choice sequence."""
     begin = time.process_time()
-    seed = TapedSeed(tape)
+    seed = ReplayedSeed(choices)
     if scenario in _DRAWN_STEPS:
         played = _DRAWN_STEPS[scenario](seed)
         found = reached(played.cores.journal).counts | dict.fromkeys(played.places, 1)
@@ -63,18 +64,18 @@ def run_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
     return Ran(problems, counts, _written(seed), time.process_time() - begin, places)
 
 
-def run_one_of_many(number: int, tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
-    """Play one of many tapes in a process: garbage of finished worlds is collected now and then."""
-    ran = run_tape(tape, scenario, settings)
+def run_one_of_many(number: int, choices: Choices, scenario: str, settings: WorldSettings) -> Ran:
+    """Play one of many choice sequences in a process: garbage of finished worlds is collected now and then."""
+    ran = run_choices(choices, scenario, settings)
     # The bare protocol leaves almost no garbage, and a run takes less time than a collection.
     if scenario != PROTOCOL or number % PROTOCOL_RUNS_A_COLLECTION == 0:
         collect_after(number)
     return ran
 
 
-def play_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Verdict:
-    """Play the tape for its journal and its story."""
-    seed = TapedSeed(tape)
+def play_choices(choices: Choices, scenario: str, settings: WorldSettings) -> Verdict:
+    """Play the choice sequence for its journal and its story."""
+    seed = ReplayedSeed(choices)
     if scenario in _DRAWN_STEPS:
         played = _DRAWN_STEPS[scenario](seed)
         cores = played.cores
@@ -86,8 +87,8 @@ def play_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Verdict:
         return _verdict(scenario, problems, over.record.entries, [], counts)
     run = SeedRun(seed, SCENARIOS[scenario], settings)
     problems, world = run.execute().problems, run.world
-    told = run.stage.told if run.stage is not None else []
-    taken = [StepTaken(each.at_ms, each.text, each.entries) for each in told]
+    performed = run.stage.performed if run.stage is not None else []
+    taken = [StepTaken(each.at_ms, each.text, each.entries) for each in performed]
     return _verdict(
         scenario, problems, world.record.entries, taken, (world.scheduler.steps, world.now_ms, world.faults)
     )
@@ -102,12 +103,12 @@ def _verdict(
     )
 
 
-def _written(seed: TapedSeed) -> Tape:
-    """Return the tape with all drawn choices, except those of streams with too many."""
+def _written(seed: ReplayedSeed) -> Choices:
+    """Return the choice sequence with all drawn choices, except those of streams with too many."""
     streams = {purpose: Stream(words=words) for purpose, words in seed.recorded().items() if words}
     busy = seed.busy()
-    streams |= {purpose: stream for purpose, stream in seed.tape.streams.items() if purpose in busy}
-    return Tape(seed.tape.seed, streams)
+    streams |= {purpose: stream for purpose, stream in seed.choices.streams.items() if purpose in busy}
+    return Choices(seed.choices.seed, streams)
 
 
 def invariant_of(problem: str) -> str:

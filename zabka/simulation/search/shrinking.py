@@ -1,4 +1,4 @@
-"""Shortens a finding: removes acts and faults, sets words to zero, and lets streams be drawn from the seed again.
+"""Shortens a finding: removes actions and faults, sets words to zero, and lets streams be drawn from the seed again.
 
 Each attempt is a run; it counts if it shows the same invariant violated. Spans are halved as in delta debugging (Zeller
 and Hildebrandt, 2002).
@@ -8,59 +8,59 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from zabka.simulation.choices import STRIKE, Stream, Tape
-from zabka.simulation.faults.acts import ACTS
+from zabka.simulation.choices import STRIKE, Choices, Stream
+from zabka.simulation.faults.actions import ACTIONS
 from zabka.simulation.search.mutation import unit_of
 from zabka.simulation.search.protocol import STEPS
 
-Shows = Callable[[Tape], Tape | None]
-"""Plays a tape. Returns it with all choices recorded if it shows the same violation, or None."""
-ENDING = (ACTS, STEPS)
+Shows = Callable[[Choices], Choices | None]
+"""Plays a choice sequence. Returns it with all choices recorded if it shows the same violation, or None."""
+ENDING = (ACTIONS, STEPS)
 """Streams in which zeros do nothing."""
 
 
 class Shrinking:
     """Shortens one finding within a limited number of runs."""
 
-    def __init__(self, tape: Tape, shows: Shows, runs_max: int) -> None:
-        self.tape = tape
+    def __init__(self, choices: Choices, shows: Shows, runs_max: int) -> None:
+        self.choices = choices
         self.runs = 0
         self._shows = shows
         self._runs_max = runs_max
 
-    def shrink(self) -> Tape:
-        """Return the shortest tape that was found."""
+    def shrink(self) -> Choices:
+        """Return the shortest choice sequence that was found."""
         self._without_other_streams()
-        self._without_strikes()
+        self._without_faults()
         for purpose in ENDING:
-            if purpose in self.tape.streams:
+            if purpose in self.choices.streams:
                 self._end(purpose)
                 self._shorten(purpose)
                 self._level(purpose)
                 self._without_pairs(purpose)
-        return self.tape
+        return self.choices
 
-    def _holds(self, tape: Tape) -> bool:
-        """Return whether this tape shows the violation; if so, continue with it."""
+    def _holds(self, choices: Choices) -> bool:
+        """Return whether this choice sequence shows the violation; if so, continue with it."""
         if self.runs >= self._runs_max:
             return False
         self.runs += 1
-        if self._shows(tape) is None:
+        if self._shows(choices) is None:
             return False
-        self.tape = tape
+        self.choices = choices
         return True
 
     def _without_other_streams(self) -> None:
-        """Reset as many streams as possible, other than those of acts and steps, to the seed's own."""
-        streams = self.tape.streams
-        if self._holds(Tape(self.tape.seed, {name: each for name, each in streams.items() if name in ENDING})):
+        """Reset as many streams as possible, other than those of actions and steps, to the seed's own."""
+        streams = self.choices.streams
+        if self._holds(Choices(self.choices.seed, {name: each for name, each in streams.items() if name in ENDING})):
             return
         for purpose in [name for name in streams if name not in ENDING]:
-            self._holds(Tape(self.tape.seed, {n: e for n, e in self.tape.streams.items() if n != purpose}))
+            self._holds(Choices(self.choices.seed, {n: e for n, e in self.choices.streams.items() if n != purpose}))
 
-    def _without_strikes(self) -> None:
+    def _without_faults(self) -> None:
         """Remove as many as possible of the faults that have their own streams."""
-        written = self._shows(self.tape)
+        written = self._shows(self.choices)
         self.runs += 1
         if written is None:
             return
@@ -71,7 +71,7 @@ class Shrinking:
             begin = 0
             while begin < len(left):
                 out = {name: Stream(words=(comes[name][0], 0)) for name in left[begin : begin + size]}
-                if self._holds(Tape(self.tape.seed, {**self.tape.streams, **out})):
+                if self._holds(Choices(self.choices.seed, {**self.choices.streams, **out})):
                     del left[begin : begin + size]
                 else:
                     begin += size
@@ -79,39 +79,41 @@ class Shrinking:
 
     def _end(self, purpose: str) -> None:
         """Let nothing happen after the recorded words."""
-        self._holds(self.tape.changed(purpose, Stream(words=self.tape.streams[purpose].words, ends=True)))
+        self._holds(self.choices.changed(purpose, Stream(words=self.choices.streams[purpose].words, ends=True)))
 
     def _shorten(self, purpose: str) -> None:
         unit = unit_of(purpose)
-        size = max(1, len(self.tape.streams[purpose].words) // unit // 2)
+        size = max(1, len(self.choices.streams[purpose].words) // unit // 2)
         while size:
             begin = 0
-            while begin * unit < len(self.tape.streams[purpose].words):
-                stream = self.tape.streams[purpose]
+            while begin * unit < len(self.choices.streams[purpose].words):
+                stream = self.choices.streams[purpose]
                 left = stream.words[: begin * unit] + stream.words[(begin + size) * unit :]
-                if not self._holds(self.tape.changed(purpose, Stream(words=left, tail=stream.tail, ends=stream.ends))):
+                if not self._holds(
+                    self.choices.changed(purpose, Stream(words=left, tail=stream.tail, ends=stream.ends))
+                ):
                     begin += size
             size //= 2
 
     def _without_pairs(self, purpose: str) -> None:
-        """Remove pairs of acts: an act that holds something back can only be removed together with its release."""
+        """Remove pairs of actions: an act that holds something back can only be removed together with its release."""
         unit = unit_of(purpose)
         one = 0
-        while (one + 1) * unit < len(self.tape.streams[purpose].words):
-            if not any(self._holds(tape) for tape in self._without_it_and_another(purpose, one)):
+        while (one + 1) * unit < len(self.choices.streams[purpose].words):
+            if not any(self._holds(choices) for choices in self._without_it_and_another(purpose, one)):
                 one += 1
 
-    def _without_it_and_another(self, purpose: str, one: int) -> Iterator[Tape]:
-        unit, stream = unit_of(purpose), self.tape.streams[purpose]
+    def _without_it_and_another(self, purpose: str, one: int) -> Iterator[Choices]:
+        unit, stream = unit_of(purpose), self.choices.streams[purpose]
         words = stream.words
         for other in range(one + 1, len(words) // unit):
             left = words[: one * unit] + words[(one + 1) * unit : other * unit] + words[(other + 1) * unit :]
-            yield self.tape.changed(purpose, Stream(words=left, tail=stream.tail, ends=stream.ends))
+            yield self.choices.changed(purpose, Stream(words=left, tail=stream.tail, ends=stream.ends))
 
     def _level(self, purpose: str) -> None:
         """Set words that do not matter to zero."""
-        for place in range(len(self.tape.streams[purpose].words)):
-            stream = self.tape.streams[purpose]
+        for place in range(len(self.choices.streams[purpose].words)):
+            stream = self.choices.streams[purpose]
             if stream.words[place]:
                 words = (*stream.words[:place], 0, *stream.words[place + 1 :])
-                self._holds(self.tape.changed(purpose, Stream(words=words, tail=stream.tail, ends=stream.ends)))
+                self._holds(self.choices.changed(purpose, Stream(words=words, tail=stream.tail, ends=stream.ends)))

@@ -12,11 +12,11 @@ from itertools import product
 from zabka.simulation.scenarios.core_steps import Elect, Run, Write
 from zabka.simulation.scenarios.file_steps import FileSteps
 from zabka.simulation.search.explore_steps import breaks, leading, serving
-from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.bare_ensemble import BareEnsemble
 
 Stretch = tuple[FileSteps, ...]
 """Steps that are played one after the other."""
-Possible = Callable[[Cores], Iterator[FileSteps | Stretch]]
+Possible = Callable[[BareEnsemble], Iterator[FileSteps | Stretch]]
 
 
 def way(one: int, other: int) -> str:
@@ -24,14 +24,14 @@ def way(one: int, other: int) -> str:
     return f"{one} > {other}"
 
 
-def blips(cores: Cores) -> Iterator[Stretch]:
+def blips(cores: BareEnsemble) -> Iterator[Stretch]:
     """Two servers lose their connections; each finds a leader again if it has to."""
     up = tuple(peer for peer in cores.voters if cores.is_up(peer))
     for broken in breaks(cores):
         yield (broken, Run(), Elect(up), Run())
 
 
-def uneven_writes(cores: Cores) -> Iterator[Stretch]:
+def uneven_writes(cores: BareEnsemble) -> Iterator[Stretch]:
     """A write is held back on its way to some followers, on the disks of others, and in the acknowledgements of
     others."""
     for leader in leading(cores):

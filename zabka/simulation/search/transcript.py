@@ -24,12 +24,12 @@ from zabka.simulation.scenarios.core_steps import (
     zxid_list,
 )
 from zabka.simulation.scenarios.step import StepFailed
-from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.bare_ensemble import BareEnsemble
 from zabka.simulation.steps.node import CoreNode, Outcome
-from zabka.simulation.steps.turns import DirectTurns
+from zabka.simulation.steps.transitions import DirectTransitions
 
 
-class _Told(DirectTurns):
+class _Reported(DirectTransitions):
     """Changes nodes in place and describes the effects."""
 
     def __init__(self) -> None:
@@ -46,8 +46,8 @@ class _Told(DirectTurns):
 
 def transcript(peers: int, steps: Iterable[CoreSteps]) -> Iterator[str]:
     """Yield one line for each step, followed by lines with its effects."""
-    told = _Told()
-    cores = Cores(peers, turns=told)
+    told = _Reported()
+    cores = BareEnsemble(peers, turns=told)
     for number, step in enumerate(steps, 1):
         yield f"{number:3}  {step_text(cores, step)}"
         told.lines.clear()
@@ -66,7 +66,7 @@ def transcript(peers: int, steps: Iterable[CoreSteps]) -> Iterator[str]:
             return
 
 
-def step_text(cores: Cores, step: CoreSteps) -> str:
+def step_text(cores: BareEnsemble, step: CoreSteps) -> str:
     """Describe one step."""
     if isinstance(step, Deliver | Lose):
         under_way = cores.carrying(step.source, step.target)
@@ -119,7 +119,7 @@ def event_text(event: Event) -> Iterator[str]:
         yield "looks for a leader"
 
 
-def standing(cores: Cores) -> str:
+def standing(cores: BareEnsemble) -> str:
     """Describe every server: its role, its epochs on disk and its log on disk."""
     said = []
     for peer, node in cores.nodes.items():

@@ -30,14 +30,14 @@ def _peers_alone(settings: WorldSettings, random: Random) -> WorldSettings:
 def _calm(run: SeedRun) -> None:
     """Nothing goes wrong."""
     run.boot()
-    run.world.run(run.world.settings.harm.duration_ms)
+    run.world.run(run.world.settings.faults.duration_ms)
     run.recover()
 
 
 def _chaos(run: SeedRun) -> None:
     """A random mix of faults, then recovery."""
     run.boot()
-    run.harm()
+    run.inject_faults()
     run.recover()
 
 
@@ -47,8 +47,8 @@ ENSEMBLE = SeedScenario("ensemble", _peers_alone, _chaos)
 
 PLAYED: dict[str, tuple[str, ...]] = {
     CHAOS.name: PLAYED_KEYS,
-    CALM.name: (*(key for key in PLAYED_KEYS if not key.startswith("harm.")), "harm.ms"),
-    ENSEMBLE.name: tuple(key for key in PLAYED_KEYS if key.startswith("harm.")),
+    CALM.name: (*(key for key in PLAYED_KEYS if not key.startswith("faults.")), "faults.ms"),
+    ENSEMBLE.name: tuple(key for key in PLAYED_KEYS if key.startswith("faults.")),
 }
 """Which scenarios are told what is done to the cluster and what clients do, and by which keys."""
 

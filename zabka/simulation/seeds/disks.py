@@ -37,7 +37,7 @@ def _play(run: SeedRun) -> None:
     """Inject chaos on disks that fail, then recover."""
     run.boot()
     more = PEER_DISK_FAULTS | LOG_DIR_FAULTS if run.world.brokers else PEER_DISK_FAULTS
-    run.harm(chaos(run.world, derive_random(run.seed, "nemesis"), more))
+    run.inject_faults(chaos(run.world, derive_random(run.seed, "nemesis"), more))
     go_on_without_a_directory(run.world)
     run.recover()
 

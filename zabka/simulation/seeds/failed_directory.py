@@ -6,7 +6,7 @@ from __future__ import annotations
 from zabka.journal.events import TopicPartition
 from zabka.simulation.cluster.world import World
 from zabka.simulation.draws import derive_random
-from zabka.simulation.faults.disk_deeds import repair
+from zabka.simulation.faults.disk_actions import repair
 
 GOES_ON_MS_MAX = 30_000
 
@@ -32,7 +32,7 @@ def go_on_without_a_directory(world: World) -> None:
         f"partitions that do not count on a failed directory of {machine.name}",
     )
     repair(world, machine, fault_id)
-    world.mend_directories()
+    world.repair_directories()
 
 
 def _is_counted_on(world: World, broker: int, name: TopicPartition) -> bool:

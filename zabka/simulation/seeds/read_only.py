@@ -75,7 +75,7 @@ def _play(run: SeedRun) -> None:
     world = run.world
     run.reading = reading = Reading(world, writer)
     splits = Splits(world, MACHINE)
-    run.harm()
+    run.inject_faults()
     splits.active = False
     run.recover()
     writes = reading.writes

@@ -22,7 +22,7 @@ def _play(run: SeedRun) -> None:
     run.boot()
     changing = Changing(derive_random(run.seed, "changes"), len(run.world.peers))
     run.world.add_client("reconfigurer", changing.work)
-    run.harm()
+    run.inject_faults()
     changing.active = False
     run.world.until(lambda: changing.whole, RECOVERY_MS_MAX, "a membership of all servers")
     run.recover()

@@ -1,4 +1,4 @@
-"""One seed's run of a scenario whose faults are drawn: boot, do harm, heal, recover; then the verdict."""
+"""One seed's run of a scenario whose faults are drawn: boot, do faults, heal, recover; then the verdict."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from zabka.journal.judges.cause_chains import JUDGED as DECISIONS
-from zabka.journal.judges.cause_chains import NAME as CAUSE_CHAINS
-from zabka.journal.judges.cause_chains import broken_chains
-from zabka.journal.judges.judged import Judged
+from zabka.journal.checkers.cause_chains import CHECKED as DECISIONS
+from zabka.journal.checkers.cause_chains import NAME as CAUSE_CHAINS
+from zabka.journal.checkers.cause_chains import broken_chains
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.kafka.client.history_clients import TopicPlan
 from zabka.simulation.checkers.transaction_logs import TransactionLogs
 from zabka.simulation.cluster.world import World
 from zabka.simulation.draws import derive_random
 from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.engine.tap import MessageTap
-from zabka.simulation.faults.acts import Stage
+from zabka.simulation.faults.actions import Stage
 from zabka.simulation.faults.chaos import chaos
 from zabka.simulation.faults.chosen import ChosenNemesis
 from zabka.simulation.faults.nemesis import Nemesis
@@ -64,8 +64,8 @@ class Outcome(msgspec.Struct):
     cpu_s: float
     reached: dict[str, int] = {}
     """How often it came to certain places, where such are counted."""
-    judged: dict[str, int] = {}
-    """How often each invariant had something to judge."""
+    checked: dict[str, int] = {}
+    """How often each invariant had something to check."""
 
     @property
     def held(self) -> bool:
@@ -93,7 +93,7 @@ def has_transactions(seed: int, scenario: SeedScenario, settings: WorldSettings)
     """
     if not scenario.transactions_chance or not settings.brokers:
         return False
-    if any(kind in TRANSACTION_FAULTS for kind, _ in settings.harm.kinds):
+    if any(kind in TRANSACTION_FAULTS for kind, _ in settings.faults.kinds):
         return True
     return (
         settings.workload.draws_topics
@@ -128,9 +128,9 @@ class SeedRun:
         self.stage: Stage | None = None
         self.recovery_ms = 0
         self.harmed_us = (0, 0)
-        """When harm began and ended."""
+        """When faults began and ended."""
         self.failures: list[str] = []
-        """What did not hold and no judge keeps."""
+        """What did not hold and no check keeps."""
 
     def execute(self) -> Outcome:
         """Play the scenario."""
@@ -162,13 +162,13 @@ class SeedRun:
             faults=world.faults,
             wall_s=time.perf_counter() - begin,
             cpu_s=time.process_time() - cpu_begin,
-            judged=self._had_to_judge(),
+            checked=self._had_to_check(),
         )
 
-    def _had_to_judge(self) -> dict[str, int]:
-        """How often each invariant had something to judge; what clients saw counts by what was compared."""
-        every = Judged()
-        every.add(self.world.record.had_to_judge())
+    def _had_to_check(self) -> dict[str, int]:
+        """How often each invariant had something to check; what clients saw counts by what was compared."""
+        every = CheckCounts()
+        every.add(self.world.record.had_to_check())
         every.note(CAUSE_CHAINS, sum(isinstance(entry.event, DECISIONS) for entry in self.world.record.entries))
         every.note("linearizable writes", self.writer.acknowledged if self.writer else 0)
         every.note("reads and watches", self.watching.watches_fired if self.watching else 0)
@@ -176,7 +176,7 @@ class SeedRun:
         every.note("records", self.producing.acknowledged if self.producing else 0)
         every.note("groups", self.consuming.consumed if self.consuming else 0)
         if self.transacting is not None:
-            every.add(self.transacting.history.judged)
+            every.add(self.transacting.history.checked)
         return every.counts
 
     def problems(self) -> list[str]:
@@ -216,7 +216,7 @@ class SeedRun:
         world = self.world
         if self.has_transactions:
             logs = TransactionLogs(
-                world.scheduler, world.brokers, world.replication, world.record.judged, world.emit, TRANSACTED
+                world.scheduler, world.brokers, world.replication, world.record.checked, world.emit, TRANSACTED
             )
             world.record.listeners.append(logs.journalled)
             self.transacting = transacting = Transacting(
@@ -247,19 +247,19 @@ class SeedRun:
                 topics.append(TopicPlan(f"drawn-{number}", draw.randrange(1, 4), factor, configs))
         return topics
 
-    def harm(self, nemesis: Nemesis | None = None) -> None:
+    def inject_faults(self, nemesis: Nemesis | None = None) -> None:
         """Let the nemesis work (that of chaos, unless another is given), then undo every fault."""
         nemesis = nemesis or self._nemesis()
         began_us = self.world.scheduler.now_us
         nemesis.start()
-        self.world.run(self.world.settings.harm.duration_ms)
+        self.world.run(self.world.settings.faults.duration_ms)
         nemesis.heal_all()
-        self.world.mend_disks()
+        self.world.repair_disks()
         self.harmed_us = began_us, self.world.scheduler.now_us
         self.world.start()
 
     def _nemesis(self) -> Nemesis:
-        if self.world.settings.harm.kinds:
+        if self.world.settings.faults.kinds:
             return ChosenNemesis(self.world, self.seed)
         more = TRANSACTION_FAULTS if self.has_transactions else {}
         return chaos(self.world, derive_random(self.seed, "nemesis"), more)

@@ -1,9 +1,10 @@
-"""The scenarios that searches are made for: a short story of a few acts, in which roles and moments are drawn.
+"""The scenarios that searches are made for: a short story of a few actions, in which roles and moments are drawn.
 
 `swarm` is a whole cluster with one partition in the middle of it, `swarm-ensemble` the peers alone with clients that
-come and go, `swarm-disks` either of the two on disks that fail.  What happens stands in the tape's stream `acts`
-(`zabka.simulation.faults.acts`); its settings, the size of the world and which kinds of acts are left out stand in
-`shape` and `kinds`.  Leaving kinds out is what makes a swarm: a run that may do everything seldom does one thing often.
+come and go, `swarm-disks` either of the two on disks that fail.  What happens stands in the choice sequence's stream
+`actions` (`zabka.simulation.faults.actions`); its settings, the size of the world and which kinds of actions are left
+out stand in `shape` and `kinds`.  Leaving kinds out is what makes a swarm: a run that may do everything seldom does one
+thing often.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import msgspec
 from zabka.journal.events import AssignmentChanged, ConfigChanged, FaultInjected, LeaderElected, TopicPartition
 from zabka.kafka.client.history_clients import TopicPlan
 from zabka.simulation.draws import derive_random
-from zabka.simulation.faults.acts import ACTS, Deed, Stage, Words
-from zabka.simulation.faults.broker_deeds import BROKERS, Prompt
-from zabka.simulation.faults.deeds import EVERYWHERE, MENDING, cut_client, rest
-from zabka.simulation.faults.disk_deeds import DISKS_OF_BROKERS, DISKS_OF_PEERS
-from zabka.simulation.faults.transaction_faults import TRANSACTION_DEEDS
+from zabka.simulation.faults.actions import ACTIONS, ActionNumbers, SearchAction, Stage
+from zabka.simulation.faults.broker_actions import BROKERS, Prompt
+from zabka.simulation.faults.disk_actions import DISKS_OF_BROKERS, DISKS_OF_PEERS
+from zabka.simulation.faults.node_actions import EVERYWHERE, MENDING, cut_client, rest
+from zabka.simulation.faults.transaction_faults import TRANSACTION_ACTIONS
 from zabka.simulation.seeds.failed_directory import go_on_without_a_directory
 from zabka.simulation.seeds.seed_run import BOOT_MS_MAX, SeedRun, SeedScenario
 from zabka.simulation.settings import WorldSettings
@@ -32,8 +33,8 @@ from zabka.simulation.workloads.writer import Writer
 
 FOCUS = TopicPartition("orders", 0)
 WRITER_PAUSE_MS = 400
-ACTS_MIN, ACTS_MAX = 3, 16
-HARM_MS_MAX = 60_000
+ACTIONS_MIN, ACTIONS_MAX = 3, 16
+FAULTS_MS_MAX = 60_000
 CALM_MS = 1_200
 MIN_IN_SYNC = "min.insync.replicas"
 FORGETTING = ("power_loss", "disk_replaced")
@@ -105,22 +106,22 @@ def _topic(run: SeedRun) -> TopicPlan:
     return TopicPlan(FOCUS.topic, 1, factor, configs)
 
 
-def _deeds(run: SeedRun, stage: Stage) -> list[Deed]:
+def _actions(run: SeedRun, stage: Stage) -> list[SearchAction]:
     """What may be done in this run; each a few times, as its weight is drawn."""
     random, world = derive_random(run.seed, "kinds"), run.world
-    known: dict[str, Deed] = dict(EVERYWHERE)
+    known: dict[str, SearchAction] = dict(EVERYWHERE)
     if world.brokers:
-        known |= BROKERS | Prompt(stage).deeds()
+        known |= BROKERS | Prompt(stage).actions()
     else:
         known["cut_client"] = cut_client
     if world.settings.faulty_disks:
         known.pop("empty_disk", None)
         known |= DISKS_OF_PEERS | (DISKS_OF_BROKERS if world.brokers else {})
     if run.has_transactions:
-        known |= TRANSACTION_DEEDS
+        known |= TRANSACTION_ACTIONS
     stays = KIND_STAYS[random.randrange(0, len(KIND_STAYS))]
-    stay = [deed for deed in known.values() if random.random() < stays]
-    weighted = [deed for deed in stay for _ in range(1 + random.randrange(0, 3))]
+    stay = [action for action in known.values() if random.random() < stays]
+    weighted = [action for action in stay for _ in range(1 + random.randrange(0, 3))]
     return [rest, *MENDING, *(weighted or known.values())]
 
 
@@ -136,21 +137,21 @@ def _weather(run: SeedRun, stage: Stage) -> None:
 
 
 def _play(run: SeedRun) -> None:
-    """The acts, then recovery."""
+    """The actions, then recovery."""
     _boot(run)
     world = run.world
     run.stage = stage = Stage(world, FOCUS)
-    deeds = _deeds(run, stage)
+    actions = _actions(run, stage)
     _weather(run, stage)
-    count = derive_random(run.seed, "length").randrange(ACTS_MIN, ACTS_MAX)
-    tape, end_ms = derive_random(run.seed, ACTS), world.now_ms + HARM_MS_MAX
+    count = derive_random(run.seed, "length").randrange(ACTIONS_MIN, ACTIONS_MAX)
+    choices, end_ms = derive_random(run.seed, ACTIONS), world.now_ms + FAULTS_MS_MAX
     for _ in range(count):
-        stage.perform_step(Words(tape), deeds)
+        stage.perform_step(ActionNumbers(choices), actions)
         if world.now_ms > end_ms:
             break
     world.run(CALM_MS)
     stage.heal_all()
-    world.mend_disks()
+    world.repair_disks()
     if world.settings.faulty_disks:
         go_on_without_a_directory(world)
     run.recover()

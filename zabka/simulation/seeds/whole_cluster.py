@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.journal.events import TopicPartition
-from zabka.journal.judges.judged import Judged
 from zabka.kafka.client.history_clients import TopicPlan
 from zabka.simulation.checkers.stored_commits import StoredCommits
 from zabka.simulation.cluster.client_machine import forever
@@ -18,7 +18,7 @@ from zabka.simulation.draws import derive_random
 from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.faults.cluster_faults import draw_cluster_nemesis
-from zabka.simulation.seeds.whole_ensemble import Plant
+from zabka.simulation.seeds.whole_ensemble import InjectedBug
 from zabka.simulation.seeds.whole_run import WholeRun
 from zabka.simulation.workloads.committing import GROUP as COMMITTING_GROUP
 from zabka.simulation.workloads.committing import Committing
@@ -29,7 +29,7 @@ from zabka.simulation.workloads.writer import Writer
 WHOLE_CLUSTER = "whole-cluster"
 """The scenario's name."""
 BOOT_MS_MAX = 60_000
-HARM_MS = 15_000
+FAULTS_MS = 15_000
 RECOVERY_MS_MAX = 120_000
 WRITER_PAUSE_MS = 500
 TOPIC = "orders"
@@ -62,9 +62,9 @@ class ClusterRun(WholeRun):
         """Return how often the run reached each counted situation."""
         return dict(self._reached.counts)
 
-    def had_to_judge(self) -> Judged:
+    def had_to_check(self) -> CheckCounts:
         """Return how often each invariant had something to check."""
-        every = super().had_to_judge()
+        every = super().had_to_check()
         every.note("records", self.acknowledged_records())
         every.note("groups", self.consuming.consumed if self.consuming is not None else 0)
         return every
@@ -82,9 +82,9 @@ class ClusterRun(WholeRun):
         world = self.cluster
         nemesis = draw_cluster_nemesis(world, derive_random(self.seed, "cluster nemesis"))
         nemesis.start()
-        world.run(HARM_MS)
+        world.run(FAULTS_MS)
         nemesis.heal_all()
-        world.mend_directories()
+        world.repair_directories()
         world.start()
         self._recover(producing)
         self._end(producing)
@@ -106,15 +106,15 @@ class ClusterRun(WholeRun):
         if draw.random() < COMMITS_CHANCE:
             self.committing = committing = self._commit_offsets()
             world.until(lambda: committing.acknowledged > 0, BOOT_MS_MAX, "the first offset that is kept")
-            world.scheduler.after(draw.randrange(1, HARM_MS) * 1000, committing.rest)
+            world.scheduler.after(draw.randrange(1, FAULTS_MS) * 1000, committing.rest)
         return producing
 
     def _commit_offsets(self) -> Committing:
         world, name = self.cluster, TopicPartition(TOPIC, 0)
-        judge = StoredCommits(
-            COMMITTING_GROUP, name, world.brokers, world.replication, world.record.judged, emit=world.emit
+        check = StoredCommits(
+            COMMITTING_GROUP, name, world.brokers, world.replication, world.record.checked, emit=world.emit
         )
-        return Committing(world.run_kafka_client, name, judge)
+        return Committing(world.run_kafka_client, name, check)
 
     def _topics(self) -> list[TopicPlan]:
         """Return the fixed topic and perhaps one of a drawn shape, with drawn durability."""
@@ -162,11 +162,11 @@ class ClusterRun(WholeRun):
         world.check_producers()
 
 
-def serve_cluster(seed: int, plants: Iterable[Plant] = ()) -> ClusterRun:
+def serve_cluster(seed: int, injected_bugs: Iterable[InjectedBug] = ()) -> ClusterRun:
     """Run a seed with injected bugs in the production code; the run's `problems()` lists the violations."""
-    with ExitStack() as planted:
-        for plant in plants:
-            planted.enter_context(plant)
+    with ExitStack() as injected:
+        for injected_bug in injected_bugs:
+            injected.enter_context(injected_bug)
         run = ClusterRun(seed)
         run.outcome = run.execute()
     return run

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.history_clients import check_history
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from zabka.journal.judges.judged import Judged
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.simulation.cluster.client_machine import Playing, forever, make_ground
 from zabka.simulation.cluster.ensemble_world import ServingWorld
 from zabka.simulation.cluster.shape import Shape, draw_shape
@@ -24,14 +24,14 @@ from zabka.simulation.workloads.writer import Writer
 WHOLE = "whole"
 """The scenario's name."""
 BOOT_MS_MAX = 60_000
-HARM_MS = 20_000
+FAULTS_MS = 20_000
 RECOVERY_MS_MAX = 120_000
 POWERLESS_MS = 300
 PLAYERS = 2
 PLAYER = "player-"
 WRITER_PAUSE_MS = 60
 
-Plant = AbstractContextManager[object]
+InjectedBug = AbstractContextManager[object]
 """A context manager that injects a bug into the production code."""
 
 
@@ -53,9 +53,9 @@ class ServingRun(WholeRun):
         self.changing: Changing | None = None
         self.watching: Watching | None = None
 
-    def had_to_judge(self) -> Judged:
+    def had_to_check(self) -> CheckCounts:
         """Return how often each invariant had something to check; client invariants count the compared observations."""
-        every = super().had_to_judge()
+        every = super().had_to_check()
         every.note("reads and watches", self.watching.watches_fired if self.watching else 0)
         every.note("clients' histories", len(self.playing.history.operations) + len(self.playing.history.seen))
         return every
@@ -75,7 +75,7 @@ class ServingRun(WholeRun):
         nemesis.hush = self._hush
         nemesis.start()
         draw_episode(nemesis, self.episode)
-        world.run(HARM_MS)
+        world.run(FAULTS_MS)
         nemesis.heal_all()
         world.start()
         self._recover()
@@ -154,11 +154,11 @@ class ServingRun(WholeRun):
         return len(trees) == len(self.world.peers) and len(states) == 1
 
 
-def serve_seed(seed: int, plants: Iterable[Plant] = ()) -> ServingRun:
+def serve_seed(seed: int, injected_bugs: Iterable[InjectedBug] = ()) -> ServingRun:
     """Run a seed with injected bugs in the production code; the run's `problems()` lists the violations."""
-    with ExitStack() as planted:
-        for plant in plants:
-            planted.enter_context(plant)
+    with ExitStack() as injected:
+        for injected_bug in injected_bugs:
+            injected.enter_context(injected_bug)
         run = ServingRun(seed)
         run.outcome = run.execute()
     return run

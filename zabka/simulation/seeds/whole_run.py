@@ -7,10 +7,10 @@ import time
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 
-from zabka.journal.judges.cause_chains import JUDGED as DECISIONS
-from zabka.journal.judges.cause_chains import NAME as CAUSE_CHAINS
-from zabka.journal.judges.cause_chains import broken_chains
-from zabka.journal.judges.judged import Judged
+from zabka.journal.checkers.cause_chains import CHECKED as DECISIONS
+from zabka.journal.checkers.cause_chains import NAME as CAUSE_CHAINS
+from zabka.journal.checkers.cause_chains import broken_chains
+from zabka.journal.checkers.check_counts import CheckCounts
 from zabka.simulation.cluster.ensemble_world import ServingWorld
 from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.engine.virtual_time import virtual_time
@@ -63,7 +63,7 @@ class WholeRun(ABC):
             faults=world.faults,
             wall_s=time.perf_counter() - begin,
             cpu_s=time.process_time() - cpu_begin,
-            judged=self.had_to_judge().counts,
+            checked=self.had_to_check().counts,
             reached=self.reached(),
         )
 
@@ -83,10 +83,10 @@ class WholeRun(ABC):
         """Return how often the run reached each counted situation."""
         return dict(self.world.reached.counts)
 
-    def had_to_judge(self) -> Judged:
+    def had_to_check(self) -> CheckCounts:
         """Return how often each invariant had something to check; client invariants count the compared observations."""
-        every = Judged()
-        every.add(self.world.record.had_to_judge())
+        every = CheckCounts()
+        every.add(self.world.record.had_to_check())
         every.note(CAUSE_CHAINS, sum(isinstance(entry.event, DECISIONS) for entry in self.world.record.entries))
         every.note("linearizable writes", self.acknowledged())
         return every

@@ -39,7 +39,17 @@ from zabka.simulation.steps.cloning import Rules, fingerprint
 from zabka.simulation.steps.node import CoreNode
 
 ANY_ORDER = frozenset(
-    {"_links", "_accepted_epochs", "_promised", "_adopted", "_logged", "_received", "_settled", "_silent", "waiting"}
+    {
+        "_links",
+        "_accepted_epochs",
+        "_acknowledged_epoch",
+        "_adopted",
+        "_logged",
+        "_received",
+        "_settled",
+        "_silent",
+        "waiting",
+    }
 )
 _CORE = frozenset(
     {
@@ -68,7 +78,7 @@ _SINCE_SNAPSHOT = frozenset({"_txns", "_bytes"})
 FAR_FROM_SNAPSHOT_TXNS = 100
 _PEER = frozenset({"_application", "_recovered"})
 _OLD_VOTES = frozenset({"proposal", "_initial", "_received", "_settled", "_resend_ms", "_finalizing", "_history"})
-_DISCOVERED = frozenset({"_accepted_epochs", "_promised", "_summary"})
+_DISCOVERED = frozenset({"_accepted_epochs", "_acknowledged_epoch", "_summary"})
 
 
 def _of_core(core: Any) -> frozenset[str]:

@@ -32,7 +32,7 @@ from zabka.ensemble.txnlog.snapshots import (
 )
 from zabka.ensemble.txnlog.storage import Storage
 from zabka.ensemble.zab.effects import Barrier, Effect, ReadLog, Recovered, SaveSnapshot, TruncateLog
-from zabka.simulation.steps.hands import Hands
+from zabka.simulation.steps.inline_workers import InlineWorkers
 
 PREALLOCATE_BYTES = 4096
 MANY = 4
@@ -95,7 +95,7 @@ class FileDisk:
     def __init__(self, directory: Path, other_voters: int) -> None:
         self.directories = Directories(directory, directory)
         self._policy = RecoveryPolicy(other_voters)
-        self._hands = Hands()
+        self._hands = InlineWorkers()
         self._posted: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._storage: Storage | None = None
         self._truncated: Recovery | None = None
@@ -133,7 +133,7 @@ class FileDisk:
             policy=self._policy,
             workers=self._hands,
         )
-        self._look_anew()
+        self._look_again()
         return _without_root(found)
 
     def after(self, effect: Effect) -> FileDisk:
@@ -156,7 +156,7 @@ class FileDisk:
         else:
             storage.submit([effect])
         self._wait_for("durable", partial(storage.submit, [Barrier(0)]))
-        self._look_anew()
+        self._look_again()
         return self
 
     def read_log(self, wanted: ReadLog) -> list[Txn] | None:
@@ -170,7 +170,7 @@ class FileDisk:
             self._storage.close()
             self._posted.clear()
             self._storage = self._truncated = None
-            self._look_anew()
+            self._look_again()
 
     @property
     def met_damage(self) -> bool:
@@ -264,7 +264,7 @@ class FileDisk:
         """
         return (*self._bytes.outline, bool(self._flipped), bool(self._taken))
 
-    def _look_anew(self) -> None:
+    def _look_again(self) -> None:
         """Read the files again at next use, because they may have changed."""
         self._bytes = _Bytes(self.directories, self._whole_log)
 
@@ -289,7 +289,7 @@ class FileDisk:
     def _damage_was_met(self, before: list[int]) -> None:
         """Record the transactions in files that recovery moved away or truncated as lost."""
         self._flipped = [(path, at) for path, at in self._flipped if path.exists() and path.stat().st_size > at]
-        self._look_anew()
+        self._look_again()
         self._note_taken(before)
 
     def _note_taken(self, before: list[int]) -> None:
@@ -301,7 +301,7 @@ class FileDisk:
     def purge(self, retain: int) -> None:
         """Autopurge: keep the newest snapshots and the logs that they need."""
         purge(self.directories, retain)
-        self._look_anew()
+        self._look_again()
 
     def flip_bit(self, zxid: int) -> None:
         """Flip one bit of that transaction's record. Raises LookupError if no log holds it."""
@@ -321,7 +321,7 @@ class FileDisk:
             if scanned.txns and scanned.txns[-1].zxid == zxid:
                 with path.open("r+b") as file:
                     file.truncate(scanned.ends[-2] if len(scanned.ends) > 1 else 0)
-                self._look_anew()
+                self._look_again()
                 return
         raise LookupError(f"no log ends with 0x{zxid:x}")
 
@@ -329,7 +329,7 @@ class FileDisk:
         """Delete the newest log file."""
         before = self.history()
         list_logs(self.directories.log)[-1][1].unlink()
-        self._look_anew()
+        self._look_again()
         self._note_taken(before)
 
     def erase(self) -> None:
@@ -337,7 +337,7 @@ class FileDisk:
         shutil.rmtree(self.directories.data)
         self.directories.data.mkdir()
         self._flipped = []
-        self._look_anew()
+        self._look_again()
 
 
 def _flip(path: Path, position: int) -> None:

@@ -91,7 +91,8 @@ class CoreLink:
         return not self.opener_open and not self.acceptor_open
 
     def key(self) -> tuple[object, ...]:
-        """Return a key that is equal for equal links, if each packet exists once (`zabka.simulation.steps.turns`)."""
+        """Return a key that is equal for equal links, if each packet exists once
+        (`zabka.simulation.steps.transitions`)."""
         if self._key is None:
             queues = tuple(map(id, self.to_acceptor)), tuple(map(id, self.to_opener))
             self._key = (self.link_id, self.opener, self.opener_open, self.acceptor_open, *queues)

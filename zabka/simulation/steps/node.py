@@ -206,16 +206,16 @@ class CoreNode:
             effect, self.queue = self.queue[0], self.queue[1:]
             self.disk = self.disk.after(effect)
             if isinstance(effect, effects.Barrier):
-                self._say_durable(effect.token)
+                self._report_durable(effect.token)
                 return
             if isinstance(effect, effects.TruncateLog):
-                self._say_recovered(self.disk.recovered())
+                self._report_recovered(self.disk.recovered())
                 return
 
-    def _say_durable(self, token: int) -> None:
+    def _report_durable(self, token: int) -> None:
         self._turn(lambda now: self._running.on_durable(now, token))
 
-    def _say_recovered(self, recovered: effects.Recovered) -> None:
+    def _report_recovered(self, recovered: effects.Recovered) -> None:
         self._turn(lambda now: self._running.on_recovered(now, recovered))
 
     def fire(self, timer: str, silence_ms: int = 0) -> None:
@@ -232,7 +232,7 @@ class CoreNode:
         request = Request(number, op, None)
         self._turn(lambda now: self._running.on_clients(now, [(ConnectionId(number), request)]))
 
-    def be_told(self, source: int, notification: Notification) -> None:
+    def receive_failure(self, source: int, notification: Notification) -> None:
         """An election message arrives."""
         self._turn(lambda now: self._running.on_notification(now, PeerId(source), notification))
 

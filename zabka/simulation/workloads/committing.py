@@ -26,10 +26,10 @@ class Committing:
     """Commits offsets 1, 2, ... of one partition until `rest()`.  After `ask()`, `verified` is set once the coordinator
     has returned the committed offset."""
 
-    def __init__(self, run_client: RunKafkaClient, name: TopicPartition, judge: StoredCommits) -> None:
+    def __init__(self, run_client: RunKafkaClient, name: TopicPartition, check: StoredCommits) -> None:
         self.verified = False
         self._name = name
-        self._judge = judge
+        self._check = check
         self._rests = False
         self._asks = False
         run_client("committer", self._run)
@@ -37,7 +37,7 @@ class Committing:
     @property
     def acknowledged(self) -> int:
         """The last acknowledged offset; -1 if there is none."""
-        return self._judge.acknowledged
+        return self._check.acknowledged
 
     def rest(self) -> None:
         """Stop committing."""
@@ -52,16 +52,16 @@ class Committing:
         offset = 0
         while not self._rests:
             offset += 1
-            self._judge.asked(offset)
+            self._check.asked(offset)
             with suppress(*_FAILURES):
                 await member.commit_alone({self._name: offset})
-                self._judge.was_acknowledged(offset)
+                self._check.was_acknowledged(offset)
             await runtime.sleep(PAUSE_MS)
         while not self._asks:
             await runtime.sleep(PAUSE_MS)
         while not self.verified:
             with suppress(*_FAILURES):
                 found = await member.committed([self._name])
-                self._judge.was_answered(found[self._name])
+                self._check.was_answered(found[self._name])
                 self.verified = True
             await runtime.sleep(PAUSE_MS)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
 from zabka.broker_sim.groups.store import java_hash
 from zabka.ensemble.ports import Runtime
+from zabka.journal.checkers.kafka_analysis import KafkaHistory, Polled
 from zabka.journal.events import TopicPartition
-from zabka.journal.judges.kafka_analysis import KafkaHistory, Polled
 from zabka.kafka.client.client import KafkaClient
 from zabka.kafka.client.group_client import GroupSettings
 from zabka.kafka.client.group_consumer import GroupConsumer

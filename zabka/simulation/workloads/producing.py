@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zabka.ensemble.ports import Runtime
+from zabka.journal.checkers.kafka_analysis import ACKS_ALL, Anomaly, KafkaHistory
 from zabka.journal.events import TopicPartition
-from zabka.journal.judges.kafka_analysis import ACKS_ALL, Anomaly, KafkaHistory
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.history_clients import PAUSE_MS, HistoryConsumer, HistoryProducer, TopicPlan
 from zabka.simulation.checkers.replication_audit import ReplicationAudit

@@ -68,13 +68,13 @@ class Reading:
         if state is READ_WRITE:
             self._given_by_leaders[session_id] = None
         elif state is READ_ONLY:
-            self._judge_session(session_id)
+            self._check_session(session_id)
         elif state is SessionState.EXPIRED and self._last_session_id not in self._given_by_leaders:
             # ClientCnxn does not ask another server about such a session (seenRwServerBefore).
             self.violations.append(f"session 0x{self._last_session_id:x} of a read-only server expired")
         self._last_session_id = session_id or self._last_session_id
 
-    def _judge_session(self, session_id: int) -> None:
+    def _check_session(self, session_id: int) -> None:
         """Check the session of a read-only server.
 
         With local sessions enabled, it must be local.  Otherwise the server opens no session, and resumes only

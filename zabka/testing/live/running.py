@@ -20,8 +20,8 @@ import msgspec
 
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.errors import ZooKeeperError
+from zabka.journal.checkers.kafka_analysis import ACKS_ALL
 from zabka.journal.events import entry_from_dict
-from zabka.journal.judges.kafka_analysis import ACKS_ALL
 from zabka.simulation.scenarios import kafka_steps, world_steps
 from zabka.simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario
 from zabka.simulation.scenarios.step import StepFailed

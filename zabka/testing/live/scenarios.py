@@ -18,9 +18,9 @@ import msgspec
 
 from zabka.compose.topology import node_directory
 from zabka.ensemble.client.client import Client
+from zabka.journal.checkers.invariants import check
+from zabka.journal.checkers.kafka_analysis import ACKS_ALL
 from zabka.journal.events import entry_from_dict
-from zabka.journal.judges.invariants import check
-from zabka.journal.judges.kafka_analysis import ACKS_ALL
 from zabka.simulation.scenarios import kafka_steps, world_steps
 from zabka.simulation.scenarios.kafka_clients import partition_of
 from zabka.simulation.scenarios.scenario import AnyScenario, AnyWorldStep, Verdict, WithBug, WorldScenario
@@ -80,7 +80,7 @@ def _state(stage: LiveStage, step: kafka_steps.State) -> None:
     )
 
 
-def _another_controller(stage: LiveStage, step: kafka_steps.Reigns) -> None:
+def _another_controller(stage: LiveStage, step: kafka_steps.ControllerTerms) -> None:
     old = stage.name(step.other_than)
     stage.until(lambda: stage.name("controller") not in (old, "broker--1"), step.within_ms, "another controller")
     stage.names[step.name] = stage.name("controller")
@@ -191,7 +191,7 @@ _PLAYED: dict[type[Any], Callable[[LiveStage, Any], None]] = {
     kafka_steps.Poll: lambda stage, step: _ignore(stage.ask(stage.kafka.poll(partition_of(step.partition)))),
     kafka_steps.Elect: _elect,
     kafka_steps.State: _state,
-    kafka_steps.Reigns: _another_controller,
+    kafka_steps.ControllerTerms: _another_controller,
     kafka_steps.Undisturbed: _undisturbed,
     kafka_steps.Settled: lambda stage, step: stage.until(stage.whole, step.within_ms, "everything in sync"),
     kafka_steps.Stop: lambda stage, step: stage.node(step.node).stop(),

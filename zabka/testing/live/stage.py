@@ -16,7 +16,7 @@ from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.kafka.channel import AsyncioChannel
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.ports import Endpoint
-from zabka.simulation.scenarios.kafka_clients import KafkaClients, Surroundings, partition_of
+from zabka.simulation.scenarios.kafka_clients import Environment, KafkaClients, partition_of
 from zabka.simulation.scenarios.step import StepFailed
 from zabka.testing.cluster import ClusterFailed
 from zabka.testing.live.clients import MACHINE, LiveClients
@@ -69,7 +69,7 @@ class LiveStage:
             host, _, port = endpoints[number].rpartition(":")
             return Endpoint(number, host, int(port))
 
-        environment = Surroundings(
+        environment = Environment(
             AsyncioRuntime(self._loop), channel, admin, endpoint_of, lambda name: self._log_end(str(name))
         )
         return KafkaClients(environment, acks)

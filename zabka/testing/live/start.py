@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 from zabka.compose.config_keys import BadSetting, split_settings
 from zabka.compose.files import InUse, Run, forget_run, save_run, take_lock, write_host
 from zabka.compose.launch import start_agent
-from zabka.compose.plan import DEFAULT_KAFKA_PORT, DEFAULT_ZK_PORT, BadPlan, Wanted, plan
+from zabka.compose.plan import DEFAULT_KAFKA_PORT, DEFAULT_ZK_PORT, BadPlan, Requested, plan
 from zabka.compose.ports import PortTaken, claim_ports
 from zabka.compose.topology import BadTopology, Topology, load, save
 from zabka.testing.cluster import FIXTURE_SETTINGS, ClusterFailed
@@ -100,7 +100,7 @@ def _wanted(
     observers: int = 0,
     ports: Ports = "free",
     advertised: Mapping[int, str] | None = None,
-) -> Wanted:
+) -> Requested:
     """Return the options of `up`.  Raises ClusterFailed for an invalid one."""
     if ports not in get_args(Ports):
         raise ClusterFailed(
@@ -111,7 +111,7 @@ def _wanted(
     except BadSetting as reason:
         raise ClusterFailed(f"the cluster cannot be started: {reason}") from None
     free = ports == "free"
-    return Wanted(
+    return Requested(
         peers=peers,
         observers=observers,
         brokers=brokers,
@@ -124,7 +124,7 @@ def _wanted(
 
 
 @contextmanager
-def _started(data: Path, wanted: Wanted) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def _started(data: Path, wanted: Requested) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Start the processes; provide the API's URL and the agent, and stop the agent if the block raises."""
     data.mkdir(parents=True, exist_ok=True)
     try:
@@ -158,7 +158,7 @@ def _wait(topology: Topology, agent: subprocess.Popen[bytes], data: Path) -> Non
         raise ClusterFailed(f"the cluster did not start: {reason}") from None
 
 
-def _begin(data: Path, wanted: Wanted) -> tuple[Topology, subprocess.Popen[bytes]]:
+def _begin(data: Path, wanted: Requested) -> tuple[Topology, subprocess.Popen[bytes]]:
     with ExitStack() as held:
         # Both are released here; the agent holds them as long as it lives.
         lock = take_lock(data)

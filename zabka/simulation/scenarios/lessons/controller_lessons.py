@@ -10,12 +10,12 @@ AT_ONCE_US = 1_000_000
 
 def _gap_us(scene: Scene) -> int:
     """Return the time from the loss of the previous controller to the moment."""
-    lost_us = scene.state.reigns[-2].holder_lost_us
+    lost_us = scene.state.controller_terms[-2].holder_lost_us
     return scene.entry.wall_us - lost_us if lost_us is not None else 0
 
 
 def _old_controller_is_back(scene: Scene) -> bool:
-    return scene.state.reigns[-1].broker_id == scene.state.reigns[-2].broker_id
+    return scene.state.controller_terms[-1].broker_id == scene.state.controller_terms[-2].broker_id
 
 
 def _replaced_at_once(scene: Scene) -> bool:
@@ -23,7 +23,7 @@ def _replaced_at_once(scene: Scene) -> bool:
 
 
 def _replaced_after_its_session(scene: Scene) -> bool:
-    ended_by = scene.state.reigns[-2].ended_by
+    ended_by = scene.state.controller_terms[-2].ended_by
     return not _old_controller_is_back(scene) and _gap_us(scene) >= AT_ONCE_US and ended_by == "session_expired"
 
 
@@ -34,12 +34,12 @@ def _goes_on_deciding(scene: Scene) -> bool:
     return own in (*written, *(told.controller_epoch for told in scene.later(e.IsrChanged)))
 
 
-def _is_told_by_its_own_clock(scene: Scene) -> bool:
+def _ends_by_its_own_clock(scene: Scene) -> bool:
     """Whether it resigned before it contacted the ensemble: without a rejected write and without an expired session."""
     return not _goes_on_deciding(scene) and scene.event.reason not in ("session_expired", "controller_moved")
 
 
-def _is_told_by_the_ensemble(scene: Scene) -> bool:
+def _ends_by_the_ensemble(scene: Scene) -> bool:
     return not _goes_on_deciding(scene) and scene.event.reason in ("session_expired", "controller_moved")
 
 
@@ -119,11 +119,11 @@ CONTROLLER_LESSONS: tuple[Lesson, ...] = (
         (
             Answer(
                 "The ensemble: the first server that it contacts reports that its session has expired.",
-                _is_told_by_the_ensemble,
+                _ends_by_the_ensemble,
             ),
             Answer(
                 "Its own clock: it computes that its session must have expired, without contacting a server.",
-                _is_told_by_its_own_clock,
+                _ends_by_its_own_clock,
             ),
             Answer("Nothing: it keeps deciding until it is stopped.", _goes_on_deciding),
         ),
@@ -134,7 +134,7 @@ CONTROLLER_LESSONS: tuple[Lesson, ...] = (
             "controller's znode."
         ),
         explanation=(
-            "A process cannot know how long it was stopped. So the writes of a resumed controller must do no harm "
+            "A process cannot know how long it was stopped. So the writes of a resumed controller must do no faults "
             "before it learns of its successor. Since Kafka 2.1 (KAFKA-6082) each write is one transaction with a "
             "version check of /controller_epoch: the ensemble rejects the whole transaction once another "
             "controller has been elected. Before that, a zombie controller could overwrite partition states, and "

@@ -53,7 +53,7 @@ def _nothing_acknowledged(scene: Scene) -> bool:
     return _acknowledged_without_quorum(scene) == 0
 
 
-def _served_but_nobody_elected(scene: Scene) -> bool:
+def _served_without_an_election(scene: Scene) -> bool:
     return _acknowledged_without_quorum(scene) > 0 and not _elected_without_quorum(scene)
 
 
@@ -100,7 +100,7 @@ ENSEMBLE_LESSONS: tuple[Lesson, ...] = (
             ),
             Answer(
                 "Its records are acknowledged until the leader dies. Then there is no leader until there is a quorum.",
-                _served_but_nobody_elected,
+                _served_without_an_election,
             ),
         ),
         Moment("leader_elected", {"leader_epoch": 1}),

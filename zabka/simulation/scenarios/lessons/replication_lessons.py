@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from zabka.journal import events as e
-from zabka.journal.judges.kafka_analysis import ACKS_ALL
+from zabka.journal.checkers.kafka_analysis import ACKS_ALL
 from zabka.simulation.scenarios.lessons.lesson import Answer, Lesson, Moment, Scene
 
 
-def _nobody_leads(scene: Scene) -> bool:
+def _no_leader(scene: Scene) -> bool:
     return scene.partition.leader == -1
 
 
 def _new_leader_and_the_dead_one(scene: Scene) -> bool:
-    return not _nobody_leads(scene) and len(scene.partition.isr) > 1
+    return not _no_leader(scene) and len(scene.partition.isr) > 1
 
 
 def _new_leader_alone(scene: Scene) -> bool:
@@ -52,11 +52,11 @@ def _some_are_lost(scene: Scene) -> bool:
 
 
 def _led_and_lost(scene: Scene) -> bool:
-    return not _nobody_leads(scene) and _some_are_lost(scene)
+    return not _no_leader(scene) and _some_are_lost(scene)
 
 
 def _led_and_kept(scene: Scene) -> bool:
-    return not _nobody_leads(scene) and not _some_are_lost(scene)
+    return not _no_leader(scene) and not _some_are_lost(scene)
 
 
 def _cut_to_the_high_watermark(scene: Scene) -> bool:
@@ -99,7 +99,7 @@ def _nothing_lost(scene: Scene) -> bool:
     return not _some_are_lost(scene)
 
 
-def _still_led_by_who_is_not_heard(scene: Scene) -> bool:
+def _still_led_by_a_silent_broker(scene: Scene) -> bool:
     return bool(scene.event.leader == scene.event.previous)
 
 
@@ -120,7 +120,7 @@ REPLICATION_LESSONS: tuple[Lesson, ...] = (
                 "The other replica leads; the dead one stays in the ISR until it lags.", _new_leader_and_the_dead_one
             ),
             Answer("The other replica leads, and is the only one in the ISR.", _new_leader_alone),
-            Answer("No replica leads: with one replica left the partition is offline.", _nobody_leads),
+            Answer("No replica leads: with one replica left the partition is offline.", _no_leader),
         ),
         Moment("leader_elected", {"leader_epoch": 1}),
         look_at=(
@@ -164,7 +164,7 @@ REPLICATION_LESSONS: tuple[Lesson, ...] = (
         "replica is alive, without the last four records, and unclean.leader.election.enable is true. What "
         "happens?",
         (
-            Answer("The partition waits: only the dead replica has every record.", _nobody_leads),
+            Answer("The partition waits: only the dead replica has every record.", _no_leader),
             Answer("The other replica leads, and receives the four records when the dead one restarts.", _led_and_kept),
             Answer("The other replica leads, and the four acknowledged records are lost.", _led_and_lost),
         ),
@@ -252,9 +252,9 @@ REPLICATION_LESSONS: tuple[Lesson, ...] = (
             ),
             Answer(
                 "The same broker: it receives from the ensemble, so its session stays alive.",
-                _still_led_by_who_is_not_heard,
+                _still_led_by_a_silent_broker,
             ),
-            Answer("None: with a broken link the controller waits.", _nobody_leads),
+            Answer("None: with a broken link the controller waits.", _no_leader),
         ),
         Moment("leader_elected", {"leader_epoch": 1}),
         look_at="The old leader's track “according to broker”: the controller makes it a follower long before it "

@@ -1,0 +1,65 @@
+"""Controller terms in the fold, and the events that end them."""
+
+from __future__ import annotations
+
+from zabka.journal import events as e
+from zabka.journal.events import Entry, Event
+from zabka.journal.fold import fold
+
+
+def as_entries(*events: Event) -> list[Entry]:
+    return [
+        Entry("host-1" if isinstance(event, e.ProcessChanged) else "broker-1", at, at * 1_000_000, 0, event)
+        for at, event in enumerate(events, start=1)
+    ]
+
+
+def test_term_ends_with_its_session_after_a_broker_restart() -> None:
+    history = as_entries(
+        e.BrokerRegistered(1, 10, 7),
+        e.ControllerElected(1, 1, 1, 11),
+        e.NodeStarted("broker", 1, {}),
+        e.SessionClosed(7, 12, ["/brokers/ids/1", "/controller"]),
+        e.ControllerElected(2, 2, 2, 13),
+    )
+    first, second = fold(history).controller_terms
+    assert (first.ended_by, first.until_us) == ("session_closed", 4_000_000)
+    assert second.until_us is None
+
+
+def _process(process: str, action: str) -> e.ProcessChanged:
+    return e.ProcessChanged("broker-1", process, None if process == "down" else 1, action)
+
+
+def test_dead_controllers_term_is_not_resumed_by_a_new_process() -> None:
+    """A controller killed, started, paused and resumed within its session timeout once counted as active."""
+    history = as_entries(
+        e.BrokerRegistered(1, 10, 7),
+        e.ControllerElected(1, 1, 1, 11),
+        _process("down", "kill"),
+        _process("running", "start"),
+        _process("paused", "pause"),
+        _process("running", "resume"),
+    )
+    [term] = fold(history).controller_terms
+    assert (term.holder_lost_by, term.holder_lost_us, term.until_us) == ("kill", 3_000_000, None)
+
+
+def test_controller_killed_while_paused_is_dead() -> None:
+    history = as_entries(
+        e.BrokerRegistered(1, 10, 7),
+        e.ControllerElected(1, 1, 1, 11),
+        _process("paused", "pause"),
+        _process("down", "kill"),
+    )
+    [term] = fold(history).controller_terms
+    assert (term.holder_lost_by, term.holder_lost_us) == ("kill", 3_000_000)
+
+
+def test_started_process_is_not_the_elected_controller() -> None:
+    """The host's agent died too, so no exit was journalled: the dead controller once counted as active until its
+    session expired.
+    """
+    history = as_entries(e.BrokerRegistered(1, 10, 7), e.ControllerElected(1, 1, 1, 11), e.NodeStarted("broker", 1, {}))
+    [term] = fold(history).controller_terms
+    assert (term.holder_lost_by, term.holder_lost_us, term.until_us) == ("exited", 3_000_000, None)

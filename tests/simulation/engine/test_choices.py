@@ -1,0 +1,77 @@
+"""Choice sequences: a seed without a choice sequence records its draws, and a choice sequence replays them."""
+
+from __future__ import annotations
+
+from random import Random
+
+from zabka.simulation.choices import RECORDED_MAX, WORD_MAX, Choices, ReplayedSeed, Stream
+from zabka.simulation.draws import derive_random, draw_below
+
+
+def mixed_draws(random: Random) -> list[float]:
+    """Return draws of every kind that the world makes, in turn."""
+    drawn: list[float] = []
+    for stop in (1, 2, 7, 1000, 8_000, 1 << 40):
+        drawn += [random.random(), random.randrange(0, stop), draw_below(random, stop), random.getrandbits(31)]
+    return [*drawn, random.getrandbits(128), random.getrandbits(100), random.random()]
+
+
+def played(stream: Stream, seed: int = 7) -> Random:
+    return derive_random(ReplayedSeed(Choices(seed, {"x": stream})), "x")
+
+
+def test_empty_tape_gives_the_draws_of_its_seed() -> None:
+    assert mixed_draws(derive_random(ReplayedSeed(Choices(7)), "x")) == mixed_draws(derive_random(7, "x"))
+
+
+def test_taped_seed_equals_the_number_of_its_seed() -> None:
+    assert ReplayedSeed(Choices(19)) % 10 == 9
+    assert f"{ReplayedSeed(Choices(19))}" == "19"
+
+
+def test_recorded_draws_replay_the_same() -> None:
+    seed = ReplayedSeed(Choices(7))
+    first = mixed_draws(derive_random(seed, "x"))
+    words = seed.recorded()["x"]
+    assert mixed_draws(played(Stream(words=words), seed=8)) == first
+
+
+def test_tape_word_gives_the_highest_bits_of_a_draw() -> None:
+    random = played(Stream(words=(3 << 62, 3 << 62, WORD_MAX)))
+    assert random.getrandbits(4) == 0b1100
+    assert random.random() == 0.75
+    assert random.getrandbits(64) == WORD_MAX
+
+
+def test_ended_stream_gives_only_zeros() -> None:
+    random = played(Stream(words=(WORD_MAX,), ends=True))
+    assert random.getrandbits(8) == 255
+    assert [random.random(), random.getrandbits(64), random.randrange(0, 5)] == [0.0, 0, 0]
+
+
+def test_stream_continues_with_its_tail_after_its_words() -> None:
+    random, theirs = played(Stream(words=(0,), tail=99)), derive_random(99, "x")
+    assert random.getrandbits(64) == 0
+    assert [random.getrandbits(32) for _ in range(5)] == [theirs.getrandbits(32) for _ in range(5)]
+
+
+def test_stream_can_begin_with_the_draws_of_the_seed() -> None:
+    random, own, theirs = played(Stream(own=3, tail=99)), derive_random(7, "x"), derive_random(99, "x")
+    expected = [own.random() for _ in range(3)] + [theirs.random() for _ in range(2)]
+    assert [random.random() for _ in range(5)] == expected
+
+
+def test_stream_with_too_many_draws_is_counted_but_not_recorded() -> None:
+    seed = ReplayedSeed(Choices(7))
+    busy, quiet = derive_random(seed, "busy"), derive_random(seed, "quiet")
+    for _ in range(RECORDED_MAX + 1):
+        busy.random()
+    quiet.random()
+    assert list(seed.recorded()) == ["quiet"]
+    assert seed.busy() == {"busy": RECORDED_MAX + 1}
+
+
+def test_second_stream_of_one_purpose_is_separate() -> None:
+    seed = ReplayedSeed(Choices(7, {"x": Stream(words=(1,)), "x again 1": Stream(words=(2,))}))
+    assert [derive_random(seed, "x").getrandbits(64) for _ in range(2)] == [1, 2]
+    assert list(seed.recorded()) == ["x", "x again 1"]

@@ -1,0 +1,188 @@
+"""Print a table of the injected bugs and of Kafka's historical behaviours: how many seeds each took, and what showed
+it.
+
+python -m tests.simulation.injected_table [how many seeds to try at most]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import nullcontext
+from typing import NamedTuple
+
+from tests.simulation import injected, injected_disks, injected_ensemble, injected_transactions
+from tests.simulation.injecting import InjectedBug
+from tests.simulation.scenarios.pairs import PAIRS
+from zabka.controller.historical import Historical
+from zabka.simulation.run import run_seed
+from zabka.simulation.scenarios.library import LIBRARY, play
+from zabka.simulation.scenarios.scenario import WorldScenario
+from zabka.simulation.settings import WorldSettings, world_settings
+
+SEEDS_MAX = 200
+RARE = {
+    "NEWLEADER acknowledged before the history": "zookeeper-4785",
+    "sync answered by the leader alone": "zookeeper-1675",
+    "session owner not checked": "zookeeper-710",
+    "ISR change without the version check": "late-isr-change",
+    "damage is taken for a torn tail": "damaged-leader-elected",
+    "who comes back ahead is cut back": "ahead-of-its-leader",
+    "answers overtake the commits they rely on": "sync-behind-a-slow-disk",
+    "no truncation on sync": "zookeeper-trunc-fsync",
+    "no epoch check on controller writes": "kafka-6082",
+    "closed sessions keep their ephemerals": "zookeeper-1367",
+}
+"""Bugs that seeds rarely show, each with the script of the outage library that shows it at once."""
+
+
+BY_STEPS = ("leader counts itself before its fsync", "leader acknowledges before its fsync")
+"""Bugs that whole processes hide, because they sync a quick disk before they send.
+
+Searches of the bare protocol find them (`tests/simulation/search/test_searches.py`).
+"""
+NOT_SHOWN = ("full disks cut the log",)
+"""Bugs that 60 seeds did not show, and no script shows."""
+SLOW = (
+    "commit on a minority",
+    "high watermark is the leader's log end",
+    "log directories are used on after an error",
+    "no truncation on fetch",
+    "replicas in failed directories stay in sync",
+    "replicas of deleted topics stay",
+    "unclean elections called clean",
+    *(bug for bug in injected_transactions.INJECTED if bug != "end is not fenced"),
+)
+"""Bugs whose seeds take more CPU time than the suite has."""
+SHOWN_BY = {
+    "ephemerals forgotten in snapshots": 33,
+    "no truncation on fetch": 19,
+    "log directories are used on after an error": 4,
+    "replicas in failed directories stay in sync": 4,
+    "votes are sent once": 14,
+    "a leader never steps down": 14,
+    "unseen bounces are not fenced": 4,
+    **dict.fromkeys(injected_transactions.INJECTED, 4),
+    "timed out transaction keeps its epoch": 5,
+    "generation of a commit is not checked": 5,
+    "offsets of aborted transactions stay": 6,
+    "new group coordinator drops pending offsets": 6,
+}
+"""Bugs that many low seeds do not show, each with the first seed that does. The test suite begins its search there."""
+
+
+OF_TRANSACTIONS = (
+    "faults.kinds=kill_coordinator:3,kill_marked:2,cut_markers:2,expire_coordinator:1,pause_coordinator:2",
+    *("faults.ms=18000", "faults.gap.ms=2000", "faults.lasts.ms=300-5000", "zookeeper.session.timeout.ms=2000"),
+    *("peers=1", "num.partitions=1", "drawn.topics=false"),
+)
+"""Settings of the seeds that search for bugs of transactions: a small cluster, and faults right after decisions."""
+
+
+class Found(NamedTuple):
+    """Number of seeds until the bug was found (None: not found), the problem that showed it, and the CPU seconds of the
+    search."""
+
+    seeds: int | None
+    problem: str
+    cpu_s: float
+
+
+def bugs() -> list[tuple[str, str, InjectedBug]]:
+    """Return every injected bug of the seeds of `ensemble` and `chaos`: its scenario, its name and the bug."""
+    ensemble = [
+        ("ensemble", name, injected_bug)
+        for name, injected_bug in injected_ensemble.INJECTED.items()
+        if name not in BY_STEPS
+    ]
+    return ensemble + [("chaos", name, injected_bug) for name, injected_bug in injected.INJECTED.items()]
+
+
+def disk_bugs() -> list[tuple[str, str, InjectedBug]]:
+    """Return every injected bug of disks in the same form."""
+    return [("disks", name, injected_bug) for name, injected_bug in injected_disks.INJECTED.items()]
+
+
+def transactional_bugs() -> list[tuple[str, str, InjectedBug]]:
+    """Return every injected bug of transactions in the same form."""
+    return [("chaos", name, injected_bug) for name, injected_bug in injected_transactions.INJECTED.items()]
+
+
+def settings_of(bug: str) -> WorldSettings | None:
+    """Return the settings of the seeds that search for a bug; None for the usual ones."""
+    return world_settings(OF_TRANSACTIONS) if bug in injected_transactions.INJECTED else None
+
+
+def search(
+    scenario: str,
+    injected_bug: InjectedBug,
+    seeds_max: int = SEEDS_MAX,
+    settings: WorldSettings | None = None,
+    first_seed: int = 0,
+) -> Found:
+    """Run the seeds from `first_seed` on, then those before it, until one shows the bug. Ignore all other problems."""
+    begin = time.process_time()
+    with injected_bug():
+        for tried, seed in enumerate((*range(first_seed, seeds_max), *range(first_seed)), start=1):
+            shown = injected_bug.shown(run_seed(seed, scenario, settings).problems)
+            if shown is not None:
+                return Found(tried, shown, time.process_time() - begin)
+    return Found(None, "", time.process_time() - begin)
+
+
+def text_in_script(bug: str) -> str:
+    """Return the text that the script of a rare bug has to show. Raises StopIteration if there is no such pair."""
+    return next(pair.shows for pair in PAIRS if (pair.script, pair.injected_bug) == (RARE[bug], bug))
+
+
+def shown_by_script(bug: str, injected_bug: InjectedBug) -> bool:
+    """Return whether the script of a rare bug shows it."""
+    with injected_bug():
+        return any(text_in_script(bug) in problem for problem in play(LIBRARY[RARE[bug]]).problems)
+
+
+def script_of(switch: Historical) -> WorldScenario:
+    """Return the first script of the outage library with this historical behaviour as its bug. Raises StopIteration if
+    there is none."""
+    return next(
+        scenario
+        for scenario in LIBRARY.values()
+        if isinstance(scenario, WorldScenario) and switch in scenario.bug.get("zabka.historical", "").split(",")
+    )
+
+
+def search_switched(switch: Historical, seeds_max: int) -> Found:
+    """Run seeds with a historical behaviour until one shows a problem. If none does, run its script."""
+    script = script_of(switch)
+    settings = world_settings([f"zabka.historical={switch}"])
+    found = search("chaos", InjectedBug(nullcontext, (script.shows,)), seeds_max, settings)
+    if found.seeds is None and play(script).held:
+        return Found(None, f"no seed, but the script {script.name}", found.cpu_s)
+    return found
+
+
+def _say(name: str, scenario: str, found: Found) -> None:
+    sys.stdout.write(f"{name:44} {scenario:9} {found.seeds or '-':>5} {found.cpu_s:6.1f}  {found.problem[:110]}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Print the table. Return 1 if some bug was not found."""
+    seeds_max = int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS_MAX
+    missed = 0
+    sys.stdout.write(f"{'injected bug':44} {'seeds of':9} {'seeds':>5} {'CPU s':>6}  shown by\n")
+    for scenario, name, injected_bug in bugs() + disk_bugs() + transactional_bugs():
+        found = search(scenario, injected_bug, seeds_max, settings_of(name))
+        if found.seeds is None and name in RARE and shown_by_script(name, injected_bug):
+            found = Found(None, f"no seed, but the script {RARE[name]}", found.cpu_s)
+        missed += not found.problem
+        _say(name, scenario, found)
+    for switch in Historical:
+        found = search_switched(switch, seeds_max)
+        missed += not found.problem
+        _say(f"zabka.historical={switch}", "chaos", found)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

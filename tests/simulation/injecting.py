@@ -1,0 +1,53 @@
+"""Injected bugs: a context replaces rules of the serving code, never of the simulator or the checkers.
+
+A bug in the simulated disk, or in a driver of the tests, only shows that the simulator can be broken. It would still do
+so after the rule that it is about has been removed from the serving code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import ModuleType
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+SERVING = ("ensemble", "kafka", "controller", "broker_sim")
+"""Packages of the serving code."""
+
+
+class NotServingCode(Exception):
+    """The code that a bug would replace is not serving code."""
+
+
+class InjectedBug(NamedTuple):
+    """A bug, and texts that show it: one of the problems of a run with the bug must contain one of these texts."""
+
+    injected_bug: Callable[[], AbstractContextManager[None]]
+    shows: tuple[str, ...]
+
+    def __call__(self) -> AbstractContextManager[None]:
+        """Return a context that injects the bug."""
+        return self.injected_bug()
+
+    def shown(self, problems: Iterable[str]) -> str | None:
+        """Return the first problem that contains one of the texts, or None."""
+        return next((problem for problem in problems if any(text in problem for text in self.shows)), None)
+
+
+@contextmanager
+def broken(owner: type | ModuleType, **rules: Any) -> Iterator[None]:
+    """Replace these functions, classes or numbers of a class or a module.
+
+    Raises NotServingCode if the owner is not serving code, and AttributeError if the owner itself does not define a
+    name.
+    """
+    home = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
+    if not home.startswith(tuple(f"zabka.{package}." for package in SERVING)):
+        raise NotServingCode(f"{home} is not part of what serves")
+    with ExitStack() as injected:
+        for name, rule in rules.items():
+            if name not in vars(owner):
+                raise AttributeError(f"{home} has no {name} of its own in {owner.__name__}")
+            injected.enter_context(patch.object(owner, name, rule))
+        yield

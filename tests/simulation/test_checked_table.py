@@ -1,0 +1,123 @@
+"""No invariant is vacuous: each is checked at least once in the seeds that are run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.checked_table import HEADING, HUNDRED, WHOLE, Table
+from zabka.journal.checkers.cause_chains import NAME as CAUSE_CHAINS
+from zabka.journal.checkers.invariants import default_checkers
+from zabka.journal.checkers.zab_invariants import zab_checkers
+from zabka.simulation.checkers import (
+    kafka_rules,
+    loaded_coordinators,
+    platters,
+    producer_states,
+    replication_audit,
+    serving,
+    shutdowns,
+    transaction_history,
+    transaction_logs,
+    watch_contract,
+)
+from zabka.simulation.checkers.stored_commits import ANSWERED, ON_DISKS
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "checks.md"
+FEW = {"chaos": (0, 1, 12), "ensemble": range(5), "read-only": range(1)}
+"""One of the seeds of chaos has transactions."""
+NOT_OF_WHOLE = {"TopicsGoWhenAsked"}
+"""Invariants without a check in these seeds of whole clusters, which delete no topic. Other seeds check them."""
+OF_WHOLE_CLIENTS = {"linearizable writes", "reads and watches", "clients' histories", "records", "groups"}
+OF_PEERS = {
+    producer_states.NAME,
+    platters.NAME,
+    platters.DURABLE,
+    platters.COMMITS,
+    platters.SNAPSHOTS,
+    platters.SAME_HISTORY,
+    watch_contract.NAME,
+    watch_contract.AT_SESSION_END,
+    serving.NAME,
+    shutdowns.NAME,
+    loaded_coordinators.NAME,
+}
+OF_TRANSACTIONS = {
+    transaction_history.READ,
+    transaction_history.WHOLE,
+    transaction_history.KEPT,
+    transaction_history.ONCE,
+    transaction_history.TOGETHER,
+    transaction_history.FENCED,
+    transaction_logs.STABLE,
+    transaction_logs.EPOCHS,
+    transaction_logs.AGREE,
+    transaction_logs.ON_DISKS,
+}
+OF_WORKLOADS = {"linearizable writes", "reads and watches", "read-only service", "records", "groups"}
+
+
+def _of_journals_and_logs() -> set[str]:
+    checkers = [each.name for each in (*default_checkers(), *zab_checkers()) if each.checked is not None]
+    told = f"{replication_audit.__doc__}{kafka_rules.__doc__}"
+    of_logs = set(re.findall(r"^([A-Z]\w+)  +", told, re.MULTILINE))
+    assert len(of_logs) == 12
+    return {*checkers, *of_logs, CAUSE_CHAINS}
+
+
+def _every_invariant() -> set[str]:
+    return _of_journals_and_logs() | OF_PEERS | OF_WORKLOADS | OF_TRANSACTIONS
+
+
+def _every_invariant_of_whole_processes() -> set[str]:
+    return (_of_journals_and_logs() | OF_WHOLE_CLIENTS | OF_PEERS | {ON_DISKS, ANSWERED}) - NOT_OF_WHOLE
+
+
+def _rows(table: int) -> dict[str, int]:
+    """Return the number of checks of each invariant in the first or second table of the document."""
+    text = DOCUMENT.read_text().split(HEADING)[1 + table].split("\n\n")[0]
+    found = re.findall(r"^\| (.+?) \| ([\d,]+) \| \d+ \|$", text, re.MULTILINE)
+    return {name: int(times.replace(",", "")) for name, times in found}
+
+
+@pytest.mark.long
+def test_every_invariant_is_checked_in_a_few_seeds() -> None:
+    table = Table().play(FEW)
+
+    assert table.problems == []
+    assert set(table.times) == _every_invariant()
+    assert [name for name, times in table.times.items() if not times] == []
+
+
+def test_table_of_100_seeds_has_every_invariant_checked() -> None:
+    rows = _rows(0)
+
+    assert set(rows) == _every_invariant()
+    assert [name for name, times in rows.items() if not times] == []
+    assert sum(len(seeds) for seeds in HUNDRED.values()) == 100
+
+
+def test_table_of_whole_processes_has_every_invariant_checked() -> None:
+    rows = _rows(1)
+
+    assert set(rows) == _every_invariant_of_whole_processes()
+    assert [name for name, times in rows.items() if not times] == []
+    assert sum(len(seeds) for seeds in WHOLE.values()) == 50
+
+
+@pytest.mark.long
+def test_every_invariant_is_checked_in_100_seeds() -> None:
+    table = Table().play(HUNDRED)
+
+    assert table.problems == []
+    assert [name for name in sorted(_every_invariant()) if not table.times[name]] == []
+
+
+@pytest.mark.long
+def test_every_invariant_is_checked_in_50_whole_process_seeds() -> None:
+    table = Table().play(WHOLE)
+
+    assert table.problems == []
+    assert [name for name in sorted(_every_invariant_of_whole_processes()) if not table.times[name]] == []

@@ -1,0 +1,23 @@
+"""The number of checks per invariant: a checker that never had anything to check proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class CheckCounts:
+    """A count for each invariant, by name."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def note(self, invariant: str, times: int = 1) -> None:
+        """Count checks of that invariant."""
+        self.counts[invariant] = self.counts.get(invariant, 0) + times
+
+    def add(self, others: Mapping[str, int]) -> None:
+        """Add the counts of another checker."""
+        for invariant, times in others.items():
+            self.note(invariant, times)

@@ -1,0 +1,64 @@
+"""A znode as a sequential object: the possible answers to create, set, delete and a read after a quorum sync.
+
+A step function for `zabka.journal.checkers.linearizability`. The state is None while there is no node, otherwise data
+and version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Literal, NamedTuple
+
+from zabka.journal.checkers.linearizability import Operation
+
+ANY_VERSION = -1
+
+State = tuple[bytes, int] | None
+
+
+class Asked(NamedTuple):
+    """A request on one znode. `read` means a sync followed by getData: a quorum read."""
+
+    verb: Literal["create", "set", "delete", "read"]
+    data: bytes = b""
+    version: int = ANY_VERSION
+
+
+class Answered(NamedTuple):
+    """The outcome: ok, no_node, node_exists or bad_version, with data and version for a read."""
+
+    outcome: Literal["ok", "no_node", "node_exists", "bad_version"]
+    data: bytes = b""
+    version: int = 0
+
+
+UNKNOWN: None = None
+"""The answer of an operation without a known outcome: any outcome is possible."""
+
+
+def step(state: Hashable, operation: Operation) -> tuple[bool, Hashable]:
+    """Return whether the znode can give this answer in this state, and the state after it."""
+    asked = operation.asked
+    assert isinstance(asked, Asked)
+    assert state is None or isinstance(state, tuple)
+    answer, after = _carry_out(state, asked)
+    if operation.answered is UNKNOWN:
+        return True, after
+    return answer == operation.answered, after
+
+
+def _carry_out(state: State, asked: Asked) -> tuple[Answered, State]:
+    if asked.verb == "create":
+        if state is not None:
+            return Answered("node_exists"), state
+        return Answered("ok"), (asked.data, 0)
+    if state is None:
+        return Answered("no_node"), None
+    data, version = state
+    if asked.verb == "read":
+        return Answered("ok", data, version), state
+    if asked.version not in (ANY_VERSION, version):
+        return Answered("bad_version"), state
+    if asked.verb == "delete":
+        return Answered("ok"), None
+    return Answered("ok", b"", version + 1), (asked.data, version + 1)

@@ -1,0 +1,115 @@
+"""Reports all messages between the processes of one world to a message tap.
+
+Processes note the messages that they send and receive in `MessageNotes`, as on a real host.  Here they share one
+clock, the world's, and a message is noted as sent before it can be received, so nothing has to be guessed.  Notes
+draw no random numbers and affect no process: a world with a tap has the same history as without.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from zabka.journal.message_log import MessageLine, MessageNotes, Transport
+from zabka.journal.messages import Content, Message
+from zabka.journal.sightings import UNSENT
+from zabka.simulation.engine.tap import MessageTap
+
+NEVER_READ = "its receiver never read it: the connection broke, a process or its machine had ended, or the world did"
+
+
+class Clock(Protocol):
+    """The event loop of an observed process."""
+
+    killed: bool
+
+    def world_us(self) -> int:
+        """Return the microseconds since the world began, including the time that the process has spent in this turn."""
+        ...
+
+
+class TapFeed:
+    """Reports every message of a world to a tap."""
+
+    def __init__(self, tap: MessageTap) -> None:
+        self._tap = tap
+        self._names: dict[str, str] = {}
+        """The names of machines by address."""
+        self._under_way: dict[tuple[str, str, str], deque[Message]] = {}
+        """Messages in flight by connection, sender and the message's key there."""
+        self._asked: dict[tuple[str, str], int] = {}
+        """The ids of requests, by connection and number."""
+
+    def machine(self, name: str, address: str) -> None:
+        """Register a machine's name and address."""
+        self._names[address] = name
+
+    def notes(self, node: str, clock: Clock) -> ProcessNotes:
+        """Return the notes for one run of a program on that machine."""
+        return ProcessNotes(self, node, clock)
+
+    def name_of(self, transport: Transport) -> str:
+        """Return the name of the machine at the other end of a connection."""
+        end = transport.get_extra_info("peername")
+        assert isinstance(end, tuple)
+        return self._names[end[0]]
+
+    def sent(self, us: int, ends: tuple[str, str], line: str, key: str, content: Content, size: int | None) -> None:
+        """Report a message that the first machine of `ends` sends to the second."""
+        source, target = ends
+        word, _, number = key.partition("@")
+        answers = self._asked.pop((line, number), None) if word == "answer" else None
+        message = self._tap.send(us, source, target, content, answers)
+        message.bytes = size
+        if word == "request":
+            self._asked[line, number] = message.id
+        self._under_way.setdefault((line, source, key), deque()).append(message)
+
+    def received(self, us: int, ends: tuple[str, str], line: str, key: str, content: Content, size: int | None) -> None:
+        """Report that the second machine of `ends` has read a message of the first."""
+        waiting = self._under_way.get((line, ends[0], key))
+        if waiting is None:
+            message = self._tap.send(us, *ends, content)
+            message.arrived_us, message.bytes, message.lost = us, size, UNSENT
+            return
+        message = waiting.popleft()
+        message.arrived_us = us
+        if message.bytes is None:
+            message.bytes = size
+        if not waiting:
+            del self._under_way[line, ends[0], key]
+
+    def stop_hearing(self) -> None:
+        """Mark the messages in flight as lost, because the world has ended."""
+        for waiting in self._under_way.values():
+            for message in waiting:
+                message.lost = NEVER_READ
+        self._under_way.clear()
+
+
+class ProcessNotes(MessageNotes):
+    """All messages of one process, until it is killed."""
+
+    def __init__(self, heard: TapFeed, node: str, clock: Clock) -> None:
+        super().__init__(hears_everything=True)
+        self._heard = heard
+        self._node = node
+        self._clock = clock
+
+    def line(self, transport: Transport, other: str | None = None) -> MessageLine:
+        """Return the notes of one connection; a world knows the machine at the other end."""
+        return super().line(transport, self._heard.name_of(transport))
+
+    def now_us(self) -> int:
+        """Return the time of the world's clock, without skew."""
+        return self._clock.world_us()
+
+    def note(self, us: int, sent: bool, line: MessageLine, key: str, content: Content, size: int | None) -> None:
+        """Report a message to the tap."""
+        assert line.other is not None, "every line of a world is told whose it is"
+        if self._clock.killed:
+            return
+        if sent:
+            self._heard.sent(us, (self._node, line.other), line.name, key, content, size)
+        else:
+            self._heard.received(us, (line.other, self._node), line.name, key, content, size)

@@ -1,0 +1,144 @@
+"""The search: it plays plain seeds and mutated choice sequences, keeps choice sequences that reach something new, and
+records violations.
+
+The next choice sequence depends on the search's own seed and on the results of earlier runs in their order. So a search
+with one process is deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
+from random import Random
+from typing import NamedTuple
+
+from zabka.simulation.choices import Choices
+from zabka.simulation.search.corpus import Corpus, Kept
+from zabka.simulation.search.mutation import gone_on_from, mutated
+from zabka.simulation.search.runs import Ran, invariant_of, run_one_of_many
+from zabka.simulation.search.shrinking import Shrinking
+from zabka.simulation.settings import WorldSettings, world_settings
+
+PLAIN_FIRST = 24
+PLAIN_SHARE = 0.35
+GOING_ON = 0.5
+"""Share of the mutated choice sequences that continue from a known place; the others are changed anywhere."""
+SHRINKING_RUNS_MAX = 160
+OUTSIDERS = ("liveness", "assertion", "crash")
+"""Problems that are identified by the text after the colon, not by the text before it."""
+
+
+class Requested(NamedTuple):
+    """The subject of a search: the scenario, its settings (KEY=VALUE), and an injected bug (MODULE:NAME), if any."""
+
+    scenario: str
+    settings: tuple[str, ...] = ()
+    injected_bug: str = ""
+    seed: int = 0
+
+    def world(self) -> WorldSettings:
+        """Return the settings in the form of the world. Raises BadSetting."""
+        return world_settings(self.settings)
+
+
+def injected(injected_bug: str) -> AbstractContextManager[None]:
+    """Return the context of an injected bug from MODULE:NAME, or an empty context. Raises ValueError."""
+    if not injected_bug:
+        return nullcontext()
+    module, colon, name = injected_bug.partition(":")
+    try:
+        make = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as reason:
+        raise ValueError(f"--bug takes MODULE:NAME, a context to be entered; {injected_bug!r}: {reason}") from None
+    if not colon or not callable(make):
+        raise ValueError(f"--bug takes MODULE:NAME, a context to be entered; got {injected_bug!r}")
+    context: AbstractContextManager[None] = make()
+    return context
+
+
+class Found(NamedTuple):
+    """A violation: its run, its invariant, the problems, and the choice sequence with every choice recorded."""
+
+    run: int
+    invariant: str
+    problems: list[str]
+    choices: Choices
+
+
+class ChoiceSearch:
+    """One search; `runs` counts the runs so far."""
+
+    def __init__(self, wanted: Requested, plain_share: float = PLAIN_SHARE) -> None:
+        """A `plain_share` of 1 plays only plain seeds: the baseline for the search."""
+        self.wanted = wanted
+        self.corpus = Corpus()
+        self.runs = 0
+        self.cpu_s = 0.0
+        self.found: dict[str, Found] = {}
+        self._asked = 0
+        self._plain_share = plain_share
+        self._random = Random(wanted.seed)
+
+    def next_choices(self) -> Choices:
+        """Return the next choice sequence to play."""
+        self._asked += 1
+        random = self._random
+        if not self.corpus.kept or self._asked <= PLAIN_FIRST or random.random() < self._plain_share:
+            return Choices(self.wanted.seed * 1_000_000 + self._asked)
+        chosen = self.corpus.choose(random)
+        place = self.corpus.place(chosen, random) if random.random() < GOING_ON else 0
+        if place:
+            return gone_on_from(chosen.choices, place, random)
+        return mutated(chosen.choices, self.corpus.any(random), random)
+
+    def resume(self, kept: list[Kept], runs: int) -> None:
+        """Continue an earlier search of the same kind."""
+        self.runs = self._asked = runs
+        self._random = Random(f"{self.wanted.seed} {runs}")
+        for each in kept:
+            self.corpus.keep_run(each.choices, dict.fromkeys(each.news, 1), each.places)
+
+    def record_run(self, ran: Ran) -> tuple[Kept | None, Found | None]:
+        """Record a finished run. Return the choice sequence if it is kept, and the finding if it is new."""
+        self.runs += 1
+        self.cpu_s += ran.cpu_s
+        if not ran.problems:
+            return self.corpus.keep_run(ran.written, ran.reached, ran.places), None
+        invariant = kind_of(ran.problems[0])
+        if invariant in self.found:
+            return None, None
+        found = self.found[invariant] = Found(self.runs, invariant, ran.problems, ran.written)
+        return None, found
+
+    def run_here(self, runs_max: int) -> Iterator[tuple[Kept | None, Found | None]]:
+        """Search in this process; the caller enters the context of an injected bug."""
+        settings = self.wanted.world()
+        for number in range(runs_max):
+            yield self.record_run(run_one_of_many(number, self.next_choices(), self.wanted.scenario, settings))
+
+
+def kind_of(problem: str) -> str:
+    """Return the key that distinguishes findings."""
+    invariant = invariant_of(problem)
+    if invariant in OUTSIDERS:
+        words = problem.partition(":")[2].split()
+        return f"{invariant}: {' '.join(words[:6])}"
+    return invariant
+
+
+def shrunk(found: Found, wanted: Requested, runs_max: int = SHRINKING_RUNS_MAX) -> tuple[Choices, list[str], int]:
+    """Return a shorter choice sequence with the same violation, its problems, and the number of runs that this took."""
+    settings = wanted.world()
+    problems = found.problems
+
+    def shows(choices: Choices) -> Choices | None:
+        nonlocal problems
+        ran = run_one_of_many(shrinking.runs, choices, wanted.scenario, settings)
+        if any(kind_of(problem) == found.invariant for problem in ran.problems):
+            problems = ran.problems
+            return ran.written
+        return None
+
+    shrinking = Shrinking(found.choices, shows, runs_max)
+    return shrinking.shrink(), problems, shrinking.runs

@@ -1,0 +1,37 @@
+"""Tapes as files: findings and kept choice sequences of a search, which `zabka replay FILE` plays again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from zabka.simulation.choices import Choices
+
+
+class ChoicesFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A choice sequence and its world.
+
+    `settings` are KEY=VALUE, `plant` is the context of an injected bug (MODULE:NAME), `violated` holds the problems of
+    the run, `actions` a description of its actions.
+    """
+
+    scenario: str
+    choices: Choices
+    settings: list[str] = []
+    injected_bug: str = ""
+    violated: list[str] = []
+    actions: list[str] = []
+
+
+def write_choices(file: ChoicesFile, path: Path) -> None:
+    """Save it as JSON. An existing file is replaced atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".part")
+    partial.write_bytes(msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
+    partial.replace(path)
+
+
+def read_choices(path: Path) -> ChoicesFile:
+    """Read a choice sequence from its file. Raises OSError, and msgspec.DecodeError if it is invalid."""
+    return msgspec.json.decode(path.read_bytes(), type=ChoicesFile)

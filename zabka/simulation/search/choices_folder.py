@@ -1,0 +1,120 @@
+"""The directory of a search: its parameters, the choice sequences that it kept, its findings, and its progress.
+
+`search.json` holds the parameters and the number of runs, `kept/` the choice sequences that reached something new, and
+`found/` the violations, each as a choice sequence that `zabka replay` plays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from zabka.simulation.choices import Choices
+from zabka.simulation.search.choice_search import Found, Requested, kind_of
+from zabka.simulation.search.choices_file import ChoicesFile, read_choices, write_choices
+from zabka.simulation.search.corpus import Kept
+
+T = TypeVar("T")
+
+STATE, KEPT, FOUND = "search.json", "kept", "found"
+
+
+class State(msgspec.Struct):
+    """The parameters and the progress of a search."""
+
+    scenario: str
+    settings: list[str]
+    injected_bug: str
+    seed: int
+    runs: int = 0
+    cpu_s: float = 0.0
+
+
+class OtherSearch(Exception):
+    """The directory holds a search with other parameters, a running search, or files of something else."""
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Lock the directory of a search for one process; create it if missing. Raises OtherSearch, OSError."""
+    path.mkdir(parents=True, exist_ok=True)
+    with (path / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OtherSearch(f"another process searches in {path}; take another --out") from None
+        yield
+
+
+class ChoicesFolder:
+    """One such directory, created if missing."""
+
+    def __init__(self, path: Path, wanted: Requested) -> None:
+        """Raise OtherSearch, also for a file with other contents, and OSError."""
+        self.path = path
+        self._wanted = wanted
+        self.state = State(wanted.scenario, list(wanted.settings), wanted.injected_bug, wanted.seed)
+        (path / KEPT).mkdir(parents=True, exist_ok=True)
+        (path / FOUND).mkdir(exist_ok=True)
+        if (path / STATE).exists():
+            before = _decoded(path / STATE, State)
+            asked = before.scenario, before.settings, before.injected_bug, before.seed
+            if asked != (self.state.scenario, self.state.settings, self.state.injected_bug, self.state.seed):
+                raise OtherSearch(f"{path} holds a search of {before.scenario} with other options; take another --out")
+            self.state = before
+
+    def kept(self) -> list[Kept]:
+        """Return the choice sequences kept so far, in order. Raises OtherSearch, OSError."""
+        return [_decoded(file, Kept) for file in _files(self.path / KEPT)]
+
+    def findings(self) -> dict[Path, Found]:
+        """Return the findings so far, by file, in order. Raises OtherSearch, OSError."""
+        found: dict[Path, Found] = {}
+        for path in _files(self.path / FOUND):
+            try:
+                file = read_choices(path)
+                found[path] = Found(int(path.stem), kind_of(file.violated[0]), file.violated, file.choices)
+            except (ValueError, IndexError) as reason:
+                raise OtherSearch(f"{path} is no finding: {reason}") from None
+        return found
+
+    def keep(self, run: int, kept: Kept) -> None:
+        """Save one more kept choice sequence."""
+        _write(self.path / KEPT / f"{run:08}.json", msgspec.json.encode(kept))
+
+    def save(self, runs: int, cpu_s: float) -> None:
+        """Save the progress of the search."""
+        self.state.runs, self.state.cpu_s = runs, cpu_s
+        _write(self.path / STATE, msgspec.json.encode(self.state) + b"\n")
+
+    def found(self, found: Found, choices: Choices, problems: list[str], actions: list[str]) -> Path:
+        """Save a finding. Return the path of its file."""
+        path = self.path / FOUND / f"{found.run:08}.json"
+        wanted = self._wanted
+        write_choices(
+            ChoicesFile(wanted.scenario, choices, list(wanted.settings), wanted.injected_bug, problems, actions), path
+        )
+        return path
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.json"))
+
+
+def _decoded(path: Path, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except msgspec.DecodeError as reason:
+        raise OtherSearch(f"{path} is no file of a search: {reason}") from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Replace the file atomically: a search can be killed at any moment and resumed later."""
+    partial = path.with_suffix(".part")
+    partial.write_bytes(data)
+    partial.replace(path)

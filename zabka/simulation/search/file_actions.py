@@ -1,0 +1,359 @@
+"""Acts for random runs on real files: each act continues until nothing is pending except held links and disks.
+
+Histories on disk diverge over several actions in a row (a load, a restart, a purge, a replacement) of many steps each.
+A run of single random steps hardly ever gets that far; a run of actions does in thirty of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+from random import Random
+
+from zabka.ensemble.ids import make_zxid
+from zabka.ensemble.txnlog.log import list_logs
+from zabka.ensemble.zab.messages import PeerState
+from zabka.simulation.scenarios.core_steps import (
+    Break,
+    Crash,
+    Deliver,
+    Elect,
+    GiveUp,
+    Isolate,
+    Run,
+    Start,
+    Write,
+    looking,
+    zxid_list,
+)
+from zabka.simulation.scenarios.file_steps import (
+    Confer,
+    FileSteps,
+    LoseNewestLog,
+    Purge,
+    Replace,
+    Rot,
+    SpoilSnapshot,
+    Vanish,
+)
+from zabka.simulation.search.explore_steps import leading, serving
+from zabka.simulation.search.stretches import Possible, Stretch, way
+from zabka.simulation.steps.bare_ensemble import BareEnsemble
+from zabka.simulation.steps.bare_file_ensemble import BareFileEnsemble
+
+RETAINED = 3
+"""The minimum number of snapshots that autopurge keeps."""
+LOADS = (1, 2, 3, 5, 9)
+"""Numbers of writes in a row: the largest fills a log or two."""
+ABSENCES = ((1, 2, 4), (1, 3))
+"""Numbers of missed writes: in the leader's term that ends meanwhile, and in the next one."""
+MISSED = 3
+ROT_REACH = 12
+PARTS_OF_A_RETURN = ("LeaderInfo", "Diff", "Trunc", "Snap", "NewLeader", "UpToDate")
+"""Packets that a leader sends to a returning server."""
+EARLIER_WRITES_MAX = 5
+"""With a larger snapCount the servers restart without a snapshot, and everything is read from the log."""
+LATEST = 2
+"""The number of latest transactions in which a bit can flip when a machine loses power."""
+
+
+def loads(cores: BareEnsemble) -> Iterator[Stretch]:
+    """A serving peer accepts writes, each after the previous one is on all peers."""
+    for peer in serving(cores):
+        for count in LOADS:
+            yield (Write(peer), Run()) * count
+
+
+def loads_and_purges(cores: BareEnsemble) -> Iterator[Stretch]:
+    """Loads, each followed by autopurge on all peers."""
+    purge = next(purges(cores))
+    for load in loads(cores):
+        yield (*load, *purge)
+
+
+def earlier_life(peers: int, shape: Random) -> Stretch:
+    """Return steps for an ensemble that has accepted writes and was restarted."""
+    everybody = tuple(range(1, peers + 1))
+    load = (Write(peers), Run()) * shape.randrange(1, EARLIER_WRITES_MAX + 1)
+    return (Run(), *load, *_restart(everybody))
+
+
+def restarts_of_all(cores: BareEnsemble) -> Iterator[Stretch]:
+    """The whole ensemble stops and restarts, with or without the peers that were down."""
+    up = _up(cores)
+    if up:
+        yield _restart(up)
+    if up != cores.voters:
+        yield (*((Crash(up),) if up else ()), Start(), Confer(cores.voters), Run())
+
+
+def returns(cores: BareEnsemble) -> Iterator[Stretch]:
+    """A peer that is down returns, perhaps with a slow disk, and peers without a leader find one."""
+    for peer, up in _comebacks(cores):
+        back = (Start((peer,)), Confer(up))
+        yield from ((*back, Run()), (*back, Run((f"disk {peer}",))))
+
+
+def interrupted_returns(cores: BareEnsemble) -> Iterator[Stretch]:
+    """A peer that is down returns to a leader, and a fault occurs just after it received the next part."""
+    for leader, (peer, up), part in product(leading(cores), _comebacks(cores), PARTS_OF_A_RETURN):
+        performed = (Run((f"{part} {way(leader, peer)}",)), Deliver(leader, peer, until=part))
+        for mishap in (SpoilSnapshot(peer), Vanish(peer), Crash((leader,)), Isolate(leader)):
+            yield (Start((peer,)), Confer(up), *performed, mishap, Run(), Confer(up), Run())
+
+
+def returns_to_damage(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
+    """A bit flips on that server's disk, and then a peer that is down returns."""
+    assert isinstance(cores, BareFileEnsemble)
+    for rot, back in product(_flips(cores, fragile, ROT_REACH), returns(cores)):
+        yield (rot, *back)
+
+
+def absences(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
+    """While one peer is away the others accept writes, restart, and accept more.
+
+    The peer returns or stays away. A bit of what it missed may flip on the fragile server's disk.
+    """
+    assert isinstance(cores, BareFileEnsemble)
+    for (leader, away, others, gone), many, few in product(_absentees(cores), *ABSENCES):
+        load, more = (Write(leader), Run()) * many, (Write(leader), Run()) * few
+        absence = (*gone, *load, *_restart(others), *more)
+        yield from (absence, (*absence, Start((away,)), Confer((*others, away)), Run()))
+        if fragile in others:
+            missed = range(_next_zxid(cores, leader), _next_zxid(cores, leader) + many)
+            yield from ((*absence, Rot(fragile, zxid_list([zxid]))) for zxid in missed)
+
+
+def second_terms(cores: BareEnsemble) -> Iterator[Stretch]:
+    """A leader is cut off, and the others elect another; the new leader dies, and the first leads again."""
+    for leader in leading(cores):
+        others = tuple(other for other in _up(cores) if other != leader)
+        if len(others) > len(cores.voters) // 2:
+            yield (Isolate(leader), Confer(others), Run(), *_second_term(cores, leader, others))
+
+
+def _second_term(cores: BareEnsemble, leader: int, others: Sequence[int]) -> Stretch:
+    """The old leader follows the new one, and leads again when the new one dies. Each accepts writes."""
+    assert isinstance(cores, BareFileEnsemble)
+    chosen = max(others, key=lambda other: (cores.files(other).last_durable(), other))
+    left = tuple(sorted({leader, *others} - {chosen}))
+    found = (Confer((leader, *others)), Run(), *(Write(chosen), Run()) * 2)
+    return (*found, Crash((chosen,)), Run(), Confer(left), Run(), *(Write(leader), Run()) * 2)
+
+
+def returns_in_vain(cores: BareEnsemble) -> Iterator[Stretch]:
+    """A peer misses some writes, returns, and is the only one to receive the leader's last write.
+
+    The peer dies. The leader is cut off, and may die as well, and the others elect another leader. Or the old leader
+    leads again after that one.
+    """
+    for leader, peer, up, gone in _absentees(cores):
+        others = tuple(other for other in up if other != leader)
+        if len(others) <= len(cores.voters) // 2:
+            continue
+        missed = (Write(leader), Run()) * MISSED if gone else ()
+        held = Run(tuple(way(leader, other) for other in others))
+        performed = (*gone, *missed, Write(leader), held, Start((peer,)), Confer((*up, peer)), held, Crash((peer,)))
+        chosen = (Run(), Confer(others), Run())
+        yield (*performed, Isolate(leader), *chosen)
+        yield (*performed, Isolate(leader), Crash((leader,)), *chosen)
+        yield (*performed, Isolate(leader), *chosen, *_second_term(cores, leader, others))
+
+
+def _absentees(cores: BareEnsemble) -> Iterator[tuple[int, int, tuple[int, ...], Stretch]]:
+    """Yield a leader, a peer that is away or can leave without a new election, the other peers, and the steps to
+    leave."""
+    for leader, away in product(leading(cores), cores.voters):
+        others = tuple(other for other in _up(cores) if other != away)
+        if away != leader and len(others) > len(cores.voters) // 2:
+            yield leader, away, others, (Crash((away,)), Run()) if cores.is_up(away) else ()
+
+
+def replacements(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
+    """The fragile server stops and is replaced by an empty server that joins, if all others serve and hold the same."""
+    assert isinstance(cores, BareFileEnsemble)
+    others = tuple(peer for peer in cores.voters if peer != fragile)
+    if cores.is_up(fragile) and hold_the_same(cores, others):
+        yield (Crash((fragile,)), Run(), Replace(fragile), Start((fragile,)), Elect(cores.voters), Run())
+
+
+def hold_the_same(cores: BareFileEnsemble, peers: Sequence[int]) -> bool:
+    """Whether all of these peers serve, one as leader, with equal histories and epochs.
+
+    Also require that no other peer has accepted a higher epoch.
+    """
+    states = [status.state for peer in peers if (status := cores.nodes[peer].status) is not None]
+    disks = [cores.files(peer) for peer in peers]
+    same = len({(tuple(disk.history()), disk.accepted, disk.current) for disk in disks}) == 1
+    promised = max(node.disk.accepted for node in cores.nodes.values()) == disks[0].accepted
+    return PeerState.LEADING in states and set(peers) <= set(serving(cores)) and same and promised
+
+
+def or_else(wanted: Possible, otherwise: Possible, cores: BareEnsemble) -> Iterator[FileSteps | Stretch]:
+    """Yield the requested steps, or the alternative if none are possible."""
+    found = list(wanted(cores))
+    yield from found or otherwise(cores)
+
+
+def stops(cores: BareEnsemble) -> Iterator[Stretch]:
+    """A process stops, all peers are notified, and those without a leader find one."""
+    up = _up(cores)
+    for peer in up:
+        yield (Crash((peer,)), Run(), Confer(tuple(other for other in up if other != peer)), Run())
+
+
+def bounces(cores: BareEnsemble) -> Iterator[Stretch]:
+    """A process restarts before any peer is notified; peers that then lose their leader may look again."""
+    up = _up(cores)
+    for peer in up:
+        yield (Crash((peer,)), Start((peer,)), Confer(up), Run(), Confer(up), Run())
+
+
+def blinks(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
+    """A machine loses power and is back before any peer notices, with a bit flipped if it is the fragile one."""
+    assert isinstance(cores, BareFileEnsemble)
+    for peer in _up(cores):
+        back = (Start((peer,)), Confer(_up(cores)), Run())
+        yield (Vanish(peer), *back)
+        if peer == fragile:
+            yield from ((Vanish(peer), rot, *back) for rot in _flips(cores, fragile, LATEST))
+
+
+def blackouts(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
+    """Two machines lose power and are back before any peer notices, with a bit flipped on the fragile one."""
+    assert isinstance(cores, BareFileEnsemble)
+    for dark in combinations(_up(cores), 2):
+        lights: Stretch = tuple(map(Vanish, dark))
+        back = (Start(dark), Confer(_up(cores)), Run())
+        yield (*lights, *back)
+        if fragile in dark:
+            yield from ((*lights, rot, *back) for rot in _flips(cores, fragile, LATEST))
+
+
+def blinks_in_a_row(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
+    """A leader's machine and then another lose power briefly, before any peer notices.
+
+    A bit is flipped if the leader is the fragile server. The leader's last write may be still on its way to the other
+    machine.
+    """
+    assert isinstance(cores, BareFileEnsemble)
+    up = _up(cores)
+    for leader, other in product(leading(cores), up):
+        if leader == other:
+            continue
+        late = (Write(leader), Run((way(leader, other),)))
+        back = (Start((leader,)), Confer(up), Vanish(other), Start((other,)), Confer(up), Run())
+        flips = list(_flips(cores, leader, LATEST))
+        for before, rots in (((), flips), (late, [Rot(leader, zxid_list([_next_zxid(cores, leader)]))])):
+            yield (*before, Vanish(leader), *back)
+            if leader == fragile:
+                yield from ((*before, Vanish(leader), rot, *back) for rot in rots)
+
+
+def depositions(cores: BareEnsemble) -> Iterator[Stretch]:
+    """A leader is cut off from all others, which elect another one."""
+    for peer in leading(cores):
+        yield (Isolate(peer), Confer(tuple(other for other in _up(cores) if other != peer)), Run())
+
+
+def last_writes(cores: BareEnsemble) -> Iterator[Stretch]:
+    """A leader's last write reaches only its own disk, or also one other's.
+
+    The leader is cut off and may die, and the others elect another one.
+    """
+    for peer in leading(cores):
+        others = [other for other in _up(cores) if other != peer]
+        for reached in (None, *others):
+            held = tuple(way(peer, other) for other in others if other != reached)
+            for ends in ((Isolate(peer),), (Isolate(peer), Crash((peer,)))):
+                yield (Write(peer), Run(held), *ends, Run(), Confer(tuple(others)), Run())
+
+
+def talks(cores: BareEnsemble) -> Iterator[Stretch]:
+    """Peers without a leader exchange election messages with all others, or all but one; perhaps one has a slow
+    disk."""
+    up = _up(cores)
+    seeking = looking(cores, up)
+    if not seeking:
+        return
+    yield (Confer(up), Run())
+    yield from ((Confer(up), Run((f"disk {peer}",))) for peer in seeking)
+    yield from ((Confer(tuple(other for other in up if other != peer)), Run()) for peer in up)
+
+
+def settling(cores: BareEnsemble) -> Iterator[Stretch]:
+    """Peers that wait for a lost machine are notified of its end, and those without a leader find one."""
+    up = _up(cores)
+    ends = tuple(half_open(cores))
+    if ends or looking(cores, up):
+        yield (*ends, Run(), Confer(up), Run(), Confer(up), Run())
+
+
+def half_open(cores: BareEnsemble) -> Iterator[Break]:
+    """Yield a break for every connection that only one side has closed."""
+    for link in cores.links:
+        if not (link.opener_open and link.acceptor_open):
+            yield Break(link.opener, link.acceptor)
+
+
+def impatience(cores: BareEnsemble) -> Iterator[Stretch]:
+    """A peer times out and looks for a leader, together with the peers that it leaves alone."""
+    up = _up(cores)
+    for peer in up:
+        yield (GiveUp(peer), Confer(up), Run(), Confer(up), Run())
+
+
+def vanishing(cores: BareEnsemble) -> Iterator[FileSteps]:
+    """A machine loses power without notifying any peer."""
+    yield from map(Vanish, _up(cores))
+
+
+def purges(cores: BareEnsemble) -> Iterator[Stretch]:
+    """Autopurge on all running peers."""
+    yield tuple(Purge(peer, RETAINED) for peer in _up(cores))
+
+
+def spoilt(cores: BareEnsemble) -> Iterator[FileSteps]:
+    """A storage finds its newest snapshot damaged."""
+    yield from map(SpoilSnapshot, _up(cores))
+
+
+def damages(cores: BareEnsemble, fragile: int) -> Iterator[FileSteps]:
+    """Faults of the fragile server's disk.
+
+    An empty server replaces it only while it is down and all others serve and hold the same: the new server does not
+    know what the old disk had acknowledged.
+    """
+    assert isinstance(cores, BareFileEnsemble)
+    yield from _flips(cores, fragile, ROT_REACH)
+    if cores.nodes[fragile].peer is not None:
+        return
+    if list_logs(cores.files(fragile).directories.log):
+        yield LoseNewestLog(fragile)
+    if hold_the_same(cores, [peer for peer in cores.voters if peer != fragile]):
+        yield Replace(fragile)
+
+
+def _flips(cores: BareFileEnsemble, fragile: int, reach: int) -> Iterator[Rot]:
+    for zxid in cores.files(fragile).history()[-reach:]:
+        yield Rot(fragile, zxid_list([zxid]))
+
+
+def _next_zxid(cores: BareFileEnsemble, leader: int) -> int:
+    disk = cores.files(leader)
+    return max(disk.last_durable(), make_zxid(disk.current, 0)) + 1
+
+
+def _restart(peers: tuple[int, ...]) -> Stretch:
+    return (Crash(peers), Start(peers), Confer(peers), Run())
+
+
+def _comebacks(cores: BareEnsemble) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield each peer that is down, with the peers that run after its return."""
+    for peer in cores.voters:
+        if cores.nodes[peer].peer is None:
+            yield peer, tuple(other for other in cores.voters if other == peer or cores.is_up(other))
+
+
+def _up(cores: BareEnsemble) -> tuple[int, ...]:
+    return tuple(peer for peer in cores.voters if cores.is_up(peer))

@@ -1,0 +1,72 @@
+"""Workers for the jobs of a storage: jobs run only when `work` is called, in their start order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import ParamSpec, TypeVar
+
+from zabka.ensemble.runtime.workers import Job, Pause, Work
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class InlineWorkers:
+    """Accept jobs and run none before `work` is called. The clock stands still, so every pause ends at once."""
+
+    def __init__(self) -> None:
+        self._under_way: list[_Held] = []
+
+    def start(self, job: Job, name: str) -> Work:
+        """Accept a job."""
+        held = _Held(job, name)
+        self._under_way.append(held)
+        return held
+
+    def work(self) -> None:
+        """Run steps until every job has ended or waits to be woken."""
+        while any(held.go_on() for held in self._under_way):
+            self._under_way = [held for held in self._under_way if held.is_under_way()]
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        """Not supported: there is no event loop to await the result. Raises AssertionError."""
+        raise AssertionError("nothing runs beside these jobs")
+
+    def breathe(self) -> None:
+        """Do nothing: no event loop runs during a step."""
+
+    def now_s(self) -> float:
+        """Always 0."""
+        return 0.0
+
+
+class _Held:
+    """A running job."""
+
+    def __init__(self, job: Job, name: str) -> None:
+        self._job: Job | None = job
+        self._name = name
+        self._woken = True
+
+    def wake(self) -> None:
+        self._woken = True
+
+    def is_under_way(self) -> bool:
+        return self._job is not None
+
+    def join(self, within_s: float | None = None) -> None:
+        while self.go_on():
+            pass
+        assert self._job is None, f"{self._name} is waited for, and waits itself"
+
+    def go_on(self) -> bool:
+        """Run one step. Return False if the job has ended or waits to be woken."""
+        if self._job is None or not self._woken:
+            return False
+        self._woken = False
+        pause: Pause | None = next(self._job, None)
+        if pause is None:
+            self._job = None
+        elif pause.seconds != float("inf"):
+            self._woken = True
+        return True
