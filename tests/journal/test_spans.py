@@ -52,13 +52,13 @@ REAL = {
 def standing_rows(state: ClusterState) -> dict[tuple[str, str], Standing]:
     """Return each lane's rows as the module's docstring defines them, read from a state's JSON."""
     s = json.loads(msgspec.json.encode(state))
-    found: dict[tuple[str, str], Standing] = {("controller", ""): ("nobody", None)}
+    found: dict[tuple[str, str], Standing] = {("controller", ""): ("none", None)}
     process = {int(b["id"]): b["process"] for b in s["brokers"].values()}
     if s["controller_id"] != -1 and s["controller_terms"]:
         term = s["controller_terms"][-1]
         who = {"broker_id": term["broker_id"], "controller_epoch": term["controller_epoch"]}
         lost = term["holder_lost_by"]
-        found["controller", ""] = ("controller_terms", who) if lost is None else ("dead", {**who, "lost_by": lost})
+        found["controller", ""] = ("active", who) if lost is None else ("dead", {**who, "lost_by": lost})
     for b in s["brokers"].values():
         believed = (b["believed_controller_id"], b["believed_controller_epoch"])
         is_so = (s["controller_id"], s["controller_epoch"])

@@ -33,7 +33,7 @@ function said(state) {
   const term = state.controller_terms.at(-1);
   if (state.controller_epoch) {
     lanes.controller = state.controller_id < 0 ? `nobody ${state.controller_epoch}`
-      : `${term.holder_lost_by ? "dead" : "controller_terms"} ${state.controller_id}@${state.controller_epoch}`;
+      : `${term.holder_lost_by ? "dead" : "active"} ${state.controller_id}@${state.controller_epoch}`;
   }
   for (const broker of Object.values(state.brokers)) {
     const is = `${state.controller_id}@${state.controller_epoch}`;
@@ -102,7 +102,7 @@ for (const [name, entries] of histories) {
 const elected = (seq, id, epoch) => entry(seq, `broker-${id}`, "controller_elected", { broker_id: id, controller_epoch: epoch, zk_version: epoch });
 const killed = (seq, id) => entry(seq, "host-1", "process_changed", { target: `broker-${id}`, process: "down", pid: null, action: "kill" });
 
-test("after a kill the term is dead from the kill to the expiry, and then nobody controller_terms", () => {
+test("after a kill the term is dead from the kill to the expiry, and then there is no controller", () => {
   const spans = spansOf([
     entry(1, "broker-1", "broker_registered", { broker_id: 1, broker_epoch: 5, session_id: 9 }), elected(2, 1, 1), killed(10, 1),
     entry(16, "peer-1", "session_closed", { session_id: 9, ephemerals: ["/controller"], caused_by: "expiry 0x9" }), elected(17, 2, 2),
@@ -386,7 +386,7 @@ function rowOf(kind, spans) {
 const term = (state, from_s, to_s) => ({ state, id: 1, epoch: 1, text: state, process: "running", from_us: from_s * 1e6, to_us: to_s * 1e6, seq: from_s });
 
 test("a row of ten thousand spans draws no more than one bar for each of its pixels", () => {
-  const bars = rowOf("controller", Array.from({ length: 10_000 }, (_, i) => term(i % 2 ? "controller_terms" : "dead", i / 10, (i + 1) / 10)));
+  const bars = rowOf("controller", Array.from({ length: 10_000 }, (_, i) => term(i % 2 ? "active" : "dead", i / 10, (i + 1) / 10)));
   assert.ok(bars.length <= 1001, `${bars.length}`);
   assert.ok(bars.length >= 990, `${bars.length}`);
 });
