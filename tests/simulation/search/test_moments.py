@@ -20,9 +20,9 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SeedRun]:
     """Return a function that plays a swarm seed with these actions, each drawn twice as often as an action that
     repairs."""
 
-    def played(seed: int, *actions: SearchAction) -> SeedRun:
+    def played(seed: int, *allowed: SearchAction) -> SeedRun:
         def actions(run: SeedRun, stage: Stage) -> list[SearchAction]:
-            return [rest, *MENDING, *(act for act in actions for _ in range(2))]
+            return [rest, *MENDING, *(action for action in allowed for _ in range(2))]
 
         monkeypatch.setattr(swarm, "_actions", actions)
         run = SeedRun(seed, SCENARIOS["swarm"], world_settings(()))
