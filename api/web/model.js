@@ -478,7 +478,7 @@ function health(state, m) {
     if (hit.length) say(`${plural(hit.length, "partition")} ${how}: ${namesOf(hit)}`, "#partitions", true);
   }
   for (const [reason, hit] of unwritable) say(`${namesOf(hit)} cannot be written with acks=all: ${reason}`, "#partitions", true);
-  if (m.held.length) say(`consumers of committed records wait for a transaction: ${named(m.held.map((each) => each.name))}`, "#transactions");
+  if (m.held.length) say(`read_committed consumers wait for a transaction: ${named(m.held.map((each) => each.name))}`, "#transactions");
   if (committed) say(`at least ${plural(committed, "committed record")} lost`, "#losses");
   if (missed) say(`${plural(missed, "acknowledged record")} lost`, "#workloads");
   if (doomed) notes.push({ text: `${plural(doomed, "topic")} being deleted`, href: "#topics" });

@@ -213,7 +213,7 @@ class ClientConnection(asyncio.Protocol):
         while end - pos >= 4 and self._receiver is not None:
             size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
             if not 0 <= size <= FRAME_BYTES_MAX:
-                self.fail(f"a frame of {size} bytes")
+                self.fail(f"invalid frame length {size}")
                 return
             if end - pos - 4 < size:
                 self._wanted = 4 + size

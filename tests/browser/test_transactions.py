@@ -78,7 +78,7 @@ def test_waiting_consumers_name_their_transaction_or_that_it_hangs(page_of_stuck
     expect(row(page_of_stuck, "Consumers of orders-0")).to_contain_text("payments, producer 7, epoch 3")
     expect(row(page_of_stuck, "Consumers of orders-0")).to_contain_text("112")
     expect(row(page_of_stuck, "Consumers of orders-1")).to_contain_text("hanging: no coordinator has reported one")
-    expect(page_of_stuck.get_by_role("banner")).to_contain_text("consumers of committed records wait for a transaction")
+    expect(page_of_stuck.get_by_role("banner")).to_contain_text("read_committed consumers wait for a transaction")
 
 
 def test_stopped_coordinator_shows_its_last_report(page_of_stuck: Page) -> None:

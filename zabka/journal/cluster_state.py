@@ -128,7 +128,7 @@ class PartitionView(msgspec.Struct):
     roles: dict[int, RoleView] = {}
     reached: dict[int, int] = {}
     held: HeldOffsetView | None = None
-    """Set while consumers of committed records wait for a transaction."""
+    """Set while read_committed consumers wait for a transaction."""
 
     @property
     def high_watermark(self) -> int | None:

@@ -18,7 +18,7 @@ const STATE_TOPIC = "__transaction_state";
 export function transactions(m) {
   if (!m.topics.some((topic) => topic.name === STATE_TOPIC) && m.transactions.length === 0 && m.held.length === 0) return nothing;
   const aside = html`<span class="sum ${m.held.length ? "warn" : ""}"><b>${m.transactions.length}</b> open${m.held.length
-    ? html`; consumers of committed records wait in <b>${m.held.length}</b> ${m.held.length === 1 ? "partition" : "partitions"}` : nothing}</span>`;
+    ? html`; read_committed consumers wait in <b>${m.held.length}</b> ${m.held.length === 1 ? "partition" : "partitions"}` : nothing}</span>`;
   return panel("transactions", "Open transactions", aside, html`${table(m)}${waiting(m)}`);
 }
 
@@ -55,8 +55,8 @@ function coordinator(of) {
 /** @param {Model} m */
 function waiting(m) {
   if (m.held.length === 0) return nothing;
-  return html`<h3>Consumers of committed records that wait</h3>
-    <div class="scroll" tabindex="0" role="region" aria-label="Waiting consumers, scrollable"><table>
+  return html`<h3>read_committed consumers blocked by an open transaction</h3>
+    <div class="scroll" tabindex="0" role="region" aria-label="Blocked read_committed consumers, scrollable"><table>
     <thead><tr><th scope="col">partition</th><th scope="col" class="n">last stable offset</th><th scope="col" class="n">high watermark</th>
       <th scope="col" class="n">waits for</th><th scope="col">transaction</th></tr></thead>
     <tbody>${m.held.map(heldRow)}</tbody></table></div>`;

@@ -116,7 +116,7 @@ class FrameReader:
         while len(buffer) - pos >= 4:
             size = int.from_bytes(buffer[pos : pos + 4], "big", signed=True)
             if not 0 < size <= FRAME_BYTES_MAX:
-                raise MalformedRecord(f"a frame of {size} bytes")
+                raise MalformedRecord(f"invalid frame length {size}")
             if len(buffer) - pos - 4 < size:
                 break
             frames.append(buffer[pos + 4 : pos + 4 + size])

@@ -1,4 +1,4 @@
-"""Transactions in a replicated partition: what consumers of committed records read, and what a new leader knows."""
+"""Transactions in a replicated partition: what read_committed consumers read, and what a new leader knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What transactional clients were told, compared with what consumers of committed records read."""
+"""What transactional clients were told, compared with what read_committed consumers read."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ PAIRS = (
     Pair(
         "coordinator-fails-over",
         "decisions end with their coordinator",
-        "consumers of committed records wait at offset 0 of orders-0",
+        "read_committed consumers wait at offset 0 of orders-0",
     ),
     Pair(
         "expired-transactional-id",

@@ -1,4 +1,4 @@
-"""Causes in the plays of transaction outages: why consumers of committed records wait, or no longer do."""
+"""Causes in the plays of transaction outages: why read_committed consumers wait, or no longer do."""
 
 from __future__ import annotations
 

@@ -329,7 +329,7 @@ class LastStableOffsetMoved(Event):
 
 
 class LastStableOffsetHeld(Event):
-    """Consumers of committed records wait: an open transaction has held a leader's last stable offset for `held_ms`.
+    """read_committed consumers wait: an open transaction has held a leader's last stable offset for `held_ms`.
 
     `producer_id` and `producer_epoch` are those of the transaction, `last_stable_offset` is where it begins, and
     `held_ms` counts from the leader's first check that found it. Written once per transaction and leadership.

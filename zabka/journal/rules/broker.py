@@ -161,7 +161,7 @@ UNVERIFIED_BEGINNING = Rule(
     references("KIP-890", "KIP-664"),
 )
 HELD_BACK = Rule(
-    "an open transaction holds consumers of committed records back",
+    "an open transaction holds read_committed consumers back",
     "Consumers with isolation.level=read_committed read up to the last stable offset, which cannot pass the first "
     "record of an open transaction. The coordinator ends a transaction after its timeout; a transaction that it does "
     "not know has none.",
@@ -170,7 +170,7 @@ HELD_BACK = Rule(
     references("KIP-98", "KIP-664"),
 )
 LAST_STABLE_OFFSET = Rule(
-    "a consumer of committed records waits for open transactions",
+    "a read_committed consumer waits for open transactions",
     "The last stable offset is the first offset of all transactions whose markers are missing or not committed, at "
     "most the high watermark.",
     source("broker_sim/logs/partition_log.py:PartitionLog.last_stable_offset"),

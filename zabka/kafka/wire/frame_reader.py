@@ -12,7 +12,7 @@ class FrameTooLarge(Exception):
     """A frame declares a size that is not allowed."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"a frame of {size} bytes")
+        super().__init__(f"invalid frame length {size}")
         self.size = size
 
 

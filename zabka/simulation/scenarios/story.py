@@ -22,9 +22,9 @@ HEALING = "everything heals; what must hold then is looked at"
 LINES_MAX = 400
 _WORDS = {
     "Cast": "wait until every broker is registered and one is controller: that is first",
-    "HeldBack": "wait until an open transaction holds back consumers of committed records of",
+    "HeldBack": "wait until an open transaction holds back read_committed consumers of",
     "MarkersInOrder": "check the coordinator epochs of the markers in",
-    "ReadCommitted": "consumers of committed records read",
+    "ReadCommitted": "read_committed consumers read",
     "ControllerTerms": "wait for a controller other than",
     "Run": "let everything under way happen",
     "Serving": "wait until the ensemble serves",

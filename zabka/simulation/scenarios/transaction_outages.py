@@ -54,7 +54,7 @@ TRANSACTION_OUTAGES: tuple[WorldScenario, ...] = (
     WorldScenario(
         "producer-killed",
         "A producer dies in its transaction",
-        "The coordinator aborts a transaction after its timeout. Until then consumers of committed records wait, and "
+        "The coordinator aborts a transaction after its timeout. Until then read_committed consumers wait, and "
         "other consumers read its records.",
         "KIP-98",
         "works as designed",
@@ -104,7 +104,7 @@ TRANSACTION_OUTAGES: tuple[WorldScenario, ...] = (
         brokers=3,
         keys=ONE_COORDINATOR,
         bug={VERIFICATION: "false"},
-        shows="consumers of committed records wait at offset 2 of orders-0",
+        shows="read_committed consumers wait at offset 2 of orders-0",
         steps=(
             *CAST,
             StartProducer("shop", "payments"),
@@ -128,7 +128,7 @@ TRANSACTION_OUTAGES: tuple[WorldScenario, ...] = (
         brokers=4,
         keys=ONE_COORDINATOR,
         bug={UNCLEAN: "true"},
-        shows="consumers of committed records are at offset 1 of orders-0, with no record, not shop:1",
+        shows="read_committed consumers are at offset 1 of orders-0, with no record, not shop:1",
         steps=(
             Cast(others=("second", "third", "fourth")),
             COORDINATED_BY_THIRD,

@@ -1,4 +1,4 @@
-"""Steps of a script about transactions: transactional producers, and what consumers of committed records read.
+"""Steps of a script about transactions: transactional producers, and what read_committed consumers read.
 
 Each producer has its own machine, `client-` and its name, so that a script can cut its links or stop it.
 """
@@ -138,16 +138,16 @@ class ReadCommitted(WorldStep, frozen=True):
             if stage.world.now_ms >= deadline_ms:
                 where = f"at offset {end} of {self.partition}"
                 found = (
-                    f"consumers of committed records wait {where}, high watermark {mark}"
+                    f"read_committed consumers wait {where}, high watermark {mark}"
                     if end < mark
-                    else (f"consumers of committed records are {where}")
+                    else (f"read_committed consumers are {where}")
                 )
                 raise StepFailed(f"{found}, with {_list(values)}, not {_list(self.expect)}")
             stage.world.run(_POLL_MS)
 
 
 class HeldBack(WorldStep, frozen=True):
-    """Wait until a leader reports that an open transaction holds consumers of committed records back."""
+    """Wait until a leader reports that an open transaction holds read_committed consumers back."""
 
     partition: str
     within_ms: int = STATE_MS
