@@ -6,6 +6,7 @@ The output must equal a single-threaded fold over the input: none missing, none 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections import defaultdict
@@ -17,7 +18,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.interop.interop_brokers import BrokerCluster, broker_cluster
+from tests.interop.interop_brokers import BrokerCluster, BrokerServer, broker_cluster
 from tests.interop.kafka_jars import streams_classpath
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -26,6 +27,8 @@ PROGRAM = Path(__file__).parent / "kafka_jars" / "ExactlyOnceFold.java"
 PARTITIONS, KEYS = 2, 7
 RECORDS_PER_S = 100
 WAIT_S = 120.0
+OUTAGE_S = 6.0
+"""Longer than a broker's session."""
 MASK = (1 << 64) - 1
 
 
@@ -144,7 +147,22 @@ def until(condition: Callable[[], bool], why: Callable[[], str]) -> None:
         assert time.monotonic() < deadline, why()
 
 
-def test_output_equals_the_fold_after_kills(cluster: BrokerCluster, classes: Path, tmp_path: Path) -> None:
+def kill(broker: BrokerServer) -> Callable[[], None]:
+    """Kill a broker; return what ends the outage."""
+    broker.kill()
+    return broker.start
+
+
+def freeze(broker: BrokerServer) -> Callable[[], None]:
+    """Freeze a broker for longer than its session, so that it continues as a zombie."""
+    broker.stand_still()
+    return lambda: broker.send(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("begin", [kill, freeze])
+def test_output_equals_the_fold_after_outages(
+    cluster: BrokerCluster, classes: Path, tmp_path: Path, begin: Callable[[BrokerServer], Callable[[], None]]
+) -> None:
     numbers = Input(cluster.bootstrap)
     application = Application(classes, cluster.bootstrap, tmp_path)
     with reading(cluster.bootstrap, "folded") as folded, reading(cluster.bootstrap, "summed") as summed:
@@ -153,12 +171,12 @@ def test_output_equals_the_fold_after_kills(cluster: BrokerCluster, classes: Pat
             numbers.write(5)
             until(lambda: len(folded()) > 0, application.output.read_text)
             for broker_id in (1, 2, 3):
-                cluster.brokers[broker_id].kill()
-                numbers.write(4)
+                end = begin(cluster.brokers[broker_id])
+                numbers.write(OUTAGE_S)
                 application.kill()
                 application.start()
                 numbers.write(4)
-                cluster.brokers[broker_id].start()
+                end()
                 cluster.await_ready()
                 numbers.write(4)
             until(lambda: sum(map(len, folded().values())) >= numbers.count, application.output.read_text)
