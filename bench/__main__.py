@@ -10,6 +10,7 @@ import typer
 BENCHES = {
     "ensemble": ("bench.ensemble", "throughput and latency of the ensemble and Apache ZooKeeper, or an earlier commit"),
     "kafka": ("bench.kafka", "throughput and latency of the brokers and Apache Kafka"),
+    "transactions": ("bench.transactions", "transactions a second and their cost, of the brokers and Apache Kafka"),
     "failover": ("bench.failover", "time without a leader or a controller after a crash or a freeze, on both sides"),
     "idle": ("bench.idle", "processor time and memory of an idle cluster"),
     "soak": ("bench.soak", "an hour of records under faults; checks records, journal, memory and descriptors"),
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> None:
     name = arguments[0] if arguments else "--help"
     if name in BENCHES:
         app_of(name)(arguments[1:], prog_name=f"bench {name}")
-    listed = "\n".join(f"  {each:10} {text}" for each, (_, text) in BENCHES.items())
+    listed = "\n".join(f"  {each:12} {text}" for each, (_, text) in BENCHES.items())
     usage = f"Usage: python -m bench NAME [OPTIONS]; NAME --help lists the options.\n\n{listed}"
     typer.echo(usage, err=name != "--help")
     raise SystemExit(0 if name == "--help" else 2)

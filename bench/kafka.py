@@ -174,6 +174,18 @@ def fetch(work: Work) -> Result:
     return result
 
 
+def run_clients(module: str, work: msgspec.Struct, title: str) -> str:
+    """Run the clients of a work in a process of their own; return its output.  Raises CannotMeasure."""
+    command = [sys.executable, "-m", module, msgspec.json.encode(work).decode()]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LOAD_S_MAX, check=False)
+    except subprocess.TimeoutExpired:
+        raise CannotMeasure(f"{title}: no result in {LOAD_S_MAX:.0f} s") from None
+    if done.returncode:
+        raise CannotMeasure(f"{title} failed:\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
 class Bench:
     """Loads one cluster and counts what each topic contains."""
 
@@ -212,14 +224,8 @@ class Bench:
         whole = msgspec.structs.replace(
             work, bootstrap=bootstrap, topic=topic, seconds=seconds, records=records
         )  # fmt: skip
-        command = [sys.executable, "-m", "bench.kafka", msgspec.json.encode(whole).decode()]
-        try:
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LOAD_S_MAX, check=False)
-        except subprocess.TimeoutExpired:
-            raise CannotMeasure(f"{self._cluster.title}: {work.title}: no result in {LOAD_S_MAX:.0f} s") from None
-        if done.returncode:
-            raise CannotMeasure(f"{self._cluster.title}: {work.title} failed:\n{done.stderr[-2000:]}")
-        result = msgspec.json.decode(done.stdout, type=Result)
+        answer = run_clients("bench.kafka", whole, f"{self._cluster.title}: {work.title}")
+        result = msgspec.json.decode(answer, type=Result)
         if work.acks:
             self._records[topic] += result.records
         return result

@@ -166,18 +166,20 @@ class BrokerCluster:
 
 
 @contextmanager
-def broker_cluster(directory: Path, ports: Sequence[int] = (), **others: object) -> Iterator[BrokerCluster]:
+def broker_cluster(
+    directory: Path, ports: Sequence[int] = (), *, first_id: int = 1, **others: object
+) -> Iterator[BrokerCluster]:
     """An ensemble of one peer and three brokers, with extra broker settings (`log_dirs` for log.dirs).
 
-    `ports` are the brokers' ports and set their number. In a setting `{home}` is a broker's own folder, and a function
-    of the broker's number gives each broker its own value.
+    `ports` are the brokers' ports and set their number; `first_id` is the first one's id. In a setting `{home}` is a
+    broker's own folder, and a function of the broker's number gives each broker its own value.
     """
     ports = ports or free_ports(BROKERS)
     (directory / "peers").mkdir()
     with running("ours", 1, directory / "peers") as ensemble:
         brokers = [
-            BrokerServer(i + 1, port, directory / f"broker-{i + 1}", ensemble.hosts, **others)
-            for i, port in enumerate(ports)
+            BrokerServer(broker_id, port, directory / f"broker-{broker_id}", ensemble.hosts, **others)
+            for broker_id, port in enumerate(ports, first_id)
         ]
         try:
             for broker in brokers:

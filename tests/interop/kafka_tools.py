@@ -23,7 +23,7 @@ from tests.interop.real_kafka import KafkaServer
 
 SERVER = Path(__file__).parent / "kafka_jars" / "ToolServer.java"
 ANSWER_S = 90.0
-STARTS_S = 60.0
+STARTS_S = 180.0
 SETTLES_S = 60.0
 RECORD_SIZE = 1000
 TOOLS = {

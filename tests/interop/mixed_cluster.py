@@ -36,6 +36,8 @@ SETTINGS = {
     "offsets_topic_num_partitions": OFFSETS_PARTITIONS,
     "offsets_topic_replication_factor": 3,
     "default_replication_factor": 3,
+    "transaction_state_log_num_partitions": OFFSETS_PARTITIONS,
+    "transaction_abort_timed_out_transaction_cleanup_interval_ms": 500,
 }
 SESSION_MS = 8000
 SEGMENT = "00000000000000000000.log"
@@ -207,6 +209,21 @@ class MixedCluster:
                 ),
                 f"{topic}-{number} is not in sync on {isr}",
             )
+
+    def is_moving(self, topic: str) -> bool:
+        """Return whether a reassignment of a topic's partitions is unfinished."""
+        data, _ = self.zk.get(f"/brokers/topics/{topic}")
+        return b'"adding_replicas":{}' not in data or b'"removing_replicas":{}' not in data
+
+    def lead(self, leader: int, topic: str, partition: int = 0) -> None:
+        """Make a broker the leader of a partition on all brokers: move it first in the assignment, and elect it."""
+        with self.admin() as admin:
+            replicas = [leader, *(broker_id for broker_id in self.nodes if broker_id != leader)]
+            admin.alter_partition_reassignments({TopicPartition(topic, partition): replicas})
+            until(lambda: not self.is_moving(topic), f"{topic} is still moving")
+            if self.state(topic, partition)["leader"] != leader:
+                admin.elect_leaders(0, {topic: [partition]})
+        self.until_led(leader, topic, partition)
 
     def until_led(self, leader: int, topic: str, partition: int = 0) -> None:
         until(

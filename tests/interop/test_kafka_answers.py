@@ -30,6 +30,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 SETTINGS: dict[str, object] = {
     "default_replication_factor": 1,
     "offsets_topic_replication_factor": 1,
+    "transaction_state_log_replication_factor": 1,
+    "transaction_state_log_min_isr": 1,
     "offsets_topic_num_partitions": 5,
     "group_initial_rebalance_delay_ms": 0,
     "log_retention_hours": 2,
@@ -166,7 +168,18 @@ def test_idempotent_producer_and_group_consumer_work_on_both(brokers: tuple[str,
         consumer.close()
 
 
-def test_transactional_librdkafka_producer_fails_at_once(brokers: tuple[str, str]) -> None:
-    producer = Producer({"bootstrap.servers": brokers[1], "transactional.id": "t"})
-    with pytest.raises(KafkaException, match=r"Transactions are not supported by this broker\."):
+def test_transactional_producer_commits_and_is_fenced_on_both(brokers: tuple[str, str]) -> None:
+    for address in brokers:
+        settings = {"bootstrap.servers": address, "transactional.id": "t"}
+        producer, successor = Producer(settings), Producer(settings)
         producer.init_transactions(ANSWER_S)
+        for commits in (True, False):
+            producer.begin_transaction()
+            producer.produce("transactional", b"%r" % commits)
+            producer.commit_transaction(ANSWER_S) if commits else producer.abort_transaction(ANSWER_S)
+        successor.init_transactions(ANSWER_S)
+        with pytest.raises(KafkaException) as refused:
+            producer.begin_transaction()
+            producer.produce("transactional", b"zombie")
+            producer.commit_transaction(ANSWER_S)
+        assert refused.value.args[0].fatal()

@@ -100,18 +100,13 @@ def test_replicas_move_to_kafkas_broker_and_back(cluster: MixedCluster, controll
         with cluster.admin() as admin:
             admin.alter_partition_reassignments({TopicPartition(topic, 0): target, TopicPartition(topic, 1): target})
             cluster.until_in_sync(topic, target, target)
-            until(lambda: not moving(cluster, topic), f"{topic} is still moving")
+            until(lambda: not cluster.is_moving(topic), f"{topic} is still moving")
         for partition in (0, 1):
             assert cluster.state(topic, partition)["leader"] in target
             cluster.until_logs_equal(topic, target, partition)
             assert cluster.consume(topic, 500, partition) == numbered(500)
     left = cluster.nodes[KAFKA].home / "logs" / f"{topic}-0"
     until(lambda: not left.exists(), "Kafka's keeps a replica that was moved away")
-
-
-def moving(cluster: MixedCluster, topic: str) -> bool:
-    data, _ = cluster.zk.get(f"/brokers/topics/{topic}")
-    return b'"adding_replicas":{}' not in data or b'"removing_replicas":{}' not in data
 
 
 @pytest.mark.parametrize(("controller", "leader", "follower"), [(2, 1, 101), (2, 101, 1), (1, 1, 101), (101, 101, 1)])
@@ -238,11 +233,11 @@ def test_group_continues_from_the_other_coordinators_offsets(cluster: MixedClust
     assert read_in_group(cluster, topic, group, 40) == numbered(40)
     partition = group_partition(group)
     cluster.until_in_sync("__consumer_offsets", *[ALL_BROKERS] * OFFSETS_PARTITIONS)
-    lead_offsets(cluster, partition, first)
+    cluster.lead(first, "__consumer_offsets", partition)
     assert read_in_group(cluster, topic, group, 30) == numbered(30, 40)
-    lead_offsets(cluster, partition, second)
+    cluster.lead(second, "__consumer_offsets", partition)
     assert read_in_group(cluster, topic, group, 30) == numbered(30, 70)
-    lead_offsets(cluster, partition, first)
+    cluster.lead(first, "__consumer_offsets", partition)
     assert committed(cluster, topic, group) == 100
 
 
@@ -262,17 +257,6 @@ def group_partition(group: str) -> int:
     for letter in group:
         code = (31 * code + ord(letter)) & 0xFFFFFFFF
     return min(code, (1 << 32) - code) % OFFSETS_PARTITIONS
-
-
-def lead_offsets(cluster: MixedCluster, partition: int, leader: int) -> None:
-    """Make a broker the coordinator of a partition's groups: move it first in the assignment, and elect it."""
-    topic = "__consumer_offsets"
-    with cluster.admin() as admin:
-        others = [broker_id for broker_id in ALL_BROKERS if broker_id != leader]
-        admin.alter_partition_reassignments({TopicPartition(topic, partition): [leader, *others]})
-        until(lambda: not moving(cluster, topic), f"{topic} is still moving")
-        admin.elect_leaders(0, {topic: [partition]})
-    cluster.until_led(leader, topic, partition)
 
 
 def read_in_group(cluster: MixedCluster, topic: str, group: str, count: int) -> list[str]:

@@ -64,6 +64,36 @@ class Markers:
         return waiting.pop(0) if waiting else NONE
 
 
+class LostAnswers:
+    """Lets brokers write markers, and replaces their answers by a timeout as long as `loses`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.loses = True
+        self.count = 0
+        for node in cluster.nodes.values():
+            self._replace(node)
+
+    def _replace(self, node: Node) -> None:
+        write = node.broker._handlers[ApiKey.WRITE_TXN_MARKERS]
+
+        async def answer(request: Any, context: Any) -> Any:
+            self.count += 1
+            written = await write(request, context)
+            return respond(request, markers=list(map(self._timed_out, written.markers))) if self.loses else written
+
+        node.broker._handlers[ApiKey.WRITE_TXN_MARKERS] = answer
+
+    @staticmethod
+    def _timed_out(row: Any) -> dict[str, Any]:
+        topics = []
+        for topic in row.topics:
+            assert {each.error_code for each in topic.partitions} == {NONE}
+            numbers = [each.partition_index for each in topic.partitions]
+            rows = [{"partition_index": number, "error_code": ErrorCode.request_timed_out} for number in numbers]
+            topics.append({"name": topic.name, "partitions": rows})
+        return {"producer_id": row.producer_id, "topics": topics}
+
+
 def fail_over(transactions: Transactions) -> Node:
     """Kill the coordinator with SIGKILL; return the next one."""
     old = transactions.coordinator
@@ -131,6 +161,22 @@ def test_each_leader_gets_its_markers(transactions: Transactions) -> None:
         (leader, each) for each, leader in leaders.items()
     }
     assert transactions.state.state is S.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize("fails_over", [False, True])
+def test_markers_with_lost_answers_are_written_again(transactions: Transactions, fails_over: bool) -> None:
+    """KAFKA-19999: transaction version 2 refuses the same epoch twice, and never completes; version 1 does not."""
+    answers = LostAnswers(transactions.cluster)
+    producer = open_transaction(transactions)
+    assert transactions.end(producer) is NONE
+    transactions.cluster.wait(1_000)
+    assert transactions.state.state is S.PREPARE_COMMIT and answers.count > 4
+    if fails_over:
+        fail_over(transactions)
+    answers.loses = False
+    transactions.cluster.wait(1_000)
+    assert transactions.state.state is S.COMPLETE_COMMIT
+    assert transactions.add(producer, P0) == [NONE]
 
 
 @pytest.mark.parametrize("error", [

@@ -1,5 +1,12 @@
 """Apache Kafka, Spark, Hadoop's S3 module and an S3 server, from Maven's repository."""
 
-from tests.interop.kafka_jars.kafka_jars import classpath, jars, s3a_jars, s3proxy_classpath, spark_classpath
+from tests.interop.kafka_jars.kafka_jars import (
+    classpath,
+    jars,
+    s3a_jars,
+    s3proxy_classpath,
+    spark_classpath,
+    streams_classpath,
+)
 
-__all__ = ["classpath", "jars", "s3a_jars", "s3proxy_classpath", "spark_classpath"]
+__all__ = ["classpath", "jars", "s3a_jars", "s3proxy_classpath", "spark_classpath", "streams_classpath"]

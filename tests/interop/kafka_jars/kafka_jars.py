@@ -15,6 +15,8 @@ import pytest
 KAFKA_VERSION = "3.9.1"
 POM = Path(__file__).with_name("pom.xml")
 KEPT = Path(sys.prefix) / "kafka-jars" / KAFKA_VERSION
+STREAMS_POM = POM.with_name("streams.xml")
+STREAMS_KEPT = KEPT.with_name(f"streams-{KAFKA_VERSION}")
 SPARK_VERSION = "4.0.0"
 SPARK_POM = POM.with_name("spark.xml")
 SPARK_KEPT = KEPT.with_name(f"spark-{SPARK_VERSION}")
@@ -31,6 +33,12 @@ def classpath() -> str:
     Fetches the jars the first time. Skips the test with a reason if java, mvn or the network is missing.
     """
     return jars(POM, KEPT, f"kafka_2.13-{KAFKA_VERSION}.jar", "Apache Kafka")
+
+
+@functools.cache
+def streams_classpath() -> str:
+    """The class path of Kafka Streams, fetched the first time; skips as `classpath` does."""
+    return jars(STREAMS_POM, STREAMS_KEPT, f"kafka-streams-{KAFKA_VERSION}.jar", "Kafka Streams")
 
 
 @functools.cache
