@@ -7,8 +7,12 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from zabka.journal.cause import Cause
+from zabka.journal.events import Event, NodeStarted, NodeStopped
+from zabka.simulation.engine.loop import WALL_START_US
 from zabka.simulation.engine.machine import Ground, Machine, SimProcess
 from zabka.simulation.engine.program_loop import ProgramLoop
+from zabka.simulation.record import Record
 
 Service = Callable[[str], Awaitable[None]]
 """A coroutine function; its argument is the brokers' bootstrap string, `host:port,…`."""
@@ -27,16 +31,21 @@ class ServiceMachine(Machine):
     loop_class = ProgramLoop
 
     def __init__(
-        self, ground: Ground, name: str, address: str, service: Service, bootstrap: str, *, restarts: bool
-    ) -> None:
+        self, ground: Ground, name: str, address: str, service: Service, bootstrap: str, *,
+        record: Record, restarts: bool,
+    ) -> None:  # fmt: skip
         super().__init__(ground, name, address, self._run, on_exit=self._ended)
         self.failures: list[str] = []
         """The traceback of each run that ended with an exception."""
         self.has_returned = False
         """Whether the last run ended by itself, without an exception."""
+        self.takes_faults = True
+        """Whether faults that a seed draws affect it."""
+        self.restarts = restarts
+        """Whether it is started again after a failure."""
         self._service = service
         self._bootstrap = bootstrap
-        self._restarts = restarts
+        self._record = record
         self._is_cancelled = False
         self._unreported: str | None = None
 
@@ -56,15 +65,24 @@ class ServiceMachine(Machine):
             self.has_returned, self._unreported = False, None
         super().start()
 
+    def step_clock(self, by_us: int) -> None:
+        """Set its wall clock forward by that time, or back if it is negative."""
+        self.skew_us += by_us
+        if self.process is not None:
+            self.process.loop.step_clock(by_us)
+
     def cancel(self) -> None:
         """Cancel the program's task, as asyncio does on Ctrl-C; do not start it again."""
-        self._restarts, self._is_cancelled = False, True
+        self.restarts, self._is_cancelled = False, True
         if self.process is not None and self.process.main is not None:
             self.process.loop.call_soon(self.process.main.cancel)
 
     async def _run(self, process: SimProcess) -> None:
         assert self.ground.isolation is not None, "the world isolates the programs of tests"
         self.ground.isolation.loops.append(process.loop)
+        if self.ground.isolation.steps is not None and isinstance(process.loop, ProgramLoop):
+            process.loop.trace(self.name, self.ground.isolation.steps)
+        self.write(NodeStarted("program", 0, {}))
         try:
             await self._service(self._bootstrap)
         except SystemExit as left:
@@ -78,18 +96,24 @@ class ServiceMachine(Machine):
             return
         failure = asyncio.CancelledError() if task.cancelled() else task.exception()
         self.has_returned = failure is None
+        self.write(NodeStopped("returned" if failure is None else repr(failure)))
         if failure is None:
             return
         self.failures.append(_text(failure))
-        if self._restarts:
+        if self.restarts:
             self.ground.scheduler.after(RESTART_US, self._start_again)
         else:
             self._unreported = self.failures[-1]
 
     def _start_again(self) -> None:
         # It may have lost power, have been started or cancelled, in the meantime.
-        if self._restarts and self.kernel.has_power:
+        if self.restarts and self.kernel.has_power:
             self.start()
+
+    def write(self, event: Event) -> Cause:
+        """Write an event of this program to the journal, and return the reference to it."""
+        wall_us = WALL_START_US + self.skew_us + self.ground.scheduler.now_us
+        return self._record.write(self.name, wall_us // 1000, event)
 
 
 def _text(failure: BaseException) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from zabka.simulation.engine.program_loop import Step
 from zabka.simulation.engine.virtual_time import Turn
 
 _THREADS = Path("/proc/self/task")
@@ -42,6 +43,8 @@ class Isolation:
     def __init__(self, seed: random.Random, turn: Turn) -> None:
         self.loops: list[object] = []
         """The loops of the programs; other processes of the world are not restricted."""
+        self.steps: list[Step] | None = None
+        """The turns of the programs, if they are traced."""
         self._turn = turn
         self._thread = threading.get_ident()
         self._bytes = seed.randbytes

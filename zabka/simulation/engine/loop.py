@@ -240,6 +240,10 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """Return the nanoseconds of this machine's wall clock."""
         return self._wall_us * 1000 + self.mono_ns()
 
+    def step_clock(self, by_us: int) -> None:
+        """Set the machine's wall clock forward by that time, or back if it is negative."""
+        self._wall_us += by_us
+
     def world_us(self) -> int:
         """Return the world's clock, plus the time that the process has spent in this turn."""
         return self.scheduler.now_us + self.busy_us()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from zabka.kafka.client.admin_client import TOPIC_RESOURCE
 from zabka.kafka.topic_names import INTERNAL_TOPICS
 from zabka.testing.cluster import Partition
-from zabka.testing.simulated.host import SimHost
+from zabka.testing.worlds.host import SimHost
 
 
 class SimTopic:

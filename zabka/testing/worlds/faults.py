@@ -48,7 +48,8 @@ class SimFaults:
 
     def _pairs(self, source: object, target: object) -> list[tuple[str, str]]:
         first, second = (end if isinstance(end, str) else str(end) for end in (source, target))
-        others = [name for name in self._world.node_names() if name != first] if second == "*" else [second]
+        every = [*self._world.node_names(), *(machine.name for machine in self._world.services)]
+        others = [name for name in every if name != first] if second == "*" else [second]
         return [(first, other) for other in others]
 
     def _keep(self, undo: Sequence[Callable[[], None]]) -> SimFault:
