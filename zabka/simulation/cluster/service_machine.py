@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -65,6 +66,13 @@ class ServiceMachine(Machine):
             self.has_returned, self._unreported = False, None
         super().start()
 
+    def terminate(self) -> bool:
+        """SIGTERM; return False if the program has no handler for it."""
+        handled = self.process is not None and signal.SIGTERM in self.process.loop.signals
+        if handled and self.process is not None:
+            self.process.loop.terminate()
+        return handled
+
     def step_clock(self, by_us: int) -> None:
         """Set its wall clock forward by that time, or back if it is negative."""
         self.skew_us += by_us
@@ -79,9 +87,10 @@ class ServiceMachine(Machine):
 
     async def _run(self, process: SimProcess) -> None:
         assert self.ground.isolation is not None, "the world isolates the programs of tests"
-        self.ground.isolation.loops.append(process.loop)
-        if self.ground.isolation.steps is not None and isinstance(process.loop, ProgramLoop):
-            process.loop.trace(self.name, self.ground.isolation.steps)
+        loop, isolation = process.loop, self.ground.isolation
+        assert isinstance(loop, ProgramLoop), "the loop class of this machine"
+        isolation.loops[loop] = self.name
+        loop.trace(self.name, isolation.steps)
         self.write(NodeStarted("program", 0, {}))
         try:
             await self._service(self._bootstrap)
@@ -89,7 +98,8 @@ class ServiceMachine(Machine):
             if left.code:
                 raise ProgramExited(f"exit code {left.code}") from left
         finally:
-            self.ground.isolation.loops.remove(process.loop)
+            await loop.cancel_all_but(process.main)
+            del isolation.loops[loop]
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         if self._is_cancelled:

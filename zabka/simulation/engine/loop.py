@@ -32,6 +32,8 @@ TURN_US_BITS = 6
 """A turn begins up to 2^6 µs later."""
 JOB_US_MIN = 50
 JOB_US_SPREAD = 3_000
+NEVER_US = 1 << 60
+"""The moment of a call after an infinite delay."""
 WALL_START_US = 1_700_000_000_000_000
 _TASKS_SWEPT_AT = 64
 
@@ -278,14 +280,14 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call after that many seconds."""
-        due_us = self.world_us() + max(0, math.ceil(delay * 1e6))
+        due_us = self.world_us() + max(0, math.ceil(min(delay * 1e6, NEVER_US)))
         return self._call_at(due_us, callback, args, context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call at that time of this loop's clock."""
-        return self._call_at(math.ceil(when * 1e6 - 1e-3), callback, args, context)
+        return self._call_at(math.ceil(min(when * 1e6, NEVER_US) - 1e-3), callback, args, context)
 
     def _call_at(
         self, due_us: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
@@ -410,6 +412,12 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             raise real.gaierror(real.EAI_NONAME, f"no machine of this world has the name {host}")
         return address
 
+    async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
+        """Return the name of the machine with an address, or the address if none has it, and the port."""
+        host, port = sockaddr[0], sockaddr[1]
+        named = (name for name, address in self.kernel.network.addresses.items() if address == host)
+        return (host if flags & real.NI_NUMERICHOST else next(named, host)), str(port)
+
     async def create_server(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: Any = None, port: Any = None, **_: Any
     ) -> SocketServer:
@@ -424,9 +432,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         *,
         ssl: Any = None,
         **_: Any,
-    ) -> tuple[SocketTransport, asyncio.BaseProtocol]:
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         """Open a connection.  Raises OSError."""
-        assert ssl is None, "there is no TLS between simulated machines"
+        assert ssl is None, "servers of a world have no TLS between machines"
         opened: asyncio.Future[None] = self.create_future()
 
         def done(failure: OSError | None) -> None:

@@ -29,7 +29,7 @@ from zabka.journal.sentence_file import read_sentences
 from zabka.journal.sentences import Sentences
 from zabka.journal.writer import encode_line
 from zabka.kafka.topic_names import INTERNAL_TOPICS
-from zabka.simulation.engine.program_loop import LIBRARIES
+from zabka.simulation.engine.refusal import LIBRARIES
 from zabka.testing.worlds.seed_test import Body, Parameters, SeedRun, run_seed
 from zabka.testing.worlds.world import TEST
 

@@ -75,15 +75,16 @@ class SimHost:
         wait = Wait[T](condition, timeout_s, what)
         scheduler = self.world.scheduler
         deadline_us = scheduler.now_us + int(timeout_s * 1_000_000)
-        while True:
-            if found := wait.holds():
-                return found
-            # The condition is evaluated once for all events within one virtual millisecond.
-            due = scheduler.next_time_us()
-            if due is None or due > deadline_us:
-                break
-            self.world.run_to(due // 1000 * 1000 + 999)
-            self.check_services()
+        with self.world.in_virtual_time():
+            while True:
+                if found := wait.holds():
+                    return found
+                # The condition is evaluated once for all events within one virtual millisecond.
+                due = scheduler.next_time_us()
+                if due is None or due > deadline_us:
+                    break
+                scheduler.run_until(due // 1000 * 1000 + 999)
+                self.check_services()
         loose = [
             f"\na task of the program {machine.name} has failed\n{failure}"
             for machine in self.world.services

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from zabka.journal.events import ProgramLogged
 from zabka.simulation.cluster.world import World
-from zabka.simulation.engine.program_loop import LIBRARIES
+from zabka.simulation.engine.refusal import LIBRARIES
 
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 """An object's address, which differs between two runs of one history."""

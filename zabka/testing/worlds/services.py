@@ -50,6 +50,11 @@ class SimService:
         """Cut the power of its machine, which stays off until `start`."""
         self._world.kill(self.name, power_loss=True)
 
+    def terminate(self) -> None:
+        """SIGTERM: call the handler that the program has set, or kill it."""
+        if not self._machine.terminate():
+            self.kill()
+
     def start(self) -> None:
         """Run it, if it does not run."""
         self._machine.start()

@@ -14,6 +14,7 @@ from zabka.testing.conditions import Wait
 from zabka.testing.worlds.cluster import SimulatedCluster
 from zabka.testing.worlds.faults import SimFaults
 from zabka.testing.worlds.nodes import SimBroker, SimPeer
+from zabka.testing.worlds.paths import SimPath
 from zabka.testing.worlds.services import SimService
 from zabka.testing.worlds.topics import SimTopics
 
@@ -99,6 +100,10 @@ class SimulatedWorld:
         """
         caused_by = START if because is None else because
         return self._caller().write(ProgramNoted(kind, {name: str(value) for name, value in fields.items()}, caused_by))
+
+    def path(self, name: str = "/") -> SimPath:
+        """Return a path on the disk of the calling program's machine, which outlives the program."""
+        return SimPath(self.cluster, name)
 
     def _caller(self) -> ServiceMachine:
         """Return the machine of the program that has the turn, or the test function's."""
