@@ -110,8 +110,9 @@ class World(ClusterWorld):
                 self.until(lambda: all(machine.process is None for machine in services), CLEAN_UP_MS_MAX)
         finally:
             with warnings.catch_warnings():
-                # Killed programs did not close what they had opened.
+                # Killed programs did not close what they had opened, nor await what they had called.
                 warnings.simplefilter("ignore", ResourceWarning)
+                warnings.simplefilter("ignore", RuntimeWarning)
                 super().end_world()
                 gc.collect()
 
