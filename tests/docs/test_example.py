@@ -18,7 +18,7 @@ MISTAKES = 6
 
 def output(project: str, tmp_path: Path, **environment: str) -> str:
     copy = tmp_path / project
-    shutil.copytree(EXAMPLES / project, copy, ignore=shutil.ignore_patterns("__pycache__", ".zabka"))
+    shutil.copytree(EXAMPLES / project, copy, ignore=shutil.ignore_patterns("__pycache__", ".zabka-seeds"))
     done = subprocess.run(
         [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'temporary'}"],
         cwd=copy, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True,

@@ -77,7 +77,7 @@ def test_failing_seed_is_reported_with_its_command_and_journal(tmp_path: Path) -
     assert "till: billed: order=7" in text
     assert "test-function: AssertionError: no change" in text
     assert "  run 3 None" in text
-    journal = tmp_path / ".zabka" / "the-test-seed-3.jsonl"
+    journal = tmp_path / ".zabka-seeds" / "the-test-seed-3.jsonl"
     assert b'"type":"program_noted"' in journal.read_bytes()
     command = [sys.executable, "-m", "zabka.cli.main", "why", "billed", "--journal", str(journal)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

@@ -21,6 +21,9 @@ Service = Callable[[str], Awaitable[None]]
 RESTART_US = 1_000_000
 """Time from the end of a program until it is started again, in µs."""
 
+TERMINATED = 128 + signal.SIGTERM
+"""The exit code of a program that ends because of SIGTERM."""
+
 
 class ProgramExited(Exception):
     """A program has called sys.exit with a code other than 0."""
@@ -48,6 +51,7 @@ class ServiceMachine(Machine):
         self._bootstrap = bootstrap
         self._record = record
         self._is_cancelled = False
+        self._is_terminated = False
         self._unreported: str | None = None
 
     def take_failure(self) -> str | None:
@@ -63,11 +67,12 @@ class ServiceMachine(Machine):
     def start(self) -> None:
         """Run the program, unless it runs."""
         if self.process is None:
-            self.has_returned, self._unreported = False, None
+            self.has_returned, self._unreported, self._is_terminated = False, None, False
         super().start()
 
     def terminate(self) -> bool:
         """SIGTERM; return False if the program has no handler for it."""
+        self._is_terminated = True
         handled = self.process is not None and signal.SIGTERM in self.process.loop.signals
         if handled and self.process is not None:
             self.process.loop.terminate()
@@ -95,7 +100,7 @@ class ServiceMachine(Machine):
         try:
             await self._service(self._bootstrap)
         except SystemExit as left:
-            if left.code:
+            if left.code and not (self._is_terminated and left.code == TERMINATED):
                 raise ProgramExited(f"exit code {left.code}") from left
         finally:
             await loop.cancel_all_but(process.main)

@@ -405,8 +405,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """Resolve the name of a machine, or an address to itself."""
         return [(real.AF_INET, real.SOCK_STREAM, real.IPPROTO_TCP, "", (self._address_of(host), port))]
 
-    def _address_of(self, host: str) -> str:
-        """Return the address of a machine.  Raises gaierror for a name that none has."""
+    def _address_of(self, host: str | bytes | None) -> str:
+        """Return the address of a machine, by default this one.  Raises gaierror for a name that none has."""
+        host = host.decode() if isinstance(host, bytes) else host or OWN_HOSTS[0]
         address = self.kernel.address if host in OWN_HOSTS else self.kernel.network.addresses.get(host, host)
         if not address[:1].isdigit():
             raise real.gaierror(real.EAI_NONAME, f"no machine of this world has the name {host}")
@@ -440,7 +441,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         def done(failure: OSError | None) -> None:
             self.call_soon(_settle, opened, failure)
 
-        socket = self.kernel.connect(self._address_of(str(host)), int(port), done)
+        socket = self.kernel.connect(self._address_of(host), int(port), done)
         self.own(socket)
         try:
             await opened

@@ -21,6 +21,7 @@ from zabka.simulation.engine.transports import SocketServer
 _NO_SOCKETS = "use streams or protocols: asyncio.open_connection, loop.create_connection"
 _ONLY_TCP = "only TCP is simulated: use loop.create_connection and loop.create_server"
 _NO_COMMANDS = "replace the command in the test"
+_NO_FACTORY = "tasks are made by the loop, which numbers them"
 _NO_PIPES = "pipes are not simulated: replace them in the test"
 _REFUSED: dict[str, str] = {
     **dict.fromkeys(
@@ -33,6 +34,7 @@ _REFUSED: dict[str, str] = {
     ),
     **dict.fromkeys(("create_datagram_endpoint", "create_unix_connection", "create_unix_server"), _ONLY_TCP),
     **dict.fromkeys(("subprocess_exec", "subprocess_shell"), _NO_COMMANDS),
+    "set_task_factory": _NO_FACTORY,
     **dict.fromkeys(("connect_read_pipe", "connect_write_pipe"), _NO_PIPES),
 }  # fmt: skip
 """Methods of event loops that no world simulates, and the alternatives."""
@@ -120,6 +122,9 @@ class ProgramLoop(ProcessLoop):
     def set_debug(self, enabled: bool) -> None:
         """Switch the debug mode on or off."""
         self._debugs = enabled
+
+    def get_task_factory(self) -> None:
+        """Return None: the loop itself makes numbered tasks."""
 
     async def shutdown_asyncgens(self) -> None:
         """Do nothing: the program's end closes its generators."""

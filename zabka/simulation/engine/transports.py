@@ -8,12 +8,13 @@ paused.
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket as real
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from zabka.simulation.engine.observed import Observer
-from zabka.simulation.engine.tcp import Kernel, Listener, Socket
+from zabka.simulation.engine.tcp import Kernel, Listener, Socket, os_error
 
 READ_MAX = 256 * 1024
 HIGH_WATER = 64 * 1024
@@ -49,6 +50,10 @@ class Owner(Protocol):
 class SocketView:
     """The socket as a protocol sees it."""
 
+    family = real.AF_INET
+    type = real.SOCK_STREAM
+    proto = real.IPPROTO_TCP
+
     def __init__(self, address: tuple[str, int], socket: Socket | None) -> None:
         self._address = address
         self._socket = socket
@@ -56,6 +61,16 @@ class SocketView:
     def getsockname(self) -> tuple[str, int]:
         """Return this end's address and port."""
         return self._address
+
+    def getpeername(self) -> tuple[str, int]:
+        """Return the other end's address and port.  Raises OSError for a listening socket."""
+        if self._socket is None:
+            raise os_error(errno.ENOTCONN)
+        return self._socket.remote, self._socket.remote_port
+
+    def getsockopt(self, level: int, option: int) -> int:
+        """Return 0: options have no effect, except SO_KEEPALIVE."""
+        return 0
 
     def fileno(self) -> int:
         """Return -1: simulated machines have no file descriptors to run out of."""

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import NamedTuple
 
 from zabka.journal.events import (
@@ -34,9 +34,9 @@ from zabka.testing.worlds.seed_test import Body, Parameters, SeedRun, run_seed
 from zabka.testing.worlds.world import TEST
 
 SHRINKING_S_MAX = 20.0
-"""The longest time in which faults are left out, in seconds of the host."""
+"""The longest time in which faults are left out, in CPU seconds."""
 STORY_LINES_MAX = 60
-FOLDER = ".zabka"
+FOLDER = ".zabka-seeds"
 """The folder for journals of failed seeds, in the current one."""
 _OWN = Path(__file__).parents[2]
 
@@ -76,15 +76,15 @@ class Finding:
 
     def _shrunk(self) -> tuple[SeedRun, list[int]] | None:
         """Return the run with the fewest faults that fails in the same way, or None if it needs all of them."""
-        until_s = perf_counter() + SHRINKING_S_MAX
+        until_s = process_time() + SHRINKING_S_MAX
         wanted, kept = failure_place(self._found), list(self._found.injected)
         best: tuple[SeedRun, list[int]] | None = None
         size = len(kept)
-        while size and perf_counter() < until_s:
+        while size and process_time() < until_s:
             # Leave out all, then halves, quarters and so on, down to single faults, the last ones first.
             for begin in range((len(kept) - 1) // size * size, -1, -size):
                 fewer = kept[:begin] + kept[begin + size :]
-                if len(fewer) == len(kept) or perf_counter() > until_s:
+                if len(fewer) == len(kept) or process_time() > until_s:
                     continue
                 run = self._run(fewer)
                 if run.failure is not None and failure_place(run) == wanted:

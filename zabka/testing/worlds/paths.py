@@ -20,14 +20,15 @@ ROOT = Path("/")
 
 
 class SimPath:
-    """A path on the disk of the machine whose program has the turn; in the test function, of the test's machine."""
+    """A path on the disk of a machine: of that named `machine`, else of the one whose program has the turn."""
 
-    def __init__(self, host: SimHost, path: str | Path = "/") -> None:
+    def __init__(self, host: SimHost, path: str | Path = "/", machine: str | None = None) -> None:
         self._host = host
         self._path = ROOT / path
+        self._machine = machine
 
     def __truediv__(self, name: str) -> SimPath:
-        return SimPath(self._host, self._path / name)
+        return SimPath(self._host, self._path / name, self._machine)
 
     def __str__(self) -> str:
         return str(self._path)
@@ -43,9 +44,11 @@ class SimPath:
     @property
     def parent(self) -> SimPath:
         """The directory of the path."""
-        return SimPath(self._host, self._path.parent)
+        return SimPath(self._host, self._path.parent, self._machine)
 
     def _files(self) -> ProcessFiles:
+        if self._machine is not None:
+            return ProcessFiles(self._host.world.machine(self._machine).volume)
         turn: Any = self._host.world.ground.turn.taker
         files = None if turn is None else turn.disk
         if not isinstance(files, ProcessFiles):

@@ -101,9 +101,12 @@ class SimulatedWorld:
         caused_by = START if because is None else because
         return self._caller().write(ProgramNoted(kind, {name: str(value) for name, value in fields.items()}, caused_by))
 
-    def path(self, name: str = "/") -> SimPath:
-        """Return a path on the disk of the calling program's machine, which outlives the program."""
-        return SimPath(self.cluster, name)
+    def path(self, name: str = "/", machine: str | None = None) -> SimPath:
+        """Return a path on the disk of the calling program's machine, or of that of another program.
+
+        The disk outlives its program.
+        """
+        return SimPath(self.cluster, name, machine)
 
     def _caller(self) -> ServiceMachine:
         """Return the machine of the program that has the turn, or the test function's."""
