@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the source distribution and from it the wheel, checks both, and runs docs/example with the installed wheel on
+# Builds the source distribution and from it the wheel, checks both, and runs docs/examples/recipes with the installed wheel on
 # every Python from 3.11 to 3.13 of this machine.  Fails if a check fails or if none of these Pythons is found.
 set -eu
 PYTHON=${PYTHON:-$(sh scripts/setup/choose_python.sh)}
@@ -20,7 +20,7 @@ interpreter_of() {
 run_example() { # Python, environment
   rm -rf "$2"
   "$1" -m venv "$2"
-  cp -r docs/example "$2/example"
+  cp -r docs/examples/recipes "$2/example"
   "$2/bin/python" -m pip install --quiet --disable-pip-version-check "$WHEEL" pytest "$2/example"
   (cd "$2/example" && ../bin/python -m pytest -q -p no:cacheprovider)
 }
@@ -50,7 +50,7 @@ for version in 3.11 3.12 3.13; do
     missing="$missing $version"
     continue
   fi
-  echo "docs/example on Python $version ($python):"
+  echo "docs/examples/recipes on Python $version ($python):"
   run_example "$python" "build/dist-$version"
   passed="$passed $version"
 done
@@ -61,4 +61,4 @@ if [ -z "$passed" ]; then
   exit 1
 fi
 (cd dist && wc -c -- *)
-echo "docs/example passed on Python$passed"
+echo "docs/examples/recipes passed on Python$passed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zabka.testing.cluster import Cluster
 from zabka.testing.live.cluster import LiveCluster
-from zabka.testing.simulated.cluster import SimulatedCluster
+from zabka.testing.worlds.cluster import SimulatedCluster
 
 
 def consumers_of_both_kinds_read_everything_once_and_in_order(cluster: Cluster) -> None:

@@ -1,8 +1,9 @@
-"""The example project of the documents: its tests pass in a separate pytest, as a user runs it."""
+"""The example projects of the documents: their tests pass in a separate pytest, as a user runs it."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,17 +11,37 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+ROOT = EXAMPLES.parents[1]
+MISTAKES = 6
+
+
+def output(project: str, tmp_path: Path, **environment: str) -> str:
+    copy = tmp_path / project
+    shutil.copytree(EXAMPLES / project, copy, ignore=shutil.ignore_patterns("__pycache__", ".zabka-seeds"))
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'temporary'}"],
+        cwd=copy, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, text=True,
+        timeout=580, check=False,
+    )  # fmt: skip
+    return done.stdout + done.stderr
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_example_passes_in_its_own_pytest(tmp_path: Path) -> None:
-    project = tmp_path / "ledger"
-    shutil.copytree(ROOT / "docs" / "example", project, ignore=shutil.ignore_patterns("__pycache__"))
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'temporary'}"],
-        cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=580,
-        check=False,
-    )  # fmt: skip
-    assert "10 passed" in done.stdout, done.stdout + done.stderr
+def test_recipes_pass_in_their_own_pytest(tmp_path: Path) -> None:
+    text = output("recipes", tmp_path)
+    assert "10 passed" in text, text
+
+
+@pytest.mark.timeout(600)
+def test_corrected_services_hold_in_every_seed(tmp_path: Path) -> None:
+    text = output("services", tmp_path, PYTHONHASHSEED="0")
+    assert f"{MISTAKES} passed" in text, text
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_mistakes_of_services_are_found_in_fifty_seeds(tmp_path: Path) -> None:
+    text = output("services", tmp_path, PYTHONHASHSEED="0", ZABKA_MISTAKES="1")
+    assert len(re.findall(r"zabka: \w+ fails with seed \d+ and", text)) == MISTAKES, text

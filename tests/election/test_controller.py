@@ -8,7 +8,7 @@ import pytest
 
 from tests.election import broker_sessions
 from zabka.testing.cluster import Broker, Cluster, Partition, only
-from zabka.testing.simulated.cluster import SimulatedCluster
+from zabka.testing.worlds.cluster import SimulatedCluster
 
 
 def failover_ms_max(cluster: Cluster) -> int:

@@ -14,7 +14,7 @@ from zabka.ensemble.client.kazoo import KazooClient
 from zabka.simulation.workloads.writer import Writer
 from zabka.testing.cluster import Cluster, Peer, only
 from zabka.testing.live.cluster import LiveCluster
-from zabka.testing.simulated.cluster import SimulatedCluster
+from zabka.testing.worlds.cluster import SimulatedCluster
 
 LEADERS_KILLED = 10
 LEADERS_KILLED_LIVE = 4

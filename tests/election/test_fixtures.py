@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zabka.testing.cluster import Cluster, ClusterFailed
-from zabka.testing.simulated.cluster import start_simulated
+from zabka.testing.worlds.cluster import start_simulated
 
 
 def test_test_starts_with_an_empty_cluster_in_sync(cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.election import broker_sessions
 from zabka.testing.cluster import Broker, Cluster, Happening, Topic, Workload, only
-from zabka.testing.simulated.cluster import SimulatedCluster
+from zabka.testing.worlds.cluster import SimulatedCluster
 
 SLACK_US = 100_000
 """A follower under load was last caught up a little before the fault, and an eviction takes one reply."""

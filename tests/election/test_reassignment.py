@@ -6,7 +6,7 @@ import pytest
 
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, request
-from zabka.testing.simulated.cluster import SimulatedCluster
+from zabka.testing.worlds.cluster import SimulatedCluster
 
 
 def reassign(cluster: SimulatedCluster, topic: str, replicas: list[int] | None) -> KafkaMessage:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from zabka.testing.cluster import Broker, Cluster, Partition, Topic, only
-from zabka.testing.simulated.cluster import SimulatedCluster
+from zabka.testing.worlds.cluster import SimulatedCluster
 
 UNCLEAN = "unclean.leader.election.enable"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zabka.testing.cluster import Cluster, only
-from zabka.testing.simulated.cluster import SimulatedCluster
+from zabka.testing.worlds.cluster import SimulatedCluster
 
 
 def a_zombie_is_fenced(cluster: Cluster) -> None:

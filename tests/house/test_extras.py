@@ -233,7 +233,7 @@ except BadStore as bad:
     "module", ["zabka.cli.main", "zabka.testing.pytest_plugin", "zabka.compose.node",
     "zabka.ensemble.server.process.peer_process",
      "zabka.broker_sim.broker_process", "zabka.compose.agent", "zabka.compose.up", "zabka.api.main",
-     "zabka.testing.live.cluster", "zabka.testing.simulated.cluster"],
+     "zabka.testing.live.cluster", "zabka.testing.worlds.cluster"],
 )  # fmt: skip
 def test_processes_of_a_plain_installation_need_no_extra(module: str) -> None:
     hidden = [package for packages in PACKAGES.values() for package in packages]

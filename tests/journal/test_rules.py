@@ -20,8 +20,8 @@ from zabka.simulation.scenarios.world_player import play
 
 ROOTS = {e.AdminRequested, e.NodeStarted, e.NodeStopped, e.TaskFailed, e.FaultInjected, e.FaultRemoved}
 """First causes: they are done to a node, or report its exit, and no rule of Kafka's decides them."""
-STRANGERS = {e.PeerProtocolBroken, e.LinkFaultApplied, e.RequestFaultApplied}
-"""Caused by the other side of the connection, or by a user's fault."""
+STRANGERS = {e.PeerProtocolBroken, e.LinkFaultApplied, e.RequestFaultApplied, e.ProgramNoted}
+"""Caused by the other side of the connection, by a user's fault, or by a user's own program."""
 DECIDING = {"caused_by", "cause", "reason", "mode"}
 """The fields in which an event states its cause."""
 DECISIONS = [kind for kind in EVENT_TYPES if DECIDING & set(kind.__struct_fields__) and kind not in ROOTS | STRANGERS]

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from zabka.simulation.cluster.service_machine import Service
 from zabka.testing import ClusterFailed, running_world
-from zabka.testing.simulated.cluster import SimulatedCluster
+from zabka.testing.worlds.cluster import SimulatedCluster
 
 ORDERS = 30
 

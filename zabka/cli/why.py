@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    effect: Annotated[str, typer.Argument(help="A journal line such as broker-2#812, or an event type")],
+    effect: Annotated[str, typer.Argument(help="A journal line such as broker-2#812, an event type, or a note's kind")],
     about: Annotated[
         str, typer.Option(envvar="ZABKA_ABOUT", help="Only events whose sentence contains these words")
     ] = "",
@@ -88,10 +88,12 @@ def _no_such_event(effect: str, about: str, entries: list[Entry]) -> str:
 
 
 def _is_meant(entry: Entry, effect: str) -> bool:
-    from zabka.journal.events import type_name
+    from zabka.journal.events import ProgramNoted, type_name
 
     node, _, number = effect.partition("#")
-    return (entry.node, str(entry.node_seq)) == (node, number) if number else type_name(entry.event) == effect
+    if number:
+        return (entry.node, str(entry.node_seq)) == (node, number)
+    return type_name(entry.event) == effect or (isinstance(entry.event, ProgramNoted) and entry.event.kind == effect)
 
 
 def _holds(sentence: str, phrase: str) -> bool:

@@ -2,7 +2,7 @@
 
 The names in `__all__` are the public interface; `tests/testing/surface.txt` lists their members.  pytest loads the
 fixtures from `pytest_plugin` without an import; `cluster` describes the interface of both kinds of cluster; `live` and
-`simulated` implement it.  Importing this package loads none of them: each name is loaded when it is first used, so that
+`worlds` implement it.  Importing this package loads none of them: each name is loaded when it is first used, so that
 pytest starts quickly in projects that have zabka installed.  It imports compose, api and simulation; tests, bench and
 the command line import it.  Begin with `cluster`.
 """
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from zabka.testing.live.start import running_cluster as running_cluster
     from zabka.testing.live.start import running_ensemble as running_ensemble
     from zabka.testing.records import Record as Record
-    from zabka.testing.simulated.cluster import SimulatedCluster as SimulatedCluster
-    from zabka.testing.simulated.cluster import running_world as running_world
     from zabka.testing.state_machine import ClusterMachine as ClusterMachine
+    from zabka.testing.worlds.cluster import SimulatedCluster as SimulatedCluster
+    from zabka.testing.worlds.cluster import running_world as running_world
+    from zabka.testing.worlds.decorator import simulated as simulated
+    from zabka.testing.worlds.world import SimulatedWorld as SimulatedWorld
 
 _HOMES = {
     "Cluster": "cluster",
@@ -33,12 +35,14 @@ _HOMES = {
     "LiveCluster": "live.cluster",
     "LiveEnsemble": "live.ensemble",
     "Record": "records",
-    "SimulatedCluster": "simulated.cluster",
+    "SimulatedCluster": "worlds.cluster",
     "ZabkaContainer": "container",
     "ZabkaZooKeeper": "container",
     "running_cluster": "live.start",
     "running_ensemble": "live.start",
-    "running_world": "simulated.cluster",
+    "running_world": "worlds.cluster",
+    "simulated": "worlds.decorator",
+    "SimulatedWorld": "worlds.world",
 }
 __all__ = [
     "Cluster",
@@ -48,11 +52,13 @@ __all__ = [
     "LiveEnsemble",
     "Record",
     "SimulatedCluster",
+    "SimulatedWorld",
     "ZabkaContainer",
     "ZabkaZooKeeper",
     "running_cluster",
     "running_ensemble",
     "running_world",
+    "simulated",
 ]
 
 

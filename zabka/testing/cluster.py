@@ -1,7 +1,7 @@
 """The interface for election tests that the live and the simulated cluster share.
 
 A test that takes a `Cluster` is the same for real processes (`zabka.testing.live`, fixture `zabka_cluster`) and in
-virtual time (`zabka.testing.simulated`, fixture `zabka_world`).  Every call blocks; `until` is the way to wait. A
+virtual time (`zabka.testing.worlds`, fixture `zabka_world`).  Every call blocks; `until` is the way to wait. A
 failure is a `ClusterFailed`: the cluster refused a request, or a condition did not become true in time.
 """
 

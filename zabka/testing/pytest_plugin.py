@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zabka.testing.cluster import Cluster
     from zabka.testing.live.cluster import LiveCluster
     from zabka.testing.live.ensemble import LiveEnsemble
-    from zabka.testing.simulated.cluster import SimulatedCluster
+    from zabka.testing.worlds.cluster import SimulatedCluster
 
     def _both_have_the_same_surface(live: LiveCluster, simulated: SimulatedCluster) -> tuple[Cluster, Cluster]:
         return live, simulated
@@ -41,13 +41,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("zabka")
     group.addoption("--zabka-peers", type=int, default=3, help="peers of zabka_cluster and zabka_world [3]")
     group.addoption("--zabka-brokers", type=int, default=3, help="brokers of zabka_cluster and zabka_world [3]")
-    group.addoption("--zabka-seed", type=int, default=0, help="the seed of zabka_world [0]")
+    group.addoption("--zabka-seed", type=int, help="the seed of zabka_world [0], and the only one of simulated tests")
+    group.addoption("--zabka-seeds", help="the seeds of simulated tests, as FIRST:END [0 to the test's number]")
+    group.addoption("--zabka-faults", help="the numbers of the faults of simulated tests, such as 3,7, or none")
+    group.addoption("--zabka-report", help="a file for the report of one simulated test, which this process runs")
     parser.addini(_INI, "KEY=VALUE: settings of the clusters of tests whose marker names none", type="linelist")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
     config.addinivalue_line("markers", _MARKER_HELP)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Divide the seeds of a simulated test among the workers of pytest-xdist."""
+    from zabka.testing.simulated_items import divide_seeds
+
+    divide_seeds(metafunc)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Run a simulated test with the seeds that the options select, in a child process if PYTHONHASHSEED is not 0."""
+    from zabka.testing.simulated_items import selected_seeds
+
+    with selected_seeds(pyfuncitem):
+        return (yield)
 
 
 def _by_default(config: pytest.Config) -> dict[str, Any]:
@@ -88,6 +107,11 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the cluster's last events, and how to inspect them, to the report of a failure."""
     report = yield
+    path = item.config.getoption("--zabka-report")
+    if path and (call.when == "call" or not report.passed):
+        from zabka.testing.simulated_items import write_report
+
+        write_report(path, report)
     if report.failed and call.when in ("call", "teardown"):
         given = getattr(item, "funcargs", {})
         for cluster in {id(found): found for name in _CLUSTERS if (found := given.get(name)) is not None}.values():
@@ -199,14 +223,14 @@ def _without_brokers(parameters: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def zabka_seed(request: pytest.FixtureRequest) -> int:
     """The seed of `zabka_world`; parametrise it to run a test in many worlds."""
-    seed: int = _marked(request).get("seed", request.config.getoption("--zabka-seed"))
+    seed: int = _marked(request).get("seed", request.config.getoption("--zabka-seed") or 0)
     return seed
 
 
 @pytest.fixture
 def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[SimulatedCluster]:
     """A simulated cluster, ready.  A test that breaks one of the project's invariants fails at its end."""
-    from zabka.testing.simulated.cluster import start_simulated
+    from zabka.testing.worlds.cluster import start_simulated
 
     parameters = {n: value for n, value in _marked(request).items() if n != "seed" and n not in _OF_PROCESSES}
     cluster = start_simulated(seed=zabka_seed, **{**_by_default(request.config), **parameters})

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from zabka.testing.cluster import ClusterFailed
-from zabka.testing.simulated.cluster import SimulatedCluster, running_world
-from zabka.testing.simulated.nodes import SimBroker, SimPeer
+from zabka.testing.worlds.cluster import SimulatedCluster, running_world
+from zabka.testing.worlds.nodes import SimBroker, SimPeer
 
 SEEDS = st.integers(0, 2**32 - 1)
 NUMBERS = st.integers(0, 2**16)

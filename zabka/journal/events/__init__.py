@@ -98,6 +98,8 @@ from zabka.journal.events.node import PeerProtocolBroken as PeerProtocolBroken
 from zabka.journal.events.node import ProcessChanged as ProcessChanged
 from zabka.journal.events.node import RequestFaultApplied as RequestFaultApplied
 from zabka.journal.events.node import TaskFailed as TaskFailed
+from zabka.journal.events.programs import ProgramLogged as ProgramLogged
+from zabka.journal.events.programs import ProgramNoted as ProgramNoted
 
 SCHEMA_VERSION = 1
 
@@ -178,6 +180,9 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     ConsumerProgressed,
     AdminRequested,
     LossesAcknowledged,
+    # zabka/journal/events/programs.py
+    ProgramNoted,
+    ProgramLogged,
 )
 """Every event type. Types that are not in this list are neither written nor read."""
 BY_NAME: dict[str, type[Event]] = {snake(kind.__name__): kind for kind in EVENT_TYPES}

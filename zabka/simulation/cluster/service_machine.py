@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from zabka.journal.cause import Cause
+from zabka.journal.events import Event, NodeStarted, NodeStopped
+from zabka.simulation.engine.loop import WALL_START_US
 from zabka.simulation.engine.machine import Ground, Machine, SimProcess
 from zabka.simulation.engine.program_loop import ProgramLoop
+from zabka.simulation.record import Record
 
 Service = Callable[[str], Awaitable[None]]
 """A coroutine function; its argument is the brokers' bootstrap string, `host:port,…`."""
 
 RESTART_US = 1_000_000
 """Time from the end of a program until it is started again, in µs."""
+
+TERMINATED = 128 + signal.SIGTERM
+"""The exit code of a program that ends because of SIGTERM."""
 
 
 class ProgramExited(Exception):
@@ -27,17 +35,23 @@ class ServiceMachine(Machine):
     loop_class = ProgramLoop
 
     def __init__(
-        self, ground: Ground, name: str, address: str, service: Service, bootstrap: str, *, restarts: bool
-    ) -> None:
+        self, ground: Ground, name: str, address: str, service: Service, bootstrap: str, *,
+        record: Record, restarts: bool,
+    ) -> None:  # fmt: skip
         super().__init__(ground, name, address, self._run, on_exit=self._ended)
         self.failures: list[str] = []
         """The traceback of each run that ended with an exception."""
         self.has_returned = False
         """Whether the last run ended by itself, without an exception."""
+        self.takes_faults = True
+        """Whether faults that a seed draws affect it."""
+        self.restarts = restarts
+        """Whether it is started again after a failure."""
         self._service = service
         self._bootstrap = bootstrap
-        self._restarts = restarts
+        self._record = record
         self._is_cancelled = False
+        self._is_terminated = False
         self._unreported: str | None = None
 
     def take_failure(self) -> str | None:
@@ -53,43 +67,68 @@ class ServiceMachine(Machine):
     def start(self) -> None:
         """Run the program, unless it runs."""
         if self.process is None:
-            self.has_returned, self._unreported = False, None
+            self.has_returned, self._unreported, self._is_terminated = False, None, False
         super().start()
+
+    def terminate(self) -> bool:
+        """SIGTERM; return False if the program has no handler for it."""
+        self._is_terminated = True
+        handled = self.process is not None and signal.SIGTERM in self.process.loop.signals
+        if handled and self.process is not None:
+            self.process.loop.terminate()
+        return handled
+
+    def step_clock(self, by_us: int) -> None:
+        """Set its wall clock forward by that time, or back if it is negative."""
+        self.skew_us += by_us
+        if self.process is not None:
+            self.process.loop.step_clock(by_us)
 
     def cancel(self) -> None:
         """Cancel the program's task, as asyncio does on Ctrl-C; do not start it again."""
-        self._restarts, self._is_cancelled = False, True
+        self.restarts, self._is_cancelled = False, True
         if self.process is not None and self.process.main is not None:
             self.process.loop.call_soon(self.process.main.cancel)
 
     async def _run(self, process: SimProcess) -> None:
         assert self.ground.isolation is not None, "the world isolates the programs of tests"
-        self.ground.isolation.loops.append(process.loop)
+        loop, isolation = process.loop, self.ground.isolation
+        assert isinstance(loop, ProgramLoop), "the loop class of this machine"
+        isolation.loops[loop] = self.name
+        loop.trace(self.name, isolation.steps)
+        self.write(NodeStarted("program", 0, {}))
         try:
             await self._service(self._bootstrap)
         except SystemExit as left:
-            if left.code:
+            if left.code and not (self._is_terminated and left.code == TERMINATED):
                 raise ProgramExited(f"exit code {left.code}") from left
         finally:
-            self.ground.isolation.loops.remove(process.loop)
+            await loop.cancel_all_but(process.main)
+            del isolation.loops[loop]
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         if self._is_cancelled:
             return
         failure = asyncio.CancelledError() if task.cancelled() else task.exception()
         self.has_returned = failure is None
+        self.write(NodeStopped("returned" if failure is None else repr(failure)))
         if failure is None:
             return
         self.failures.append(_text(failure))
-        if self._restarts:
+        if self.restarts:
             self.ground.scheduler.after(RESTART_US, self._start_again)
         else:
             self._unreported = self.failures[-1]
 
     def _start_again(self) -> None:
         # It may have lost power, have been started or cancelled, in the meantime.
-        if self._restarts and self.kernel.has_power:
+        if self.restarts and self.kernel.has_power:
             self.start()
+
+    def write(self, event: Event) -> Cause:
+        """Write an event of this program to the journal, and return the reference to it."""
+        wall_us = WALL_START_US + self.skew_us + self.ground.scheduler.now_us
+        return self._record.write(self.name, wall_us // 1000, event)
 
 
 def _text(failure: BaseException) -> str:

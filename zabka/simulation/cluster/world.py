@@ -44,6 +44,7 @@ class World(ClusterWorld):
 
     def __init__(self, seed: int, settings: WorldSettings | None = None, tap: MessageTap | None = None) -> None:
         self.settings = settings or WorldSettings()
+        self._is_running = False
         super().__init__(seed, cluster_shape(self.settings, seed), tap)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -66,23 +67,30 @@ class World(ClusterWorld):
 
     def is_running(self, name: str) -> bool:
         """Return whether there is a process, possibly paused."""
-        return self.node(name).process is not None
+        return self.machine(name).process is not None
 
     def is_paused(self, name: str) -> bool:
         """Return whether there is a process that was stopped by SIGSTOP."""
-        return self.node(name).is_paused
+        return self.machine(name).is_paused
 
     def start_service(self, name: str, service: Service, *, restarts: bool = False) -> ServiceMachine:
         """Start a test's own program on a machine of its own.  Raises ValueError if the name is in use."""
         if name in self.ground.network.addresses:
             raise ValueError(f"there is a machine {name} already")
-        if self.ground.isolation is None:
-            self.ground.isolation = Isolation(derive_random(self.seed, "programs"), self.ground.turn)
+        self.isolate()
         bootstrap = ",".join(f"{host}:{port}" for host, port in self.bootstrap)
-        machine = ServiceMachine(self.ground, name, self.next_client_address(), service, bootstrap, restarts=restarts)
+        machine = ServiceMachine(
+            self.ground, name, self.next_client_address(), service, bootstrap, record=self.record, restarts=restarts
+        )
         self.clients[name] = machine
         machine.start()
         return machine
+
+    def isolate(self) -> Isolation:
+        """Return the isolation of a test's own programs; it begins with the first call."""
+        if self.ground.isolation is None:
+            self.ground.isolation = Isolation(derive_random(self.seed, "programs"), self.ground.turn)
+        return self.ground.isolation
 
     @property
     def services(self) -> list[ServiceMachine]:
@@ -102,17 +110,28 @@ class World(ClusterWorld):
                 self.until(lambda: all(machine.process is None for machine in services), CLEAN_UP_MS_MAX)
         finally:
             with warnings.catch_warnings():
-                # Killed programs did not close what they had opened.
+                # Killed programs did not close what they had opened, nor await what they had called.
                 warnings.simplefilter("ignore", ResourceWarning)
+                warnings.simplefilter("ignore", RuntimeWarning)
                 super().end_world()
                 gc.collect()
 
     # -- time --------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _in_virtual_time(self) -> Iterator[None]:
-        with virtual_time(self.ground.turn), self.ground.isolation or nullcontext():
-            yield
+    def in_virtual_time(self) -> Iterator[None]:
+        """Replace clocks and randomness for a `with` block in which time passes; within a program's turn, let the world
+        go on while the program waits."""
+        if self._is_running:
+            with self.ground.turn.handed_over():
+                yield
+            return
+        self._is_running = True
+        try:
+            with virtual_time(self.ground.turn), self.ground.isolation or nullcontext():
+                yield
+        finally:
+            self._is_running = False
 
     def run(self, duration_ms: int) -> None:
         """Let time pass."""
@@ -120,30 +139,30 @@ class World(ClusterWorld):
 
     def run_to(self, time_us: int) -> None:
         """Let time pass up to that moment."""
-        with self._in_virtual_time():
+        with self.in_virtual_time():
             self.scheduler.run_until(time_us)
 
     def until(self, condition: Callable[[], bool], limit_ms: int = 60_000, what: str = "the condition") -> int:
         """Let time pass until the condition holds, and return how many virtual ms that took.  Raises Deadlock past the
         limit."""
-        with self._in_virtual_time():
+        with self.in_virtual_time():
             return super().until(condition, limit_ms, what)
 
     def until_done(self, task: Any, limit_ms: int = 600_000, what: str = "the task") -> Any:
         """Let time pass until a task is done, and return its result.  Raises Deadlock past the limit."""
-        with self._in_virtual_time():
+        with self.in_virtual_time():
             return super().until_done(task, limit_ms, what)
 
     # -- processes ---------------------------------------------------------------------------------------------------
 
     def start(self, name: str | None = None) -> None:
-        """Boot a node, or all that are down."""
-        for machine in [self.node(name)] if name else self.servers():
+        """Boot a node or a program, or all nodes that are down."""
+        for machine in [self.machine(name)] if name else self.servers():
             machine.switch_on()
 
     def kill(self, name: str, power_loss: bool = False) -> None:
-        """SIGKILL a node, or cut its power."""
-        machine = self.node(name)
+        """SIGKILL a node or a program, or cut its power."""
+        machine = self.machine(name)
         if machine.process is not None:
             self.announce("power_loss" if power_loss else "crash", name)
             if power_loss:
@@ -172,11 +191,11 @@ class World(ClusterWorld):
         """SIGSTOP."""
         if self.is_running(name):
             self.announce("pause", name)
-            self.node(name).pause()
+            self.machine(name).pause()
 
     def resume(self, name: str) -> None:
         """SIGCONT."""
-        self.node(name).resume()
+        self.machine(name).resume()
 
     # -- clients -----------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""What a test's own programs may not share with the host while their world runs: randomness, threads, sockets.
+"""The isolation of a test's own programs from the host while their world runs.
 
-A program of a test is not written for simulation.  It draws from `random`, `uuid` and `secrets`, which here continue a
-stream of the seed's.  It may also start what no world can simulate; a call of that kind raises NotSimulated in the
+A program of a test is not written for simulation.  Clocks and randomness that it reads are those of its machine and of
+the seed (`host_values`).  It may also start what no world can simulate; a call of that kind raises NotSimulated in the
 program, with an alternative.  Native threads that a C extension starts are found when the world stops next.
 
 The world's own servers need none of this: they get their randomness through ports.
@@ -9,79 +9,83 @@ The world's own servers need none of this: they get their randomness through por
 
 from __future__ import annotations
 
+import _thread
+import multiprocessing.process
 import os
 import random
+import signal
 import socket
 import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
-from functools import wraps
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from zabka.simulation.engine.virtual_time import Turn
+from zabka.simulation.engine.host_values import stamp_records_of_aiokafka, virtual_values
+from zabka.simulation.engine.program_loop import ProgramLoop, Step
+from zabka.simulation.engine.refusal import NotSimulated, not_simulated
+from zabka.simulation.engine.virtual_time import Clocked, Turn
 
 _THREADS = Path("/proc/self/task")
+_NO_THREADS = "use asyncio tasks, asyncio.to_thread or loop.run_in_executor"
+_NO_COMMANDS = "replace the command in the test"
+_NO_DNS = "use loop.getaddrinfo, which knows the machines of the world"
 _REFUSED: tuple[tuple[Any, str, str, str], ...] = (
-    (threading.Thread, "start", "threading.Thread.start", "use asyncio tasks, or loop.run_in_executor"),
-    (subprocess.Popen, "__init__", "subprocess.Popen", "replace the command in the test"),
+    (threading.Thread, "start", "threading.Thread.start", _NO_THREADS),
+    (_thread, "start_new_thread", "_thread.start_new_thread", _NO_THREADS),
+    (subprocess.Popen, "__init__", "subprocess.Popen", _NO_COMMANDS),
+    (multiprocessing.process.BaseProcess, "start", "multiprocessing.Process.start", _NO_COMMANDS),
+    *(
+        (os, name, f"os.{name}", _NO_COMMANDS)
+        for name in ("system", "fork", "forkpty", "posix_spawn", "execv", "execve")
+    ),
     (socket.socket, "__init__", "socket.socket", "use asyncio.open_connection, or loop.create_connection"),
+    *(
+        (socket, name, f"socket.{name}", _NO_DNS)
+        for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr", "getnameinfo")
+    ),
 )
-
-
-class NotSimulated(RuntimeError):
-    """A program called what a world cannot simulate."""
 
 
 class Isolation:
     """The isolation of the programs of one world; a context manager that is entered whenever the world runs."""
 
     def __init__(self, seed: random.Random, turn: Turn) -> None:
-        self.loops: list[object] = []
-        """The loops of the programs; other processes of the world are not restricted."""
+        self.loops: dict[ProgramLoop, str] = {}
+        """The loops of the programs, and the names of their machines; other processes are not restricted."""
+        self.steps: list[Step] | None = None
+        """The turns of the programs, if they are traced."""
         self._turn = turn
         self._thread = threading.get_ident()
         self._bytes = seed.randbytes
         self._state = random.Random(seed.getrandbits(64)).getstate()
         self._hosts_state = self._state
-        self._depth = 0
         self._native_threads = 0
-        self._replaced = [
-            (os, "urandom", os.urandom, self._seeded),
-            # SystemRandom, and with it `secrets`, has imported the function by this name.
-            (random, "_urandom", os.urandom, self._seeded),
-            *(
-                (owner, attribute, getattr(owner, attribute), self._refusing(getattr(owner, attribute), name, instead))
-                for owner, attribute, name, instead in _REFUSED
-            ),
-        ]
-        self._urandom = os.urandom
+        self._entered = ExitStack()
 
     def __enter__(self) -> None:
         """Let the programs' randomness continue, and refuse what cannot be simulated."""
-        self._depth += 1
-        if self._depth > 1:
-            return
         self._thread = threading.get_ident()
         self._hosts_state = random.getstate()
-        random.setstate(self._state)
         self._native_threads = _native_threads()
-        for owner, attribute, _, replacement in self._replaced:
-            setattr(owner, attribute, replacement)
-        _stamp_records_of_aiokafka()
+        self._entered.enter_context(virtual_values(self._taker, self._bytes, self._machine))
+        for owner, attribute, name, instead in _REFUSED:
+            self._replace(owner, attribute, self._refusing(getattr(owner, attribute), name, instead))
+        for name in ("fsync", "fdatasync"):
+            self._replace(os, name, self._syncing(getattr(os, name)))
+        self._replace(signal, "signal", self._setting_signal(signal.signal))
+        self._replace(signal, "raise_signal", self._raising_signal(signal.raise_signal))
+        random.setstate(self._state)
+        stamp_records_of_aiokafka()
 
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Restore the host's randomness.  Raises NotSimulated if there are new native threads."""
-        self._depth -= 1
-        if self._depth:
-            return
-        for owner, attribute, original, _ in self._replaced:
-            setattr(owner, attribute, original)
+        """Restore the host's values.  Raises NotSimulated if there are new native threads."""
+        self._entered.close()
         self._state = random.getstate()
         random.setstate(self._hosts_state)
         if raised is None and _native_threads() > self._native_threads:
@@ -90,22 +94,66 @@ class Isolation:
                 "they run in real time; use aiokafka in a simulated world, or the fixture zabka_cluster"
             )
 
-    def _seeded(self, size: int, /) -> bytes:
-        return self._bytes(size) if self._has_turn() else self._urandom(size)
+    def _replace(self, owner: Any, attribute: str, replacement: Any) -> None:
+        self._entered.callback(setattr, owner, attribute, getattr(owner, attribute))
+        setattr(owner, attribute, replacement)
 
-    def _has_turn(self) -> bool:
+    def _taker(self) -> Clocked | None:
+        """Return the program that has the turn, or None if a program has not."""
         taker = self._turn.taker
-        return any(taker is loop for loop in self.loops) and threading.get_ident() == self._thread
+        return taker if taker in self.loops and threading.get_ident() == self._thread else None
+
+    def _machine(self) -> str:
+        taker = self._turn.taker
+        return self.loops[taker] if isinstance(taker, ProgramLoop) else ""
 
     def _refusing(self, original: Callable[..., Any], name: str, instead: str) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            if self._has_turn():
-                caller = sys._getframe(1)
-                place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-                raise NotSimulated(f"{name} at {place} does not work in a simulated world: {instead}")
+            if self._taker() is not None:
+                raise not_simulated(name, instead)
             return original(*args, **options)
 
         return call
+
+    def _setting_signal(self, original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        """Return signal(2), which sets the handler of the program with the turn."""
+
+        def set_handler(number: int, handler: Any, /) -> Any:
+            taker = self._taker()
+            if not isinstance(taker, ProgramLoop):
+                return original(number, handler)
+            before = taker.signals.pop(number, None)
+            if callable(handler):
+                taker.signals[number] = partial(handler, number, None)
+            return signal.SIG_DFL if before is None else before
+
+        return set_handler
+
+    def _raising_signal(self, original: Callable[[int], None]) -> Callable[[int], None]:
+        def send(number: int, /) -> None:
+            taker = self._taker()
+            if not isinstance(taker, ProgramLoop):
+                original(number)
+            elif number in taker.signals:
+                taker.signals[number]()
+            else:
+                raise SystemExit(128 + number)
+
+        return send
+
+    def _syncing(self, original: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Return fsync(2) for descriptors of the program's simulated files, and the host's for all others."""
+
+        def sync(descriptor: Any, /) -> None:
+            taker = self._taker()
+            number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
+            files: Any = taker.disk if isinstance(taker, ProgramLoop) else None
+            if files is not None and files.has(number):
+                files.fsync(number)
+            else:
+                original(descriptor)
+
+        return sync
 
 
 def _native_threads() -> int:
@@ -114,20 +162,3 @@ def _native_threads() -> int:
         return len(list(_THREADS.iterdir())) - threading.active_count()
     except OSError:
         return 0
-
-
-def _stamp_records_of_aiokafka() -> None:
-    """Let aiokafka's producer, if it is imported, take record timestamps from `time.time` at each call.
-
-    Its batches have bound the host's clock at import, in Python and in C.
-    """
-    module = sys.modules.get("aiokafka.producer.message_accumulator")
-    if module is None or hasattr(module.BatchBuilder.append, "__wrapped__"):
-        return
-    append = module.BatchBuilder.append
-
-    @wraps(append)
-    def stamped(self: Any, *, timestamp: int | None, **fields: Any) -> Any:
-        return append(self, timestamp=round(time.time() * 1000) if timestamp is None else timestamp, **fields)
-
-    module.BatchBuilder.append = stamped

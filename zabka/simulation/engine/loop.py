@@ -32,6 +32,8 @@ TURN_US_BITS = 6
 """A turn begins up to 2^6 µs later."""
 JOB_US_MIN = 50
 JOB_US_SPREAD = 3_000
+NEVER_US = 1 << 60
+"""The moment of a call after an infinite delay."""
 WALL_START_US = 1_700_000_000_000_000
 _TASKS_SWEPT_AT = 64
 
@@ -240,6 +242,10 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """Return the nanoseconds of this machine's wall clock."""
         return self._wall_us * 1000 + self.mono_ns()
 
+    def step_clock(self, by_us: int) -> None:
+        """Set the machine's wall clock forward by that time, or back if it is negative."""
+        self._wall_us += by_us
+
     def world_us(self) -> int:
         """Return the world's clock, plus the time that the process has spent in this turn."""
         return self.scheduler.now_us + self.busy_us()
@@ -274,14 +280,14 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call after that many seconds."""
-        due_us = self.world_us() + max(0, math.ceil(delay * 1e6))
+        due_us = self.world_us() + max(0, math.ceil(min(delay * 1e6, NEVER_US)))
         return self._call_at(due_us, callback, args, context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call at that time of this loop's clock."""
-        return self._call_at(math.ceil(when * 1e6 - 1e-3), callback, args, context)
+        return self._call_at(math.ceil(min(when * 1e6, NEVER_US) - 1e-3), callback, args, context)
 
     def _call_at(
         self, due_us: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
@@ -399,12 +405,19 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """Resolve the name of a machine, or an address to itself."""
         return [(real.AF_INET, real.SOCK_STREAM, real.IPPROTO_TCP, "", (self._address_of(host), port))]
 
-    def _address_of(self, host: str) -> str:
-        """Return the address of a machine.  Raises gaierror for a name that none has."""
+    def _address_of(self, host: str | bytes | None) -> str:
+        """Return the address of a machine, by default this one.  Raises gaierror for a name that none has."""
+        host = host.decode() if isinstance(host, bytes) else host or OWN_HOSTS[0]
         address = self.kernel.address if host in OWN_HOSTS else self.kernel.network.addresses.get(host, host)
         if not address[:1].isdigit():
             raise real.gaierror(real.EAI_NONAME, f"no machine of this world has the name {host}")
         return address
+
+    async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
+        """Return the name of the machine with an address, or the address if none has it, and the port."""
+        host, port = sockaddr[0], sockaddr[1]
+        named = (name for name, address in self.kernel.network.addresses.items() if address == host)
+        return (host if flags & real.NI_NUMERICHOST else next(named, host)), str(port)
 
     async def create_server(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: Any = None, port: Any = None, **_: Any
@@ -420,15 +433,15 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         *,
         ssl: Any = None,
         **_: Any,
-    ) -> tuple[SocketTransport, asyncio.BaseProtocol]:
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         """Open a connection.  Raises OSError."""
-        assert ssl is None, "there is no TLS between simulated machines"
+        assert ssl is None, "servers of a world have no TLS between machines"
         opened: asyncio.Future[None] = self.create_future()
 
         def done(failure: OSError | None) -> None:
             self.call_soon(_settle, opened, failure)
 
-        socket = self.kernel.connect(self._address_of(str(host)), int(port), done)
+        socket = self.kernel.connect(self._address_of(host), int(port), done)
         self.own(socket)
         try:
             await opened

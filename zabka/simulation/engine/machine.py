@@ -172,6 +172,10 @@ class Machine:
         self.kernel.busy_us = process.loop.busy_us
         process.loop.call_soon(self._begin, process)
 
+    def switch_on(self) -> None:
+        """Start, as its supervisor does."""
+        self.start()
+
     def _begin(self, process: SimProcess) -> None:
         task = process.main = process.loop.create_task(self._main(process), name=f"{self.name} main")
         task.add_done_callback(lambda task: self.ground.scheduler.soon(lambda: self._exited(process, task)))

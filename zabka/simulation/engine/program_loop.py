@@ -7,11 +7,37 @@ the hash of a plain task is its address.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import Context
-from typing import Any
+from types import FrameType
+from typing import Any, NamedTuple
 
+from zabka.simulation.engine.host_values import stamp_records_of_aiokafka
 from zabka.simulation.engine.loop import ProcessLoop
+from zabka.simulation.engine.refusal import LIBRARIES, not_simulated
+from zabka.simulation.engine.tls import Tls
+from zabka.simulation.engine.transports import SocketServer
+
+_NO_SOCKETS = "use streams or protocols: asyncio.open_connection, loop.create_connection"
+_ONLY_TCP = "only TCP is simulated: use loop.create_connection and loop.create_server"
+_NO_COMMANDS = "replace the command in the test"
+_NO_FACTORY = "tasks are made by the loop, which numbers them"
+_NO_PIPES = "pipes are not simulated: replace them in the test"
+_REFUSED: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "sock_recv", "sock_recv_into", "sock_recvfrom", "sock_recvfrom_into", "sock_sendall", "sock_sendto",
+            "sock_connect", "sock_accept", "sock_sendfile", "connect_accepted_socket", "add_reader", "remove_reader",
+            "add_writer", "remove_writer", "sendfile",
+        ),
+        _NO_SOCKETS,
+    ),
+    **dict.fromkeys(("create_datagram_endpoint", "create_unix_connection", "create_unix_server"), _ONLY_TCP),
+    **dict.fromkeys(("subprocess_exec", "subprocess_shell"), _NO_COMMANDS),
+    "set_task_factory": _NO_FACTORY,
+    **dict.fromkeys(("connect_read_pipe", "connect_write_pipe"), _NO_PIPES),
+}  # fmt: skip
+"""Methods of event loops that no world simulates, and the alternatives."""
 
 
 class NumberedTask(asyncio.Task[Any]):
@@ -37,8 +63,42 @@ class NumberedFuture(asyncio.Future[Any]):
         return self.number
 
 
+class Step(NamedTuple):
+    """A turn of a program: its moment, the program, and the place in the code where it continues."""
+
+    at_us: int
+    program: str
+    place: str
+
+
 class ProgramLoop(ProcessLoop):
     """A process's event loop that numbers its tasks and futures."""
+
+    _steps: list[Step] | None = None
+    _program = ""
+    _stamps_records = False
+    _debugs = False
+
+    def trace(self, program: str, steps: list[Step] | None) -> None:
+        """Append every turn of this program to `steps`, if there are any."""
+        self._program, self._steps = program, steps
+
+    async def cancel_all_but(self, main: asyncio.Task[Any] | None) -> None:
+        """Cancel the other tasks and wait for their end, as `asyncio.run` does after its main function."""
+        if self.killed:
+            return
+        left = [task for task in self._tasks if task is not main and not task.done()]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    def _begin_turn(self) -> None:
+        super()._begin_turn()
+        if not self._stamps_records:
+            # A program can import aiokafka at any time.
+            self._stamps_records = stamp_records_of_aiokafka()
+        if self._steps is not None and self._ready:
+            self._steps.append(Step(self.scheduler.now_us, self._program, _place_of(self._ready[0]._callback)))
 
     def create_future(self) -> asyncio.Future[Any]:
         """Return a future of this loop."""
@@ -55,8 +115,132 @@ class ProgramLoop(ProcessLoop):
         self.keep(task)
         return task
 
+    def get_debug(self) -> bool:
+        """Return whether the debug mode is on, in which asyncio keeps the places where tasks were created."""
+        return self._debugs
+
+    def set_debug(self, enabled: bool) -> None:
+        """Switch the debug mode on or off."""
+        self._debugs = enabled
+
+    def get_task_factory(self) -> None:
+        """Return None: the loop itself makes numbered tasks."""
+
+    async def shutdown_asyncgens(self) -> None:
+        """Do nothing: the program's end closes its generators."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Do nothing: there are no threads."""
+
+    # -- the network -------------------------------------------------------------------------------------------------
+
+    async def create_connection(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: Any = None,
+        port: Any = None,
+        *,
+        ssl: Any = None,
+        sock: Any = None,
+        server_hostname: str | None = None,
+        ssl_handshake_timeout: float | None = None,
+        ssl_shutdown_timeout: float | None = None,
+        **_: Any,
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Open a connection, with TLS if `ssl` is given.  Raises OSError."""
+        if sock is not None:
+            raise not_simulated("create_connection(sock=…)", _NO_SOCKETS)
+        if not ssl:
+            return await super().create_connection(protocol_factory, host, port)
+        inner, waiter = protocol_factory(), self.create_future()
+        tls = Tls(ssl, str(host) if server_hostname is None else server_hostname, ssl_handshake_timeout,
+                  ssl_shutdown_timeout)  # fmt: skip
+        outer = tls.protocol(self, inner, waiter, is_server=False)
+        transport, _protocol = await super().create_connection(lambda: outer, host, port)
+        try:
+            await waiter
+        except BaseException:
+            transport.close()
+            raise
+        return outer._app_transport, inner
+
+    async def create_server(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: Any = None,
+        port: Any = None,
+        *,
+        ssl: Any = None,
+        sock: Any = None,
+        ssl_handshake_timeout: float | None = None,
+        ssl_shutdown_timeout: float | None = None,
+        **_: Any,
+    ) -> SocketServer:
+        """Listen at a port on this machine's only address, with TLS if `ssl` is given.  Raises OSError."""
+        if sock is not None:
+            raise not_simulated("create_server(sock=…)", _NO_SOCKETS)
+        if ssl is None:
+            return await super().create_server(protocol_factory, host, port)
+        tls = Tls(ssl, None, ssl_handshake_timeout, ssl_shutdown_timeout)
+        return await super().create_server(
+            lambda: tls.protocol(self, protocol_factory(), None, is_server=True), host, port
+        )
+
+    async def start_tls(
+        self,
+        transport: Any,
+        protocol: asyncio.BaseProtocol,
+        sslcontext: Any,
+        *,
+        server_side: bool = False,
+        server_hostname: str | None = None,
+        ssl_handshake_timeout: float | None = None,
+        ssl_shutdown_timeout: float | None = None,
+    ) -> Any:
+        """Encrypt an open connection from now on, and return its new transport."""
+        waiter = self.create_future()
+        tls = Tls(sslcontext, server_hostname, ssl_handshake_timeout, ssl_shutdown_timeout)
+        outer = tls.protocol(self, protocol, waiter, is_server=server_side, is_new=False)
+        transport.pause_reading()
+        transport.set_protocol(outer)
+        self.call_soon(outer.connection_made, transport)
+        self.call_soon(transport.resume_reading)
+        try:
+            await waiter
+        except BaseException:
+            transport.close()
+            raise
+        return outer._app_transport
+
     def loose_failures(self) -> list[BaseException]:
         """Return the exceptions of ended tasks that nothing has awaited."""
         # asyncio itself reports such an exception when the task is deleted; here the loop keeps it.
         loose = [task for task in self._tasks if task.done() and getattr(task, "_log_traceback", False)]
         return [failure for task in loose if (failure := task.exception()) is not None]
+
+
+def _refusing(name: str, instead: str) -> Callable[..., Any]:
+    def call(_: ProgramLoop, *__: Any, **___: Any) -> Any:
+        raise not_simulated(f"loop.{name}", instead)
+
+    return call
+
+
+for _name, _instead in _REFUSED.items():
+    setattr(ProgramLoop, _name, _refusing(_name, _instead))
+
+
+def _place_of(callback: object) -> str:
+    """Return the innermost place outside installed packages where a task waits, or the name of another callback."""
+    task = getattr(callback, "__self__", None)
+    if not isinstance(task, asyncio.Task):
+        return str(getattr(callback, "__qualname__", type(callback).__name__))
+    frames: list[FrameType] = []
+    waiting: Any = task.get_coro()
+    while waiting is not None:
+        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
+        if frame is not None:
+            frames.append(frame)
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+    own = [frame for frame in frames if not frame.f_code.co_filename.startswith(LIBRARIES)] or frames
+    return f"{own[-1].f_code.co_filename}:{own[-1].f_lineno}" if own else task.get_name()

@@ -8,12 +8,13 @@ paused.
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket as real
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from zabka.simulation.engine.observed import Observer
-from zabka.simulation.engine.tcp import Kernel, Listener, Socket
+from zabka.simulation.engine.tcp import Kernel, Listener, Socket, os_error
 
 READ_MAX = 256 * 1024
 HIGH_WATER = 64 * 1024
@@ -32,6 +33,7 @@ class Owner(Protocol):
     def kernel(self) -> Kernel: ...
     def call_soon(self, callback: Callable[..., object], *args: Any) -> object: ...
     def create_future(self) -> asyncio.Future[Any]: ...
+    def call_exception_handler(self, context: dict[str, Any]) -> None: ...
     def own(self, each: Closable) -> None:
         """Let the kernel close `each` when this process ends."""
         ...
@@ -48,6 +50,10 @@ class Owner(Protocol):
 class SocketView:
     """The socket as a protocol sees it."""
 
+    family = real.AF_INET
+    type = real.SOCK_STREAM
+    proto = real.IPPROTO_TCP
+
     def __init__(self, address: tuple[str, int], socket: Socket | None) -> None:
         self._address = address
         self._socket = socket
@@ -55,6 +61,16 @@ class SocketView:
     def getsockname(self) -> tuple[str, int]:
         """Return this end's address and port."""
         return self._address
+
+    def getpeername(self) -> tuple[str, int]:
+        """Return the other end's address and port.  Raises OSError for a listening socket."""
+        if self._socket is None:
+            raise os_error(errno.ENOTCONN)
+        return self._socket.remote, self._socket.remote_port
+
+    def getsockopt(self, level: int, option: int) -> int:
+        """Return 0: options have no effect, except SO_KEEPALIVE."""
+        return 0
 
     def fileno(self) -> int:
         """Return -1: simulated machines have no file descriptors to run out of."""
@@ -123,12 +139,43 @@ class SocketTransport(asyncio.Transport):
                 observer.received(data)
             if self._gate is not None:
                 self._gate.received(data)
-            self._protocol.data_received(data)
+            if not self._passed(self._deliver, data):
+                return
         elif socket.at_end and not self._saw_end:
             self._saw_end = True
-            if not self._protocol.eof_received():
-                self.close()
+            if not self._passed(self._deliver_end):
+                return
         self._on_readable()
+
+    def _deliver(self, data: bytes) -> None:
+        protocol = self._protocol
+        if not isinstance(protocol, asyncio.BufferedProtocol):
+            protocol.data_received(data)
+            return
+        rest = memoryview(data)
+        while rest:
+            buffer = memoryview(protocol.get_buffer(len(rest)))
+            size = min(len(buffer), len(rest))
+            buffer[:size] = rest[:size]
+            protocol.buffer_updated(size)
+            rest = rest[size:]
+
+    def _deliver_end(self) -> None:
+        if not self._protocol.eof_received():
+            self.close()
+
+    def _passed(self, call: Callable[..., None], *args: Any) -> bool:
+        """Call the protocol; if it raises, report that, close the connection, and return False."""
+        try:
+            call(*args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as failed:
+            message = f"Fatal error: protocol.{'data_received' if args else 'eof_received'}() call failed."
+            self._loop.call_exception_handler({"message": message, "exception": failed, "protocol": self._protocol})
+            self._break(failed if isinstance(failed, Exception) else None)
+            return False
+        return True
 
     def is_reading(self) -> bool:
         """Return whether received bytes are passed to the protocol."""
@@ -243,6 +290,10 @@ class SocketTransport(asyncio.Transport):
         """Close at once."""
         self._break(None)
 
+    def _force_close(self, failure: Exception | None) -> None:
+        """Close at once; asyncio's TLS calls it."""
+        self._break(failure)
+
     def _break(self, failure: Exception | None) -> None:
         self._waiting.clear()
         self._closing = True
@@ -278,6 +329,7 @@ class SocketServer(asyncio.AbstractServer):
         self._factory = factory
         self._listener: Listener | None = loop.kernel.listen(port, self._on_waiting)
         self.sockets = (SocketView((loop.kernel.address, self._listener.port), None),)
+        self._forever: asyncio.Future[None] | None = None
         loop.own(self._listener)
 
     def _on_waiting(self) -> None:
@@ -295,6 +347,8 @@ class SocketServer(asyncio.AbstractServer):
             self._listener.close()
             self._loop.disown(self._listener)
             self._listener = None
+        if self._forever is not None and not self._forever.done():
+            self._forever.cancel()
 
     async def wait_closed(self) -> None:
         """Return at once, because `close` takes no time."""
@@ -303,8 +357,15 @@ class SocketServer(asyncio.AbstractServer):
         """Do nothing: the server serves from its creation on."""
 
     async def serve_forever(self) -> None:
-        """Wait until cancelled."""
-        await self._loop.create_future()
+        """Wait until cancelled, or until the server is closed.  Raises RuntimeError if it is closed already."""
+        if self._listener is None or self._forever is not None:
+            raise RuntimeError(f"server {self!r} is closed, or serve_forever is called twice")
+        self._forever = self._loop.create_future()
+        try:
+            await self._forever
+        finally:
+            self._forever = None
+            self.close()
 
     def is_serving(self) -> bool:
         """Return whether it listens."""

@@ -6,6 +6,7 @@ the time of the process that has its turn; between turns they are the host's.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from asyncio.events import _get_running_loop, _set_running_loop
 from collections.abc import Iterator
@@ -35,6 +36,22 @@ class Turn:
 
     def __init__(self) -> None:
         self.taker: Clocked | None = None
+
+    @contextmanager
+    def handed_over(self) -> Iterator[None]:
+        """Let other processes take turns while this one waits within its own turn, as in a blocking call."""
+        taker, loop = self.taker, _get_running_loop()
+        task = None if loop is None else asyncio.current_task(loop)
+        if loop is not None and task is not None:
+            asyncio.tasks._leave_task(loop, task)
+        _set_running_loop(None)
+        try:
+            yield
+        finally:
+            _set_running_loop(loop)
+            if loop is not None and task is not None:
+                asyncio.tasks._enter_task(loop, task)
+            self.taker = taker
 
 
 @contextmanager

@@ -7,6 +7,8 @@ its target is down already, do not change the next fault.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from zabka.simulation.cluster.world import World
 from zabka.simulation.draws import derive_random
 from zabka.simulation.faults.broker_faults import BROKER_FAULTS
@@ -36,16 +38,21 @@ def check_kinds(settings: WorldSettings) -> None:
             raise BadSetting(f"faults.kinds: there is no {name!r} here{wanting}; there are {', '.join(sorted(known))}")
 
 
-class ChosenNemesis(Nemesis):
-    """Injects the chosen faults, with the same faults at the same times for any other settings."""
+class NumberedNemesis(Nemesis):
+    """Injects faults that do not depend on each other: each has a number, a moment and draws of its own.
 
-    def __init__(self, world: World, seed: int) -> None:
-        faults = world.settings.faults
-        known = known_kinds(world.settings)
-        kinds = [known[name] for name, weight in faults.kinds for _ in range(weight)]
-        super().__init__(world, derive_random(seed, "chosen"), kinds, faults.gap_ms or GAP_MS)
+    With `only`, the faults with other numbers are left out.
+    """
+
+    def __init__(
+        self, world: World, seed: int, kinds: Sequence[Action], gap_ms: int, only: Collection[int] | None = None
+    ) -> None:
+        super().__init__(world, derive_random(seed, "chosen"), kinds, gap_ms)
+        self.injected: list[int] = []
+        """The numbers of the faults so far that had a target."""
         self._seed = seed
         self._gaps = derive_random(seed, "chosen/gaps")
+        self._only = only
         self._injections = 0
 
     def draw_gap_ms(self) -> int:
@@ -55,5 +62,20 @@ class ChosenNemesis(Nemesis):
     def inject(self) -> None:
         """Inject one fault, drawn from a stream of its own."""
         self._injections += 1
+        if self._only is not None and self._injections not in self._only:
+            return
         self.random = derive_random(self._seed, f"chosen/{self._injections}")
+        before = self.world.faults
         super().inject()
+        if self.world.faults > before:
+            self.injected.append(self._injections)
+
+
+class ChosenNemesis(NumberedNemesis):
+    """Injects the faults that the settings name, with the same faults at the same times for any other settings."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        faults = world.settings.faults
+        known = known_kinds(world.settings)
+        kinds = [known[name] for name, weight in faults.kinds for _ in range(weight)]
+        super().__init__(world, seed, kinds, faults.gap_ms or GAP_MS)

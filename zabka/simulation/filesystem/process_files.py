@@ -55,6 +55,10 @@ class ProcessFiles:
             self.close(descriptor)
         self.is_alive = False
 
+    def has(self, descriptor: int) -> bool:
+        """Return whether that descriptor is open."""
+        return descriptor in self._open
+
     # -- descriptors -------------------------------------------------------------------------------------------------
 
     def open(self, path: Path, flags: int, mode: int = 0o777, /) -> int:
@@ -177,7 +181,9 @@ class ProcessFiles:
             raise trouble(errno.EWOULDBLOCK)
 
     def stream(self, path: Path, mode: str, /) -> IO[bytes]:
-        """Open a file for reading ("rb") or for writing from scratch ("wb")."""
+        """Open a file in one of the binary modes of the built-in `open`."""
+        if "+" in mode or mode[0] in "ax":
+            return self._stream_of_updates(path, mode)
         if mode == "rb":
             raw = _Raw(self, self.open(path, os.O_RDONLY), path)
             if isinstance(self._at(raw.fileno()).node, DirectoryNode):
@@ -186,6 +192,16 @@ class ProcessFiles:
         assert mode == "wb", mode
         descriptor = self.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         return cast(IO[bytes], io.BufferedWriter(_Raw(self, descriptor, path), BUFFER_BYTES))
+
+    def _stream_of_updates(self, path: Path, mode: str) -> IO[bytes]:
+        """Open a file for appending, for exclusive creation, or for reading and writing."""
+        flags = {"r": 0, "w": os.O_CREAT | os.O_TRUNC, "a": os.O_CREAT, "x": os.O_CREAT | os.O_EXCL}[mode[0]]
+        reads = "+" in mode
+        raw = _Raw(self, self.open(path, flags | (os.O_RDWR if reads else os.O_WRONLY), 0o666), path)
+        if mode[0] == "a":
+            raw.seek(0, os.SEEK_END)
+        made = io.BufferedRandom(raw, BUFFER_BYTES) if reads else io.BufferedWriter(raw, BUFFER_BYTES)
+        return cast(IO[bytes], made)
 
     # -- names -------------------------------------------------------------------------------------------------------
 

@@ -18,12 +18,12 @@ from zabka.simulation.cluster.world import World
 from zabka.simulation.settings import BadSetting, world_settings
 from zabka.testing.cluster import FIXTURE_SETTINGS, READY_TIMEOUT_S, ClientLibrary, ClusterFailed, Happening
 from zabka.testing.shared_calls import SharedCalls, Work
-from zabka.testing.simulated.faults import SimFaults
-from zabka.testing.simulated.host import SimHost
-from zabka.testing.simulated.nodes import SimBroker, SimPeer
-from zabka.testing.simulated.services import SimService
-from zabka.testing.simulated.topics import SimTopics
-from zabka.testing.simulated.workloads import (
+from zabka.testing.worlds.faults import SimFaults
+from zabka.testing.worlds.host import SimHost
+from zabka.testing.worlds.nodes import SimBroker, SimPeer
+from zabka.testing.worlds.services import SimService
+from zabka.testing.worlds.topics import SimTopics
+from zabka.testing.worlds.workloads import (
     SimConsumer,
     SimTransactions,
     SimWorkload,
@@ -171,7 +171,7 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         With `restarts`, it is started again a second after it has failed; otherwise its failure ends the test's wait.
         Raises ValueError if the name is in use.
         """
-        return SimService(self.world.start_service(name, service, restarts=restarts))
+        return SimService(self.world, self.world.start_service(name, service, restarts=restarts))
 
     def let_pass(self, seconds: float) -> None:
         """Let time pass.  Raises ClusterFailed if a program of the test fails."""
@@ -182,6 +182,8 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         """Wait until a quorum serves, and there is a controller that knows every running broker."""
 
         def ready() -> bool:
+            if not self.brokers:
+                return self.world.every_peer_serves()
             controller = self.controller
             acting = None if controller is None else controller.node.broker
             if self.zab_leader is None or acting is None or not acting.controller.is_active:

@@ -6,7 +6,7 @@ from zabka.simulation.cluster.broker_machine import BrokerMachine
 from zabka.simulation.cluster.peer_machine import PeerMachine
 from zabka.simulation.cluster.server_machine import ServerMachine
 from zabka.testing.cluster import Believes, ClusterFailed
-from zabka.testing.simulated.host import SimHost
+from zabka.testing.worlds.host import SimHost
 
 _STOP_TIMEOUT_S = 60.0
 

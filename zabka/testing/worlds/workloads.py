@@ -16,7 +16,7 @@ from zabka.kafka.client.workload import Workload
 from zabka.kafka.client.zookeeper_consumer import ZookeeperConsumer
 from zabka.simulation.cluster.client_machine import ScriptedMachine
 from zabka.testing.cluster import ConsumerCounts, TransactionCounts, WorkloadCounts
-from zabka.testing.simulated.host import SimHost
+from zabka.testing.worlds.host import SimHost
 
 _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 

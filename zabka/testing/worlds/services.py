@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zabka.simulation.cluster.service_machine import ServiceMachine
+from zabka.simulation.cluster.world import World
 
 
 class SimService:
@@ -12,7 +13,8 @@ class SimService:
     `asyncio.open_connection("billing", 8000)`.
     """
 
-    def __init__(self, machine: ServiceMachine) -> None:
+    def __init__(self, world: World, machine: ServiceMachine) -> None:
+        self._world = world
         self._machine = machine
 
     @property
@@ -37,9 +39,21 @@ class SimService:
         """The traceback of each run that ended with an exception."""
         return list(self._machine.failures)
 
+    def __repr__(self) -> str:
+        return self.name
+
     def kill(self) -> None:
         """SIGKILL: end it at once."""
-        self._machine.kill()
+        self._world.kill(self.name)
+
+    def power_loss(self) -> None:
+        """Cut the power of its machine, which stays off until `start`."""
+        self._world.kill(self.name, power_loss=True)
+
+    def terminate(self) -> None:
+        """SIGTERM: call the handler that the program has set, or kill it."""
+        if not self._machine.terminate():
+            self.kill()
 
     def start(self) -> None:
         """Run it, if it does not run."""
@@ -47,8 +61,8 @@ class SimService:
 
     def pause(self) -> None:
         """SIGSTOP."""
-        self._machine.pause()
+        self._world.pause(self.name)
 
     def resume(self) -> None:
         """SIGCONT."""
-        self._machine.resume()
+        self._world.resume(self.name)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
+from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.simulation.cluster.client_machine import ScriptedMachine
 from zabka.simulation.cluster.world import World
@@ -24,8 +25,16 @@ class SimHost:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.admin, self.machine = world.kafka_client(HOST)
+        self._admin = world.kafka_client(HOST)[0] if world.brokers else None
+        self.machine = world.scripted_client(HOST)
         self.runtime = self.machine.runtime()
+
+    @property
+    def admin(self) -> AdminClient:
+        """The client of the brokers.  Raises ClusterFailed if there are none."""
+        if self._admin is None:
+            raise ClusterFailed(f"{self} has no brokers")
+        return self._admin
 
     @property
     def now_us(self) -> int:
@@ -66,15 +75,16 @@ class SimHost:
         wait = Wait[T](condition, timeout_s, what)
         scheduler = self.world.scheduler
         deadline_us = scheduler.now_us + int(timeout_s * 1_000_000)
-        while True:
-            if found := wait.holds():
-                return found
-            # The condition is evaluated once for all events within one virtual millisecond.
-            due = scheduler.next_time_us()
-            if due is None or due > deadline_us:
-                break
-            self.world.run_to(due // 1000 * 1000 + 999)
-            self.check_services()
+        with self.world.in_virtual_time():
+            while True:
+                if found := wait.holds():
+                    return found
+                # The condition is evaluated once for all events within one virtual millisecond.
+                due = scheduler.next_time_us()
+                if due is None or due > deadline_us:
+                    break
+                scheduler.run_until(due // 1000 * 1000 + 999)
+                self.check_services()
         loose = [
             f"\na task of the program {machine.name} has failed\n{failure}"
             for machine in self.world.services

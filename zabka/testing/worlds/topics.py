@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from zabka.kafka.client.admin_client import TOPIC_RESOURCE
 from zabka.kafka.topic_names import INTERNAL_TOPICS
 from zabka.testing.cluster import Partition
-from zabka.testing.simulated.host import SimHost
+from zabka.testing.worlds.host import SimHost
+
+_KNOWN_TIMEOUT_S = 60.0
 
 
 class SimTopic:
@@ -67,11 +69,17 @@ class SimTopics:
         assignment: Mapping[int, Sequence[int]] | None = None,
         config: Mapping[str, str] | None = None,
     ) -> SimTopic:
-        """Create a topic, by default with a replica on every broker."""
+        """Create a topic, by default with a replica on every broker, and wait until all running brokers know it."""
         factor = replication_factor or len(self._host.world.brokers)
         made = self._host.admin.create_topic(name, partitions, factor, assignment=assignment, configs=config)
         self._host.ask(made)
+        # A client that asks a broker without the topic asks again after minutes only.
+        self._host.until(lambda: self._is_known(name), _KNOWN_TIMEOUT_S, f"brokers that know the topic {name}")
         return self[name]
+
+    def _is_known(self, name: str) -> bool:
+        running = (machine.broker for machine in self._host.world.brokers.values() if not machine.is_paused)
+        return all(broker is None or name in broker.metadata for broker in running)
 
     def ask_for(self, name: str, partitions: int = 1) -> None:
         """Ask the current controller for a topic, without waiting for an answer."""

@@ -58,7 +58,8 @@ class SimFaults:
 
     def _pairs(self, source: object, target: object) -> list[tuple[str, str]]:
         first, second = end_of(source), end_of(target)
-        others = [name for name in self._world.node_names() if name != first] if second == "*" else [second]
+        every = [*self._world.node_names(), *(machine.name for machine in self._world.services)]
+        others = [name for name in every if name != first] if second == "*" else [second]
         return [(first, other) for other in others]
 
     def _keep(self, undo: Sequence[Callable[[], None]]) -> SimFault:

@@ -1,0 +1,59 @@
+"""Members of a consumer group that ship orders, while partitions move from one to the other."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Protocol
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+
+
+class Warehouse(Protocol):
+    """What outlives the members."""
+
+    def ship(self, order: int) -> None:
+        """Ship an order; called twice, it ships twice."""
+
+    def ship_once(self, order: int, partition: int, offset: int) -> None:
+        """Ship an order and remember its offset in one transaction; skip an offset that it remembers."""
+
+
+def member(bootstrap: str) -> AIOKafkaConsumer:
+    return AIOKafkaConsumer(
+        "orders",
+        bootstrap_servers=bootstrap,
+        group_id="shipping",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=1_000,
+    )
+
+
+async def ship_by_group(bootstrap: str, warehouse: Warehouse) -> None:
+    """The mistake: it relies on the group to give each order to one member only.
+
+    If the partition moves while an order is shipped, the commit fails, and the next owner ships the order again.
+    """
+    async with member(bootstrap) as orders:
+        async for order in orders:
+            await asyncio.sleep(0.1)
+            warehouse.ship(int(order.value))
+            await _commit(orders)
+
+
+async def ship_by_offset(bootstrap: str, warehouse: Warehouse) -> None:
+    """The correction: the warehouse stores the offset with the effect, so a second attempt has none."""
+    async with member(bootstrap) as orders:
+        async for order in orders:
+            await asyncio.sleep(0.1)
+            warehouse.ship_once(int(order.value), order.partition, order.offset)
+            await _commit(orders)
+
+
+async def _commit(orders: AIOKafkaConsumer) -> None:
+    # If the partition has moved, its next owner begins at the last committed offset.
+    with suppress(KafkaError):
+        await orders.commit()

@@ -1,0 +1,169 @@
+"""Values of the host that a test's programs read, replaced while their world runs: clocks, randomness, names.
+
+`datetime.now` and its like are methods of types in C.  They are replaced in the types' own dictionaries, so that
+modules that have imported the types see the replacement, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import datetime
+import gc
+import os
+import random
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+from zabka.simulation.engine.virtual_time import Clocked
+
+Taker = Callable[[], "Clocked | None"]
+"""Returns the program that has the turn, or None if a program has not."""
+
+
+@contextmanager
+def virtual_values(taker: Taker, seeded: Callable[[int], bytes], name_of: Callable[[], str]) -> Iterator[None]:
+    """Give the program with the turn its own clocks and random bytes within a `with` block.
+
+    `seeded` returns random bytes of the seed's, and `name_of` the name of the program's machine.
+    """
+    replaced = [*_random_values(taker, seeded), *_clocks(taker), *_names(taker, seeded, name_of)]
+    originals = [(owner, attribute, getattr(owner, attribute, None)) for owner, attribute, _ in replaced]
+    for owner, attribute, replacement in replaced:
+        setattr(owner, attribute, replacement)
+    try:
+        with _virtual_now(taker):
+            yield
+    finally:
+        for owner, attribute, original in originals:
+            setattr(owner, attribute, original)
+
+
+def _random_values(taker: Taker, seeded: Callable[[int], bytes]) -> list[tuple[Any, str, Any]]:
+    urandom, seed = os.urandom, random.Random.seed
+
+    def random_bytes(size: int, /) -> bytes:
+        return urandom(size) if taker() is None else seeded(size)
+
+    @wraps(seed)
+    def seed_from(self: random.Random, a: Any = None, version: int = 2) -> None:
+        seed(self, int.from_bytes(seeded(16), "big") if a is None and taker() is not None else a, version)
+
+    return [
+        (os, "urandom", random_bytes),
+        # SystemRandom, and with it `secrets`, has imported the function by this name.
+        (random, "_urandom", random_bytes),
+        (random.Random, "seed", seed_from),
+    ]
+
+
+def _clocks(taker: Taker) -> list[tuple[Any, str, Any]]:
+    def of_turn(original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a conversion of seconds whose default is the program's wall clock."""
+
+        @wraps(original)
+        def convert(seconds: float | None = None, /) -> Any:
+            turn = taker()
+            return original(turn.wall_ns() / 1e9 if seconds is None and turn is not None else seconds)
+
+        return convert
+
+    @wraps(time.strftime)
+    def strftime(format: str, when: Any = None, /) -> str:
+        return original_strftime(format, when if when is not None else time.localtime())
+
+    def in_ns(original: Callable[[], int]) -> Callable[[], int]:
+        return lambda: original() if (turn := taker()) is None else turn.mono_ns()
+
+    def in_seconds(original: Callable[[], float]) -> Callable[[], float]:
+        return lambda: original() if (turn := taker()) is None else turn.mono_ns() / 1e9
+
+    original_strftime = time.strftime
+    return [
+        *((time, name, of_turn(getattr(time, name))) for name in ("localtime", "gmtime", "ctime")),
+        (time, "strftime", strftime),
+        *((time, name, in_seconds(getattr(time, name))) for name in ("perf_counter", "process_time", "thread_time")),
+        *((time, f"{name}_ns", in_ns(getattr(time, f"{name}_ns"))) for name in ("perf_counter", "process_time")),
+    ]
+
+
+def _names(taker: Taker, seeded: Callable[[int], bytes], name_of: Callable[[], str]) -> list[tuple[Any, str, Any]]:
+    gethostname, getnode = socket.gethostname, uuid.getnode
+    node: list[int] = []
+
+    def hostname() -> str:
+        return gethostname() if taker() is None else name_of()
+
+    def hardware_address() -> int:
+        if taker() is None:
+            return getnode()
+        if not node:
+            node.append(int.from_bytes(seeded(6), "big") | 1 << 40)
+        return node[0]
+
+    return [
+        (socket, "gethostname", hostname),
+        (socket, "getfqdn", lambda name="": name or hostname()),
+        (uuid, "getnode", hardware_address),
+        # Without this function in C, uuid1 is computed in Python, from `time` and `random`.
+        (uuid, "_generate_time_safe", None),
+        (uuid, "_last_timestamp", None),
+    ]
+
+
+@contextmanager
+def _virtual_now(taker: Taker) -> Iterator[None]:
+    """Replace `now` and `utcnow` of `datetime`; `today` calls `time.time`."""
+    attributes = vars(datetime.datetime)
+    now, utcnow = attributes["now"], attributes["utcnow"]
+
+    def now_of_turn(cls: Any, tz: datetime.tzinfo | None = None) -> Any:
+        turn = taker()
+        if turn is None:
+            return now.__get__(None, cls)(tz)
+        seconds, us = divmod(turn.wall_ns() // 1000, 1_000_000)
+        return cls.fromtimestamp(seconds, tz).replace(microsecond=us)
+
+    def utcnow_of_turn(cls: Any) -> Any:
+        turn = taker()
+        if turn is None:
+            return utcnow.__get__(None, cls)()
+        seconds, us = divmod(turn.wall_ns() // 1000, 1_000_000)
+        return cls.fromtimestamp(seconds, datetime.UTC).replace(microsecond=us, tzinfo=None)
+
+    _set_in_type(datetime.datetime, now=classmethod(now_of_turn), utcnow=classmethod(utcnow_of_turn))
+    try:
+        yield
+    finally:
+        _set_in_type(datetime.datetime, now=now, utcnow=utcnow)
+
+
+def _set_in_type(owner: type, **values: Any) -> None:
+    """Set attributes of a type in C, which `setattr` refuses."""
+    gc.get_referents(vars(owner))[0].update(values)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
+
+
+def stamp_records_of_aiokafka() -> bool:
+    """Let aiokafka's producer, if it is imported, take record timestamps from `time.time` at each call.
+
+    Its batches have bound the host's clock at import, in Python and in C.  Return False if it is not imported yet.
+    """
+    module = sys.modules.get("aiokafka.producer.message_accumulator")
+    if module is None or not hasattr(module, "BatchBuilder"):
+        return False
+    append = module.BatchBuilder.append
+    if hasattr(append, "__wrapped__"):
+        return True
+
+    @wraps(append)
+    def stamped(self: Any, *, timestamp: int | None, **fields: Any) -> Any:
+        return append(self, timestamp=round(time.time() * 1000) if timestamp is None else timestamp, **fields)
+
+    module.BatchBuilder.append = stamped
+    return True

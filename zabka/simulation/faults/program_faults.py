@@ -1,0 +1,163 @@
+"""Faults of a test's own programs, and the mixes of faults that a test names.
+
+Programs that are started again after a failure can be killed or lose power; they then start again later.  All programs
+can be paused, cut off, slowed down, and get another wall clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from random import Random
+
+from zabka.simulation.cluster.service_machine import ServiceMachine
+from zabka.simulation.cluster.world import World
+from zabka.simulation.draws import derive_random
+from zabka.simulation.faults import link_faults, node_faults
+from zabka.simulation.faults.broker_faults import bounce_broker, cut_brokers, expire_session, stop_broker
+from zabka.simulation.faults.chosen import NumberedNemesis
+from zabka.simulation.faults.nemesis import Action, Nemesis, all_of
+
+CLOCK_STEP_MS_MAX = 60_000
+GAP_MS_MIN, GAP_MS_MAX = 300, 3_000
+
+
+class UnknownFaults(ValueError):
+    """A test names a mix or a kind of fault that does not exist."""
+
+
+def kill_program(nemesis: Nemesis) -> None:
+    """SIGKILL a program."""
+    _end(nemesis, power_loss=False)
+
+
+def power_loss_program(nemesis: Nemesis) -> None:
+    """Pull the plug of a program's machine."""
+    _end(nemesis, power_loss=True)
+
+
+def _end(nemesis: Nemesis, *, power_loss: bool) -> None:
+    names = [machine.name for machine in _programs(nemesis) if machine.restarts]
+    if names:
+        nemesis.crash(names, power_loss)
+
+
+def pause_program(nemesis: Nemesis) -> None:
+    """SIGSTOP a program, and SIGCONT it later."""
+    running = [each.name for each in _programs(nemesis) if each.process is not None and not each.is_paused]
+    if running:
+        name = nemesis.pick(running)
+        nemesis.world.pause(name)
+        nemesis.until_healed(lambda: nemesis.world.resume(name))
+
+
+def cut_program(nemesis: Nemesis) -> None:
+    """Cut a program off from one node or program, or from all."""
+    names = [machine.name for machine in _programs(nemesis)]
+    if not names:
+        return
+    name = nemesis.pick(names)
+    others = [other for other in [*nemesis.world.node_names(), *names] if other != name]
+    if nemesis.random.random() < 0.5:
+        others = [nemesis.pick(others)]
+    both_ways = nemesis.random.random() < 0.7
+    nemesis.until_healed(all_of([nemesis.world.cut(name, other, both_ways=both_ways) for other in others]))
+
+
+def delay_program(nemesis: Nemesis) -> None:
+    """Slow down the link from a program to a node, or back."""
+    names = [machine.name for machine in _programs(nemesis)]
+    if names:
+        ends = [nemesis.pick(names), nemesis.pick(nemesis.world.node_names())]
+        if nemesis.random.random() < 0.5:
+            ends.reverse()
+        nemesis.until_healed(nemesis.world.delay(ends[0], ends[1], nemesis.random.randrange(5, 1_000)))
+
+
+def step_clock(nemesis: Nemesis) -> None:
+    """Set a program's wall clock forward or back by up to a minute, and correct it later."""
+    machines = _programs(nemesis)
+    if not machines:
+        return
+    machine = machines[nemesis.random.randrange(0, len(machines))]
+    by_ms = nemesis.random.randrange(1, CLOCK_STEP_MS_MAX) * (1 if nemesis.random.random() < 0.5 else -1)
+    fault_id = nemesis.world.announce("step_clock", machine.name, delay_ms=by_ms)
+    machine.step_clock(by_ms * 1000)
+
+    def correct() -> None:
+        machine.step_clock(-by_ms * 1000)
+        nemesis.world.over(fault_id)
+
+    nemesis.until_healed(correct)
+
+
+def _programs(nemesis: Nemesis) -> list[ServiceMachine]:
+    return [machine for machine in nemesis.world.services if machine.takes_faults]
+
+
+PROGRAM_FAULTS: dict[str, Action] = {
+    "kill_program": kill_program,
+    "power_loss_program": power_loss_program,
+    "pause_program": pause_program,
+    "cut_program": cut_program,
+    "delay_program": delay_program,
+    "step_clock": step_clock,
+}
+_OF_CLUSTER: dict[str, Action] = {
+    "crash_broker": node_faults.crash_broker,
+    "power_loss_broker": node_faults.power_loss_broker,
+    "bounce_broker": bounce_broker,
+    "stop_broker": stop_broker,
+    "expire_session": expire_session,
+    "cut_brokers": cut_brokers,
+    "crash_peer": node_faults.crash_peer,
+    "power_loss_peer": node_faults.power_loss_peer,
+    "pause": node_faults.pause,
+    "cut_one_way": link_faults.cut_one_way,
+    "cut_both_ways": link_faults.cut_both_ways,
+    "isolate": link_faults.isolate,
+    "delay": link_faults.delay,
+    "slow_disk": node_faults.slow_disk,
+}
+KINDS: dict[str, Action] = {**PROGRAM_FAULTS, **_OF_CLUSTER}
+"""All kinds of faults by name."""
+_LOSE_RECORDS = ("power_loss_broker", "bounce_broker")
+"""Kafka acknowledges records before they are on disks: with these faults, a correct program can lose records."""
+MIXES: dict[str, tuple[str, ...]] = {
+    "chaos": tuple(kind for kind in KINDS if kind not in _LOSE_RECORDS),
+    "programs": tuple(PROGRAM_FAULTS),
+    "kills": ("kill_program", "crash_broker", "stop_broker", "crash_peer"),
+    "network": ("cut_program", "delay_program", "cut_brokers", "cut_one_way", "cut_both_ways", "isolate", "delay"),
+    "pauses": ("pause_program", "pause"),
+    "clocks": ("step_clock",),
+    "power": ("power_loss_program", "power_loss_peer", *_LOSE_RECORDS),
+}
+"""The mixes that a test can name.  A seed of "chaos" uses about half of the kinds."""
+
+
+def kinds_of(faults: str | Collection[str]) -> tuple[str, ...]:
+    """Return the kinds of a mix, or of names of kinds, comma-separated if they are text.  Raises UnknownFaults."""
+    names = faults.split(",") if isinstance(faults, str) else faults
+    kinds = [kind for name in names for kind in MIXES.get(name.strip(), (name.strip(),))]
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown or not kinds:
+        raise UnknownFaults(
+            f"there are no faults {', '.join(unknown)!r}: name a mix ({', '.join(MIXES)}) or kinds ({', '.join(KINDS)})"
+        )
+    return tuple(dict.fromkeys(kinds))
+
+
+def program_nemesis(
+    world: World, seed: int, faults: str | Collection[str], only: Collection[int] | None
+) -> NumberedNemesis:
+    """Return the nemesis of a mix; with `only`, just the faults with these numbers are injected."""
+    drawn = derive_random(seed, "program faults")
+    kinds = kinds_of(faults)
+    if world.brokers == {}:
+        kinds = tuple(kind for kind in kinds if kind in PROGRAM_FAULTS or "broker" not in kind)
+    chosen = _half(drawn, kinds) if len(kinds) > len(MIXES["network"]) else kinds
+    actions = [KINDS[kind] for kind in chosen]
+    return NumberedNemesis(world, seed, actions, drawn.randrange(GAP_MS_MIN, GAP_MS_MAX), only)
+
+
+def _half(random: Random, kinds: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(kind for kind in kinds if random.random() < 0.5) or kinds

@@ -1,0 +1,154 @@
+"""Tests of the decorator `simulated` in pytest: which seeds an item runs, and in which process.
+
+Seeds need PYTHONHASHSEED=0 (`zabka.testing.worlds.decorator`).  In a process with another value, each item runs in a
+child process of its own: pytest with the same node id, whose report this process shows as its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHUNKS_PER_WORKER = 2
+_SEEDS = "zabka_seeds"
+_ATTRIBUTE = "zabka_simulated"
+
+
+def _parameters(function: object) -> Any:
+    """Return the parameters of a decorated test, also below hypothesis's `given`, or None."""
+    inner = getattr(getattr(function, "hypothesis", None), "inner_test", None)
+    return getattr(inner or function, _ATTRIBUTE, None)
+
+
+def divide_seeds(metafunc: pytest.Metafunc) -> None:
+    """Parametrize a simulated test with ranges of its seeds, several for each worker of pytest-xdist."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    parameters = _parameters(metafunc.function)
+    if parameters is None or workers < 2 or metafunc.config.getoption("--zabka-seed") is not None:
+        return
+    chunks = min(CHUNKS_PER_WORKER * workers, parameters.seeds)
+    ends = [parameters.seeds * number // chunks for number in range(chunks + 1)]
+    ranges = [range(begin, end) for begin, end in pairwise(ends)]
+    metafunc.fixturenames.append(_SEEDS)
+    metafunc.parametrize(_SEEDS, ranges, ids=[f"seeds {each.start} to {each.stop - 1}" for each in ranges])
+
+
+@contextmanager
+def selected_seeds(item: pytest.Function) -> Iterator[None]:
+    """Select the seeds of an item for a `with` block.  Raises the outcome of the child process if there is one."""
+    parameters = _parameters(item.obj)
+    if parameters is None:
+        yield
+        return
+    from zabka.testing.worlds.decorator import Selection, hash_seed_is_fixed, numbers_of, selected
+    from zabka.testing.worlds.finding import Command
+
+    if not hash_seed_is_fixed():
+        _run_in_child(item)
+        function, item.obj = item.obj, _run_by_child
+        try:
+            yield
+        finally:
+            item.obj = function
+        return
+    config = item.config
+    seed, faults = config.getoption("--zabka-seed"), config.getoption("--zabka-faults")
+    selection = Selection(
+        Command(item.name, lambda seed, faults: _command(item, seed, faults)),
+        _range_of(item) if seed is None else [seed],
+        None if faults is None else numbers_of(faults),
+    )
+    with selected(selection):
+        yield
+
+
+def _run_by_child(**_: object) -> None:
+    """Do nothing, in place of a function that the child process has run."""
+
+
+def _range_of(item: pytest.Function) -> range | None:
+    """Return the range of an item's seeds, as xdist's parametrization or the parent process gives it; None: all."""
+    given = item.config.getoption("--zabka-seeds")
+    if given is not None:
+        begin, _, end = given.partition(":")
+        return range(int(begin), int(end))
+    callspec = getattr(item, "callspec", None)
+    found: range | None = None if callspec is None else callspec.params.get(_SEEDS)
+    return found
+
+
+def _node_id(item: pytest.Function) -> str:
+    """Return the id of an item without the range of its seeds."""
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or _SEEDS not in callspec.params:
+        return item.nodeid
+    rest = [part for part in callspec.id.split("-") if not part.startswith("seeds ")]
+    return item.nodeid.removesuffix(f"[{callspec.id}]") + (f"[{'-'.join(rest)}]" if rest else "")
+
+
+def _command(item: pytest.Function, seed: int, faults: list[int] | None) -> str:
+    from zabka.testing.worlds.decorator import numbers_text
+
+    chosen = ["--zabka-seed", str(seed), *([] if faults is None else ["--zabka-faults", numbers_text(faults)])]
+    return shlex.join(["pytest", _node_id(item), *chosen])
+
+
+def _run_in_child(item: pytest.Function) -> None:
+    """Run an item in a child process with PYTHONHASHSEED=0, and raise the outcome if it does not pass."""
+    __tracebackhide__ = True
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "report.json"
+        done = subprocess.run(
+            _child(item, path),
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+            cwd=item.config.invocation_params.dir,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if not path.exists():
+            pytest.fail(f"the child process of this test ended with {done.returncode}\n{done.stdout}", pytrace=False)
+        report = json.loads(path.read_text())
+    if report["outcome"] == "skipped":
+        pytest.skip(report["text"])
+    if report["outcome"] != "passed":
+        pytest.fail(report["text"], pytrace=False)
+    sys.stdout.write(report["stdout"])
+
+
+def _child(item: pytest.Function, report: Path) -> list[str]:
+    """Return the command of the child process: the same item, configuration and options of zabka."""
+    config = item.config
+    command = [sys.executable, "-m", "pytest", f"{item.path}::{_node_id(item).partition('::')[2]}", "-q"]
+    command += ["--rootdir", str(config.rootpath), "--zabka-report", str(report)]
+    if config.inipath is not None:
+        command += ["-c", str(config.inipath)]
+    if config.pluginmanager.hasplugin("xdist"):
+        command += ["-n0"]
+    for setting in config.getoption("override_ini") or ():
+        command += ["-o", setting]
+    seed = config.getoption("--zabka-seed")
+    seeds = _range_of(item)
+    if seed is None and seeds is not None:
+        command += ["--zabka-seeds", f"{seeds.start}:{seeds.stop}"]
+    for option, value in (("--zabka-seed", seed), ("--zabka-faults", config.getoption("--zabka-faults"))):
+        command += [] if value is None else [option, str(value)]
+    return command
+
+
+def write_report(path: str, report: pytest.TestReport) -> None:
+    """Write the outcome of the only item to a file, for the parent process."""
+    text = report.longrepr[2] if report.skipped and isinstance(report.longrepr, tuple) else report.longreprtext
+    Path(path).write_text(json.dumps({"outcome": report.outcome, "text": text, "stdout": report.capstdout}))

@@ -1,0 +1,217 @@
+"""The report of a failing seed: the faults that it needs, its story, how to run it alone, and its journal.
+
+A failing seed is run again: if the two histories differ, the report shows the first difference instead, because then
+nothing else in it could be relied on.  Otherwise faults are left out one after the other as long as the test fails in
+the same way.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+from time import process_time
+from typing import NamedTuple
+
+from zabka.journal.events import (
+    Entry,
+    FaultInjected,
+    FaultRemoved,
+    NodeStarted,
+    NodeStopped,
+    ProgramLogged,
+    ProgramNoted,
+)
+from zabka.journal.printable import printable
+from zabka.journal.sentence_file import read_sentences
+from zabka.journal.sentences import Sentences
+from zabka.journal.writer import encode_line
+from zabka.kafka.topic_names import INTERNAL_TOPICS
+from zabka.simulation.engine.refusal import LIBRARIES
+from zabka.testing.worlds.seed_test import Body, Parameters, SeedRun, run_seed
+from zabka.testing.worlds.world import TEST
+
+SHRINKING_S_MAX = 20.0
+"""The longest time in which faults are left out, in CPU seconds."""
+STORY_LINES_MAX = 60
+FOLDER = ".zabka-seeds"
+"""The folder for journals of failed seeds, in the current one."""
+_OWN = Path(__file__).parents[2]
+
+
+class Command(NamedTuple):
+    """How a seed of a test is run alone."""
+
+    name: str
+    of: Callable[[int, list[int] | None], str]
+    """Returns the command for a seed, and for the numbers of its faults if it needs only some of them."""
+
+
+class Finding:
+    """A failing seed of a test."""
+
+    def __init__(self, parameters: Parameters, body: Body, seed: int, found: SeedRun, command: Command) -> None:
+        self._parameters = parameters
+        self._body = body
+        self._seed = seed
+        self._found = found
+        self._command = command
+        self._runs = 0
+
+    def report(self, *, shrinks: bool) -> str:
+        """Run the seed again, and return the report."""
+        again = self._run(traced=True)
+        if again.digest != self._found.digest:
+            return "\n".join(self._differing(again))
+        smallest, needed = (self._shrunk() if shrinks else None) or (self._found, None)
+        return "\n".join(self._lines(smallest, needed))
+
+    def _run(self, only: list[int] | None = None, *, traced: bool = False) -> SeedRun:
+        self._runs += 1
+        return run_seed(self._parameters, self._body, self._seed, only, traced=traced)
+
+    # -- shrinking ---------------------------------------------------------------------------------------------------
+
+    def _shrunk(self) -> tuple[SeedRun, list[int]] | None:
+        """Return the run with the fewest faults that fails in the same way, or None if it needs all of them."""
+        until_s = process_time() + SHRINKING_S_MAX
+        wanted, kept = failure_place(self._found), list(self._found.injected)
+        best: tuple[SeedRun, list[int]] | None = None
+        size = len(kept)
+        while size and process_time() < until_s:
+            # Leave out all, then halves, quarters and so on, down to single faults, the last ones first.
+            for begin in range((len(kept) - 1) // size * size, -1, -size):
+                fewer = kept[:begin] + kept[begin + size :]
+                if len(fewer) == len(kept) or process_time() > until_s:
+                    continue
+                run = self._run(fewer)
+                if run.failure is not None and failure_place(run) == wanted:
+                    kept, best = fewer, (run, fewer)
+            size = min(size // 2, len(kept))
+        return best
+
+    # -- text --------------------------------------------------------------------------------------------------------
+
+    def _lines(self, run: SeedRun, needed: list[int] | None) -> Iterator[str]:
+        total = len(self._found.injected)
+        count = f"{total if needed is None else len(needed)} of {total} faults" if total else "no faults"
+        yield f"zabka: {self._command.name} fails with seed {self._seed} and {count}; run {self._runs + 1} times"
+        yield "the story, in virtual seconds:"
+        yield from (f"  {line}" for line in story(run))
+        yield from self._commands(needed)
+        yield from self._exported(run)
+
+    def _commands(self, needed: list[int] | None) -> Iterator[str]:
+        yield "run this seed alone:"
+        yield f"  {self._command.of(self._seed, None)}"
+        if needed is not None:
+            yield "with only the faults of this story:"
+            yield f"  {self._command.of(self._seed, needed)}"
+
+    def _exported(self, run: SeedRun) -> Iterator[str]:
+        path = export(run, f"{self._command.name}-seed-{self._seed}")
+        yield f"the journal: {path} (zabka why EVENT --journal {path})"
+
+    def _differing(self, again: SeedRun) -> Iterator[str]:
+        third = self._run(traced=True)
+        yield f"zabka: {self._command.name} fails with seed {self._seed}, but two runs of that seed differ"
+        is_settled = third.digest == again.digest
+        yield from difference(self._found, again)
+        if not is_settled:
+            yield from step_difference(again, third)
+        yield f"likely source: {_SETTLED if is_settled else _UNSETTLED}"
+        yield from self._commands(None)
+        yield from self._exported(self._found)
+
+
+_SETTLED = (
+    "state that outlives a run, because the second and the third run are equal. Look for globals of modules, caches "
+    "and class attributes that the test does not reset."
+)
+_UNSETTLED = (
+    "each run differs. Look for the order of a set whose members have no __hash__ of their own, id(), files of the "
+    "host, or a clock that was bound at import (from time import monotonic)."
+)
+
+
+def failure_place(run: SeedRun) -> tuple[str, str, int]:
+    """Return the kind of a run's failure: the exception's type, and the last place outside installed packages."""
+    failure = run.failure
+    frames = [] if failure is None else traceback.extract_tb(failure.__traceback__)
+    own = [each for each in frames if not each.filename.startswith((*LIBRARIES, str(_OWN)))] or frames
+    where = (own[-1].filename, own[-1].lineno or 0) if own else ("", 0)
+    return type(failure).__name__, *where
+
+
+def story(run: SeedRun) -> list[str]:
+    """Return the last important events of a run until its failure, with notes and log lines of the programs."""
+    sentences = read_sentences()
+    lines = [
+        _line(entry, sentences)
+        for entry in run.entries
+        if run.began_us <= entry.mono_us <= run.ended_us and _belongs(entry, sentences)
+    ]
+    if len(lines) > STORY_LINES_MAX:
+        lines = [f"… {len(lines) - STORY_LINES_MAX} earlier lines", *lines[-STORY_LINES_MAX:]]
+    failure = run.failure
+    text = "".join(traceback.format_exception_only(failure)).strip() if failure is not None else "it passes"
+    return [*lines, f"{run.ended_us / 1e6:9.3f}  {TEST}: {text.splitlines()[0]}"]
+
+
+def _belongs(entry: Entry, sentences: Sentences) -> bool:
+    event = entry.event
+    if isinstance(event, NodeStarted | NodeStopped):
+        return entry.node != TEST
+    if isinstance(event, ProgramLogged):
+        return not _is_of_library(event.logger)
+    if isinstance(event, ProgramNoted | FaultInjected | FaultRemoved):
+        return True
+    return getattr(event, "topic", None) not in INTERNAL_TOPICS and sentences.belongs_in_story(entry.node, event)
+
+
+def _is_of_library(logger: str) -> bool:
+    """Return whether a logger is named after an installed package: its lines are only in the journal."""
+    module = sys.modules.get(logger.partition(".")[0])
+    return (getattr(module, "__file__", None) or "").startswith(LIBRARIES)
+
+
+def _line(entry: Entry, sentences: Sentences) -> str:
+    text = printable(sentences.sentence(entry.node, entry.event))
+    return f"{entry.mono_us / 1e6:9.3f}  {entry.node}: {text}"
+
+
+def export(run: SeedRun, name: str) -> Path:
+    """Write a run's journal to the folder of failed seeds, and return its path."""
+    folder = Path(FOLDER)
+    folder.mkdir(exist_ok=True)
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n")
+    path = folder / ("".join(each if each.isalnum() or each in "-_." else "-" for each in name) + ".jsonl")
+    path.write_bytes(b"".join(encode_line(e.node, e.node_seq, e.wall_us, e.mono_us, e.event) for e in run.entries))
+    return path
+
+
+def difference(first: SeedRun, second: SeedRun) -> Iterator[str]:
+    """Yield the first event in which two runs of one seed differ."""
+    sentences = read_sentences()
+    for number, (one, other) in enumerate(zip_longest(first.entries, second.entries)):
+        if one != other:
+            yield f"the histories differ from event {number + 1} on:"
+            for run, entry in (("first", one), ("second", other)):
+                yield f"  {run} run: {'the end' if entry is None else _line(entry, sentences)}"
+            return
+    yield "the events are the same, but the programs took other turns between them"
+
+
+def step_difference(first: SeedRun, second: SeedRun) -> Iterator[str]:
+    """Yield the first turn of a program in which two traced runs differ."""
+    for one, other in zip_longest(first.steps, second.steps):
+        if one != other:
+            yield "the programs differ from this turn on:"
+            for run, step in (("one", one), ("another", other)):
+                told = "the end" if step is None else f"{step.at_us / 1e6:9.3f}  {step.program} at {step.place}"
+                yield f"  {run} run: {told}"
+            return

@@ -1,0 +1,153 @@
+"""The world that a test decorated with `simulated` gets: its cluster, its programs, its faults and its journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from zabka.journal.cause import START, Cause
+from zabka.journal.events import ProgramNoted
+from zabka.simulation.cluster.service_machine import Service, ServiceMachine
+from zabka.testing.cluster import ClusterFailed, Happening
+from zabka.testing.conditions import Wait
+from zabka.testing.worlds.cluster import SimulatedCluster
+from zabka.testing.worlds.faults import SimFaults
+from zabka.testing.worlds.nodes import SimBroker, SimPeer
+from zabka.testing.worlds.paths import SimPath
+from zabka.testing.worlds.services import SimService
+from zabka.testing.worlds.topics import SimTopics
+
+T = TypeVar("T")
+TEST = "test-function"
+"""The machine on which the test function runs."""
+UNTIL_S = 30.0
+
+
+class _Awaited(NamedTuple):
+    """A condition that the test function awaits."""
+
+    wait: Wait[Any]
+    deadline_us: int
+    done: asyncio.Future[Any]
+
+
+class SimulatedWorld:
+    """The argument of a test that is decorated with `simulated`.
+
+    The test function is itself a program of the world: `asyncio.sleep`, clients and servers work in it.  The methods
+    that do not have to be awaited let the world go on until they return.  `cluster` has all other methods of a
+    `zabka_world`.
+    """
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self.seed = cluster.seed
+        self.topics: SimTopics = cluster.topics
+        self.brokers: dict[int, SimBroker] = cluster.brokers
+        self.peers: dict[int, SimPeer] = cluster.peers
+        self.faults: SimFaults = cluster.faults
+        self.on_first_start: Callable[[], None] = _nothing
+        """Called before the first program starts."""
+        self._awaited: list[_Awaited] = []
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of the brokers, for clients in the world."""
+        return ",".join(f"{host}:{port}" for host, port in self.cluster.world.bootstrap)
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """The addresses of the ensemble, for clients in the world."""
+        return self.cluster.world.hosts
+
+    @property
+    def now(self) -> float:
+        """The virtual seconds since the world began."""
+        return self.cluster.now_us / 1e6
+
+    def start(self, name: str, service: Service, *, restarts: bool = False) -> SimService:
+        """Start an asyncio program of yours on a machine of its own; `service(bootstrap)` is its coroutine function.
+
+        With `restarts`, it is started again a second after it has failed, and faults of the seed can kill it.  Other
+        programs reach its servers by its name.  Raises ValueError if the name is in use.
+        """
+        begin, self.on_first_start = self.on_first_start, _nothing
+        begin()
+        return self.cluster.start(name, service, restarts=restarts)
+
+    async def until(
+        self, condition: Callable[[], T | Literal[False] | None], within: float = UNTIL_S, what: str = ""
+    ) -> T:
+        """Wait until the condition returns a true value, and return that; `within` is in virtual seconds.
+
+        Raises ClusterFailed with the source of the condition and its last value if it does not come true.
+        """
+        __tracebackhide__ = True
+        wait = Wait[T](condition, within, what)
+        if found := wait.holds():
+            return found
+        done = asyncio.get_running_loop().create_future()
+        self._awaited.append(_Awaited(wait, self.cluster.now_us + round(within * 1e6), done))
+        awaited: T = await done
+        return awaited
+
+    def note(self, kind: str, *, because: Cause | None = None, **fields: object) -> Cause:
+        """Write an event of yours to the journal, where tracks, stories and `zabka why KIND` show it.
+
+        Its node is the calling program.  Returns a reference, which another note can name as its cause (`because`);
+        without it, the cause is the start of the program.
+        """
+        caused_by = START if because is None else because
+        return self._caller().write(ProgramNoted(kind, {name: str(value) for name, value in fields.items()}, caused_by))
+
+    def path(self, name: str = "/", machine: str | None = None) -> SimPath:
+        """Return a path on the disk of the calling program's machine, or of that of another program.
+
+        The disk outlives its program.
+        """
+        return SimPath(self.cluster, name, machine)
+
+    def _caller(self) -> ServiceMachine:
+        """Return the machine of the program that has the turn, or the test function's."""
+        machines = {machine.name: machine for machine in self.cluster.world.services}
+        turn = self.cluster.world.ground.turn.taker
+        owner = (each for each in machines.values() if each.process is not None and each.process.loop is turn)
+        return next(owner, machines[TEST])
+
+    def events(self, *types: str) -> list[Happening]:
+        """Return the journal, or its events of these types."""
+        return self.cluster.events(*types)
+
+    # -- for the runner ----------------------------------------------------------------------------------------------
+
+    def check_awaited(self) -> None:
+        """Evaluate the conditions that the test function awaits."""
+        for each in list(self._awaited):
+            if each.done.done():
+                self._awaited.remove(each)
+                continue
+            try:
+                found = each.wait.holds()
+            except Exception as failed:
+                each.done.set_exception(failed)
+                continue
+            if found:
+                each.done.set_result(found)
+            elif self.cluster.now_us >= each.deadline_us:
+                each.done.set_exception(ClusterFailed(f"{self.cluster}: {each.wait.failure()}"))
+
+    def next_deadline_us(self) -> int | None:
+        """Return when the first wait of the test function ends without success, or None if there is no wait."""
+        return min((each.deadline_us for each in self._awaited if not each.done.done()), default=None)
+
+    def fail_awaited(self, failure: ClusterFailed) -> bool:
+        """Raise a failure of a program in the test function, where it waits; return False if it does not."""
+        waiting = [each for each in self._awaited if not each.done.done()]
+        for each in waiting:
+            each.done.set_exception(failure)
+        return bool(waiting)
+
+
+def _nothing() -> None:
+    return
