@@ -2,6 +2,7 @@
 
 import { html } from "lit-html";
 
+import { source } from "./source/source.js";
 import { view as tracks } from "./tracks/tab.js";
 
 /**
@@ -15,7 +16,7 @@ import { view as tracks } from "./tracks/tab.js";
 
 /** @type {Tab[]} In their order. */
 export const TABS = [
-  { name: "tracks", title: "Tracks", view: tracks, panels: ["tracks", "standing", "why", "events", "calls"] },
+  { name: "tracks", title: "Tracks", view: tracks, panels: ["tracks", "standing", "why", "incidents", "events", "calls"] },
   { name: "messages", title: "Messages", load: () => import("./messages/tab.js"), panels: ["messages"] },
   { name: "links", title: "Links", load: () => import("./links/tab.js"), panels: ["links"] },
   { name: "table", title: "Table", load: () => import("./table/tab.js"), panels: ["controller_terms", "peers", "brokers", "beliefs", "partitions", "topics", "transactions", "losses"] },
@@ -28,7 +29,8 @@ export const TABS = [
 export const tabOf = (id) => TABS.find((tab) => tab.name !== "tracks" && tab.panels.includes(id))?.name ?? null;
 
 /** The available tabs: comparing needs two runs. @param {Moment} moment */
-export const shownTabs = (moment) => TABS.filter((tab) => tab.name !== "compare" || moment.place.with !== null || moment.place.tab === "compare");
+export const shownTabs = (moment) =>
+  TABS.filter(({ name }) => source().tabs.includes(name) && (name !== "compare" || moment.place.with !== null || moment.place.tab === "compare"));
 
 /** Load a tab's module before the user opens it. @param {Tab} tab */
 export const fetchTab = (tab) => void tab.load?.().catch(() => undefined);
