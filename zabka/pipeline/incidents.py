@@ -57,11 +57,6 @@ def incidents(journal: Journal) -> DataFrame:
     A time that still lasts counts until the end of the journals.  Each is a reading of the clocks of the nodes that
     wrote the events.
     """
-    # Kept, because Spark does not know that the result has the rows of a run in one partition, as a stream requires.
-    return journal.once("incidents", lambda: _incidents(journal))
-
-
-def _incidents(journal: Journal) -> DataFrame:
     chosen = journal.rows.where(f.col("problem").isNull() & f.col("type").isin(*KINDS))
     return chosen.select("run", "file", "position", "body", "problem").groupBy("run").applyInArrow(_rows_of_run, SCHEMA)
 
