@@ -84,7 +84,7 @@ def test_stepped_clock_changes_no_time_of_an_incident(spark: SparkSession, histo
 def test_incident_of_growing_rows_equals_that_of_the_batch_job(
     spark: SparkSession, history: Any, tmp_path: Path
 ) -> None:
-    """Without events the table is empty."""
+    """A stream makes the table from a plan without an exchange; without events it is empty."""
     (table,) = (each for each in TABLES if each.name == "incidents")
     prepared = Prepared(spark, tmp_path / "_rows.arrow")
     found = []

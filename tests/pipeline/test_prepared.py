@@ -1,4 +1,4 @@
-"""Prepared tables: on growing rows they return the fold's results, and none keeps rows from one query to the next."""
+"""Prepared query plans: on growing rows they return the fold's results, and none keeps state between runs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import SparkSession
 
 from tests.pipeline.folded import folded, play
 from zabka.pipeline import jobs
 from zabka.pipeline.gold import TABLES, TYPES
-from zabka.pipeline.prepared import Prepared
+from zabka.pipeline.prepared import NotPreparable, Prepared, check
 from zabka.pipeline.ranges import ARROW_SCHEMA, read_share
-from zabka.pipeline.rows import Journal
 from zabka.pipeline.source import shares_of
 
 LEADERSHIPS = ("topic", "partition", "life", "leader", "leader_epoch", "partition_epoch", "isr", "unclean")
@@ -70,40 +68,8 @@ def test_row_that_violates_an_expectation_is_counted(spark: SparkSession, tmp_pa
     assert (made.rows, made.broken) == (2, {"run, node, node_seq identify a row": 1})
 
 
-def test_query_of_new_rows_returns_no_earlier_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark keeps the output of an exchange, and of an adaptive query, for the next run of the same query."""
-
-    def counted(journal: Journal) -> DataFrame:
-        rows = journal.once("spread", lambda: journal.rows.repartition(2, "node"))
-        return rows.groupBy("run", "node").agg(f.count("*").alias("node_seq"))
-
-    (faults,) = (table for table in TABLES if table.name == "faults")
-    table = faults._replace(build=counted)
-    row = {"run": "r", "node": "api", "wall_us": 1, "mono_us": 1, "type": "fault_injected", "body": "{}"}
-    adaptive = spark.newSession()
-    adaptive.conf.set("spark.sql.adaptive.enabled", "true")
-    prepared = Prepared(adaptive, tmp_path / "_rows.arrow")
-    for count in (1, 3, 2):
-        rows = [{**row, "node_seq": number} for number in range(count)]
-        prepared.set_rows(pa.Table.from_pylist(rows, ARROW_SCHEMA))
-        (out := tmp_path / str(count)).mkdir()
-        list(prepared.make(out, [table]))
-        assert pq.read_table(out / "faults")["node_seq"].to_pylist() == [count]
-
-
-def test_intermediate_result_is_made_once_for_all_tables(spark: SparkSession, tmp_path: Path) -> None:
-    prepared = Prepared(spark, tmp_path / "_rows.arrow")
-    prepared.set_rows(ARROW_SCHEMA.empty_table())
-    names = ("partition_leaderships", "isr_changes")
-    (out := tmp_path / "out").mkdir()
-    list(prepared.make(out, [table for table in TABLES if table.name in names]))
-    written = tmp_path / "_rows.writes.arrow"
-    before = written.stat().st_ino
-    # Tables of the same rows do not make it again, and those of new rows do.
-    (again := tmp_path / "again").mkdir()
-    list(prepared.make(again, [table for table in TABLES if table.name == "isr_membership"]))
-    assert written.stat().st_ino == before
-    prepared.set_rows(ARROW_SCHEMA.empty_table())
-    (new := tmp_path / "new").mkdir()
-    list(prepared.make(new, [table for table in TABLES if table.name == "isr_membership"]))
-    assert written.stat().st_ino != before
+def test_plan_with_an_exchange_is_refused(spark: SparkSession) -> None:
+    frame = spark.range(0, 10, 1, 2)
+    check(frame)
+    with pytest.raises(NotPreparable, match="Exchange"):
+        check(frame.groupBy(frame["id"] % 2).count())

@@ -1,16 +1,13 @@
-"""A Spark session after Ctrl-C, which Java receives too, and through PySpark's public names alone."""
+"""A Spark session after Ctrl-C, which Java receives too."""
 
 from __future__ import annotations
 
 import logging
-import re
-from pathlib import Path
 from unittest import mock
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from zabka import pipeline
 from zabka.cli.pipeline import _answered
 from zabka.pipeline.session import _is_no_interruption, stop, was_interrupted
 
@@ -44,11 +41,3 @@ def test_py4j_logs_no_stack_traces_of_interrupted_calls() -> None:
 @pytest.mark.parametrize("failed", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError()])
 def test_session_with_an_exited_java_is_stopped(failed: Exception) -> None:
     stop(mock.Mock(stop=mock.Mock(side_effect=failed)))
-
-
-def test_pipeline_uses_no_private_names_of_pyspark() -> None:
-    """They change between minor versions of PySpark, and pyproject.toml accepts all newer ones."""
-    private = re.compile(r"\._(jvm|jdf|jsc|jc|jsparkSession)\b")
-    modules = list(Path(pipeline.__file__).parent.rglob("*.py"))
-    assert modules
-    assert not [path.name for path in modules if private.search(path.read_text())]

@@ -65,6 +65,11 @@ def incidents(journal: Journal) -> DataFrame:
     lasts counts until the end of the journals.  All moments are on the one clock of the run (`run_us`), so that a wall
     clock that was stepped changes none.
     """
+    # Kept, because Spark does not know that the result has the rows of a run in one partition, as a stream requires.
+    return journal.once("incidents", lambda: _incidents(journal))
+
+
+def _incidents(journal: Journal) -> DataFrame:
     chosen = timed_rows(journal).where(f.col("problem").isNull() & f.col("type").isin(*KINDS))
     return chosen.select("run", "file", "position", "body", "run_us").groupBy("run").applyInArrow(_rows_of_run, SCHEMA)
 

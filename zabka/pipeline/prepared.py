@@ -1,47 +1,78 @@
-"""Tables of rows that grow: the frame of each is made once, and every batch is a new query of it.
+"""Tables of rows that grow: the plan of each is made once, and runs again for every batch.
 
-A table of a stream is small, and its many steps take longer to analyze than to run.  So a stream keeps the analyzed
-frames.  They begin at files of rows, which every query reads again: the journal's, and those of the intermediate
-results that several tables need.  A batch writes each of these files once, before the first table that needs it.  All
-rows are in one partition, so that no query needs an exchange.
+A table of a stream is small, and Spark needs longer to plan it than to make it.  So a stream keeps the plans.  They
+start from one file of rows, which every run reads again; intermediate results that several plans need are kept in
+memory until the rows change.  The rows of a run are in one partition, so that no plan contains an exchange: Spark would
+reuse the output of an exchange in the next run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock, local
-from typing import NamedTuple
+from threading import Lock
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from zabka.pipeline.gold import Table, checked, checks
 from zabka.pipeline.jobs import AT_A_TIME, Made
-from zabka.pipeline.ranges import BATCH_ROWS, SCHEMA
+from zabka.pipeline.ranges import ARROW_SCHEMA, BATCH_ROWS, SCHEMA
 from zabka.pipeline.rows import Journal
+
+SHARES = 2
+"""The number of tasks that make a table; each takes a part of the runs."""
+SHARE = "share"
+_SHARE_FIELD = pa.field(SHARE, pa.int64())
+_NO_EXCHANGE = {
+    # Spark does not know how small the rows in memory are.
+    "spark.sql.defaultSizeInBytes": "1",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    "spark.sql.shuffle.partitions": str(SHARES),
+    # On a cluster plans are adapted while they run, and an adaptive plan does not state the distribution of its rows.
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+class NotPreparable(Exception):
+    """A plan that would return rows of an earlier batch."""
 
 
 class Prepared:
-    """Analyzed tables, and the journal rows that they read; `place` is a file that all machines see."""
+    """Plans of tables, and the journal rows that they read; `place` is a file that all machines see."""
 
     def __init__(self, spark: SparkSession, place: Path) -> None:
-        self._journal = _Growing(spark, place)
-        self._plans: dict[str, _Plan] = {}
+        own = spark.newSession()
+        for name, value in _NO_EXCHANGE.items():
+            own.conf.set(name, value)
+        self._place = place
+        self._journal = _Growing(own, place)
+        self._plans: dict[str, DataFrame] = {}
 
     def set_rows(self, rows: pa.Table) -> None:
         """Replace the rows, in the columns of `zabka-journal`.  Do not call it while tables are being made."""
-        self._journal.set_rows(rows)
+        aside = self._place.with_name(f"{self._place.name}.new")
+        with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, ARROW_SCHEMA.append(_SHARE_FIELD)) as writer:
+            shares = [zlib.crc32(run.encode()) % SHARES for run in rows["run"].to_pylist()]
+            writer.write_table(rows.append_column(_SHARE_FIELD, pa.array(shares, pa.int64())))
+        aside.replace(self._place)
+        self._journal.forget()
 
     def make(self, directory: Path, wanted: Sequence[Table]) -> Iterator[Made]:
-        """Write tables as Parquet below a directory, several at a time, and yield each in their order."""
+        """Write tables as Parquet below a directory, several at a time, and yield each in their order.
+
+        Raises NotPreparable for a table whose plan contains an exchange.
+        """
 
         def make(table: Table) -> Made:
-            rows = self._journal.query(self._plan(table))
+            rows = self._plan(table).toArrow()
             counts = {
                 rule.name: pc.sum(rows[check]).as_py()
                 for check, rule in zip(checks(table), table.expectations, strict=True)
@@ -53,102 +84,82 @@ class Prepared:
         with ThreadPoolExecutor(AT_A_TIME) as threads:
             yield from threads.map(make, wanted)
 
-    def _plan(self, table: Table) -> _Plan:
+    def _plan(self, table: Table) -> DataFrame:
         if table.name not in self._plans:
-            self._plans[table.name] = self._journal.plan(lambda: checked(table, self._journal))
+            self._plans[table.name] = checked(table, self._journal)
+            check(self._plans[table.name])
         return self._plans[table.name]
 
 
-class _Plan(NamedTuple):
-    """An analyzed frame, and the names of the intermediate results that it reads."""
-
-    frame: DataFrame
-    needs: list[str]
-
-
-class _Noted(local):
-    """The intermediate results that the frame needs that this thread is making."""
-
-    def __init__(self) -> None:
-        self.needs: list[str] = []
+def check(frame: DataFrame) -> None:
+    """Check a plan.  Raises NotPreparable if it contains an exchange."""
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    if "Exchange" in plan:
+        raise NotPreparable(plan)
 
 
 class _Growing(Journal):
-    """A journal whose rows change between one query and the next."""
+    """A journal whose rows change between one run of its plans and the next."""
 
     def __init__(self, spark: SparkSession, place: Path) -> None:
-        self._place = place
-        self._plans: dict[str, _Plan] = {}
-        self._locks: dict[str, Lock] = {}
-        self._fresh: set[str] = set()
-        self._noted = _Noted()
-        super().__init__(_rows_of(spark, place, SCHEMA), place.parent)
+        self._made_of_rows: list[Any] = []
+        self._making = Lock()
+        self._level = spark.sparkContext._getJavaStorageLevel(StorageLevel.MEMORY_AND_DISK)
+        super().__init__(_rows_of(spark, place), place.parent)
 
-    def set_rows(self, rows: pa.Table) -> None:
-        """Replace the rows; intermediate results are made again when they are needed."""
-        _write(rows, self._place)
-        self._fresh.clear()
+    def forget(self) -> None:
+        """Discard the intermediate results, so that they are computed again from the new rows."""
+        for rows in self._made_of_rows:
+            rows.unpersist(True)
+            rows.persist(self._level)
 
-    def plan(self, make: Callable[[], DataFrame]) -> _Plan:
-        """Make a frame, and note which intermediate results it needs."""
-        outer, self._noted.needs = self._noted.needs, []
-        try:
-            return _Plan(make(), self._noted.needs)
-        finally:
-            self._noted.needs = outer
-
-    def query(self, plan: _Plan) -> pa.Table:
-        """Return the rows of a frame, made from the current rows."""
-        for name in plan.needs:
-            self._renew(name)
-        # A selection is a new query: a frame itself may return rows that an earlier query of it kept.
-        return plan.frame.select("*").toArrow()
-
-    def once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
-        """Return the frame of that name, which is made at the first call and reads its file in each query."""
-
-        def planned() -> DataFrame:
-            self._plans[name] = self.plan(make)
-            return self._plans[name].frame
-
-        frame = super().once(name, planned)
-        self._noted.needs.append(name)
-        return frame
-
-    def _renew(self, name: str) -> None:
-        """Write an intermediate result to its file, unless that was done since the rows changed."""
-        with self._locks[name]:
-            if name not in self._fresh:
-                _write(self.query(self._plans[name]), self._file(name))
-                self._fresh.add(name)
-
-    def _file(self, name: str) -> Path:
-        return self._place.with_suffix(f".{name}{self._place.suffix}")
+    def in_order(self, frame: DataFrame, order: Sequence[str]) -> DataFrame:
+        """Return the frame's rows in an order that begins with `run`, whose rows are in one partition."""
+        return frame.sortWithinPartitions(*order)
 
     def _start_reading(self, rows: DataFrame) -> None:
         """Do nothing: the rows are read with the tables that are made from them."""
 
     def _laid(self, source: DataFrame) -> DataFrame:
-        return source
+        return _by_run(source)
 
     def _kept(self, name: str, frame: DataFrame) -> DataFrame:
-        self._locks[name] = Lock()
-        return _rows_of(frame.sparkSession, self._file(name), frame.schema)
+        """Return the frame's rows, kept by Java once computed; plans that use the frame begin there."""
+        check(frame)
+        spark = frame.sparkSession
+        rows = frame._jdf.toJavaRDD()
+        rows.persist(self._level)
+        with self._making:
+            self._made_of_rows.append(rows)
+        return _by_run(DataFrame(spark._jsparkSession.createDataFrame(rows, frame._jdf.schema()), spark))
 
 
-def _write(rows: pa.Table, place: Path) -> None:
-    """Write a file of rows atomically."""
-    aside = place.with_name(f"{place.name}.new")
-    with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    aside.replace(place)
+def _rows_of(spark: SparkSession, place: Path) -> DataFrame:
+    """Return the rows that are in the file when the plan runs; those of a run in one partition."""
+
+    def rows(shares: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for share in (number for some in shares for number in some["id"].to_pylist()):
+            with pa.OSFile(str(place)) as source:
+                table = pa.ipc.open_file(source).read_all()
+            yield from table.filter(pc.equal(table[SHARE], share)).drop_columns([SHARE]).to_batches(BATCH_ROWS)
+
+    return spark.range(0, SHARES, 1, SHARES).mapInArrow(rows, SCHEMA)
 
 
-def _rows_of(spark: SparkSession, place: Path, schema: StructType) -> DataFrame:
-    """Return the rows that are in the file when a query runs, in one partition."""
+def _by_run(frame: DataFrame) -> DataFrame:
+    """Return the same frame with the information for Spark that the rows of a run are in one partition.
 
-    def rows(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with pa.OSFile(str(place)) as source:
-            yield from pa.ipc.open_file(source).read_all().to_batches(BATCH_ROWS)
+    There is no public way to declare that; Spark's own checkpoints do it like this.
+    """
+    spark, jvm = frame.sparkSession, frame.sparkSession.sparkContext._jvm
+    laid = frame.repartition(SHARES, "run")
+    execution, classic = (getattr(jvm, f"org.apache.spark.sql.{name}") for name in ("execution", "classic"))
+    relation = _companion(execution, "LogicalRDD").fromDataset(
+        frame._jdf.queryExecution().toRdd(), laid._jdf, False, False
+    )
+    return DataFrame(_companion(classic, "Dataset").ofRows(spark._jsparkSession, relation), spark)
 
-    return spark.range(0, 1, 1, 1).mapInArrow(rows, schema)
+
+def _companion(package: Any, name: str) -> Any:
+    """Return the companion object of a Scala class."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
