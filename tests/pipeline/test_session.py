@@ -1,13 +1,16 @@
-"""A Spark session after Ctrl-C, which Java receives too."""
+"""A Spark session after Ctrl-C, which Java receives too, and which module uses PySpark's private names."""
 
 from __future__ import annotations
 
 import logging
+import re
+from pathlib import Path
 from unittest import mock
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 
+from zabka import pipeline
 from zabka.cli.pipeline import _answered
 from zabka.pipeline.session import _is_no_interruption, stop, was_interrupted
 
@@ -41,3 +44,10 @@ def test_py4j_logs_no_stack_traces_of_interrupted_calls() -> None:
 @pytest.mark.parametrize("failed", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError()])
 def test_session_with_an_exited_java_is_stopped(failed: Exception) -> None:
     stop(mock.Mock(stop=mock.Mock(side_effect=failed)))
+
+
+def test_only_prepared_plans_use_private_names_of_pyspark() -> None:
+    """They change between minor versions of PySpark, so the tests of that module decide which versions can be used."""
+    private = re.compile(r"\._(jvm|jdf|jsc|jc|jsparkSession|getJavaStorageLevel)\b")
+    modules = Path(pipeline.__file__).parent.rglob("*.py")
+    assert [path.name for path in modules if private.search(path.read_text())] == ["prepared.py"]

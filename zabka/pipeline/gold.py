@@ -224,10 +224,11 @@ def observed(table: Table, journal: Journal) -> Observed:
 
 def checked(table: Table, journal: Journal) -> DataFrame:
     """Return a table, in its order, with a column for each of its expectations: 1 in rows that break it."""
-    frame = finished(table.build(journal))
-    for check, rule in zip(checks(table), table.expectations, strict=True):
-        frame = frame.withColumn(check, f.coalesce(rule.broken(), f.lit(False)).cast(LongType()))
-    return journal.in_order(frame, table.order)
+    broken = {
+        check: f.coalesce(rule.broken(), f.lit(False)).cast(LongType())
+        for check, rule in zip(checks(table), table.expectations, strict=True)
+    }
+    return journal.in_order(finished(table.build(journal)).withColumns(broken), table.order)
 
 
 def checks(table: Table) -> list[str]:
