@@ -6,6 +6,7 @@ import asyncio
 import random
 import secrets
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from hashlib import sha256
@@ -19,6 +20,10 @@ from zabka.testing import ClusterFailed, running_world
 from zabka.testing.worlds.cluster import SimulatedCluster
 
 ORDERS = 30
+STARTED_S_MAX = 1.0
+"""The CPU time of a world's start, which is 0.1 s; the first one of a process also imports the servers."""
+SPEED_MIN = 10.0
+"""Virtual seconds in a CPU second: measured are 35 to 41, and fewer if other processes use the caches."""
 
 
 async def shop(bootstrap: str) -> None:
@@ -276,3 +281,31 @@ def test_client_in_c_is_refused(zabka_world: SimulatedCluster) -> None:
 def test_name_of_a_machine_is_used_once(zabka_world: SimulatedCluster) -> None:
     with pytest.raises(ValueError, match="there is a machine broker-1 already"):
         zabka_world.start("broker-1", echo)
+
+
+@pytest.mark.long
+def test_speed_of_a_cluster_with_clients_is_twenty_times_real_time() -> None:
+    """Three peers, three brokers, a producer and a group of two, in CPU time."""
+
+    async def produce(bootstrap: str) -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all", enable_idempotence=True) as producer:
+            while True:
+                await producer.send_and_wait("orders", b"1")
+                await asyncio.sleep(0.1)
+
+    began_s = time.process_time()
+    with running_world(seed=1) as world:
+        assert time.process_time() - began_s < STARTED_S_MAX
+        world.topics.create("orders", partitions=2)
+        world.start("shop", produce)
+        for name in ("first", "second"):
+            world.start(name, billing([]))
+        world.let_pass(5)
+        began_s = time.process_time()
+        world.let_pass(20)
+        assert 20 / (time.process_time() - began_s) > SPEED_MIN
+
+
+def test_defaults_of_topics_reach_the_brokers() -> None:
+    with running_world(peers=1, brokers=1, settings={"num.partitions": "2"}) as world:
+        assert world.settings("broker-1")["num.partitions"] == "2"

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal, NoReturn, TypeVar
 
+import msgspec
+
 from zabka.journal.events import Entry, TopicPartition
 from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN
 from zabka.kafka.client.consumer_workload import GroupProgress
@@ -37,6 +39,8 @@ NO_ADDRESSES = (
     "a simulated world has no network that this program's clients could connect to: run them in it with start(), or "
     "use the fixture zabka_cluster (or running_cluster), or the world's own produce, consume, records and workload"
 )
+_TOPIC_DEFAULTS = ("num.partitions", "default.replication.factor")
+"""Keys that seeds of chaos use for their own topic, and brokers for topics that clients create."""
 NODES = 3
 """The default number of peers, and of brokers."""
 
@@ -210,7 +214,10 @@ def start_simulated(
         for key, value in {**FIXTURE_SETTINGS, **(settings or {}), "peers": peers, "brokers": brokers}.items()
     ]
     try:
-        cluster = SimulatedCluster(World(seed, world_settings(given)), seed)
+        made = world_settings(given)
+        defaults = {key: value for key, value in (settings or {}).items() if key in _TOPIC_DEFAULTS}
+        made = msgspec.structs.replace(made, broker_keys={**made.broker_keys, **defaults})
+        cluster = SimulatedCluster(World(seed, made), seed)
         cluster.world.requester = "fixture"
     except BadSetting as reason:
         raise ClusterFailed(f"the world cannot be made: {reason}") from None
