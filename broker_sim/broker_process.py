@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NoReturn
@@ -23,7 +23,7 @@ from zabka.broker_sim.broker_ports import BrokerPorts
 from zabka.broker_sim.configs.broker_config import KafkaConfig, Listener, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.environment import BrokerEnvironment
-from zabka.broker_sim.kafka_port import KafkaPort
+from zabka.broker_sim.kafka_port import KafkaPort, first_client
 from zabka.broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
 from zabka.broker_sim.logs.log_manager import DuplicateReplicas
@@ -37,6 +37,7 @@ from zabka.ensemble.client.hosts import parse_hosts, split_host
 from zabka.ensemble.errors import ZooKeeperError
 from zabka.ensemble.properties import decode_properties
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.ensemble.runtime.client_links import ClientLinks
 from zabka.ensemble.runtime.descriptors import may_open_all_files
 from zabka.ensemble.runtime.dropped_connections import DroppedConnections
 from zabka.ensemble.runtime.fault_ledger import FaultLedger
@@ -51,6 +52,7 @@ from zabka.journal.message_log import MessageLog, open_message_log
 from zabka.journal.writer import Journal, JournalWriter
 from zabka.kafka.channel import AsyncioChannel
 from zabka.kafka.kafka_tap import KafkaTap
+from zabka.kafka.ports import Endpoint
 from zabka.kafka.zk.coordination import Zk
 from zabka.kafka.zk.registration import BrokerIdInUse, create_persistent_paths, next_broker_id
 
@@ -152,7 +154,7 @@ def host_environment(
         files=HOST,
         workers=THREADS,
         exit=_exit,
-        made=lambda _: None,
+        made=lambda *_: None,
         started=gc.freeze,
         messages=messages,
     )
@@ -210,8 +212,9 @@ class BrokerProcess:
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._runtime = AsyncioRuntime(self._loop, environment.random_seed, on_failure=self._fail)
         self._faults = LinkFaults(_peer_names(config))
+        self._client_links = ClientLinks("client", first_client, self._emit)
         self._ledger = FaultLedger()
-        self._channel = AsyncioChannel(f"broker-{config.broker_id}", self._faults.open_connection, self._kafka_tap)
+        self._channel = AsyncioChannel(f"broker-{config.broker_id}", self._open_connection, self._kafka_tap)
         self._log_directories = [
             FileLogDirectory(Path(log_dir), environment.files, environment.workers) for log_dir in config.log_dirs
         ]
@@ -231,8 +234,8 @@ class BrokerProcess:
             ),
         )
         self._log = ProcessLog(environment.log, self._broker.loggers)
-        environment.made(self._broker)
         self._ports: list[KafkaPort] = []
+        environment.made(self._broker, self._hold_faults)
         self._dropped = DroppedConnections(self._log_dropped, self._runtime.call_later)
         self._control: ControlSocket | None = None
 
@@ -315,6 +318,7 @@ class BrokerProcess:
                 idle_ms_max=config.number("connections.max.idle.ms"),
                 tap=self._kafka_tap,
             )
+            port.hold_links(self._client_links)
             try:
                 picked[listener.name] = await port.start(listener.host, listener.port)
             except OSError as refused:
@@ -322,7 +326,7 @@ class BrokerProcess:
             self._ports.append(port)
         path = config.text("zabka.control.socket")
         if path:
-            self._control = ControlSocket(path, self._faults, self._broker.status, self._hold_faults)
+            self._control = ControlSocket(path, self._hold_faults, self._broker.status)
             await self._control.start()
         return [
             Listener(each.name, each.host or socket.gethostname(), each.port or picked[each.name])
@@ -331,7 +335,16 @@ class BrokerProcess:
 
     def _hold_faults(self, table: FaultTable) -> None:
         self._ledger.move_to(table.ledger)
+        self._faults.apply(table)
         self._broker.hold_faults(table.requests)
+        self._client_links.apply(table)
+        for port in self._ports:
+            port.hold_links(self._client_links)
+
+    async def _open_connection(self, factory: Callable[[], asyncio.Protocol], to: Endpoint) -> object:
+        """Connect to a broker, whose address may be newer than the agent's."""
+        self._faults.name_nodes({address_key(to.host, to.port): f"broker-{to.broker_id}"})
+        return await self._faults.open_connection(factory, to.host, to.port)
 
     def _coordination(self) -> Client:
         return Client(

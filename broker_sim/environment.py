@@ -10,6 +10,7 @@ import structlog
 from zabka.broker_sim.broker import Broker
 from zabka.ensemble.request_fault_uses import CountUse
 from zabka.ensemble.runtime.files import Files
+from zabka.ensemble.runtime.links import FaultTable
 from zabka.ensemble.runtime.workers import Workers
 from zabka.journal.message_log import MessageNotes
 from zabka.journal.writer import Journal
@@ -24,8 +25,8 @@ class BrokerEnvironment(NamedTuple):
     workers: Workers
     exit: Callable[[int, str], NoReturn]
     """Ends the process at once with that exit code, like a crash; the text is for the user."""
-    made: Callable[[Broker], object]
-    """Called with the broker before it starts."""
+    made: Callable[[Broker, Callable[[FaultTable], None]], object]
+    """Called before the broker starts, with the broker and the function that applies faults to its process."""
     started: Callable[[], object]
     """Called once the broker is registered."""
     random_seed: int | None = None

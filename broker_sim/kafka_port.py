@@ -16,10 +16,13 @@ from typing import Any, cast
 from zabka.broker_sim.quotas.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
 from zabka.broker_sim.request_context import COSTLESS, RequestContext, RequestRefused, Unanswered
 from zabka.broker_sim.request_times import RequestTimes, ThreadClock
+from zabka.ensemble.runtime.client_end import IPV4_IN_IPV6
+from zabka.ensemble.runtime.client_links import ClientLink, ClientLinks, KnownClient
 from zabka.ensemble.runtime.descriptors import may_stay
 from zabka.ensemble.runtime.supervisor import report_task_failure
 from zabka.kafka.kafka_tap import KafkaTap, ServerLine
 from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.request_faults.subjects import OWN_CLIENTS
 from zabka.kafka.wire import api_versions
 from zabka.kafka.wire.frame_reader import FrameReader, FrameTooLarge
 from zabka.kafka.wire.frames import (
@@ -41,7 +44,8 @@ JOINED_BYTES_MAX = 32 * 1024
 """Responses of a larger total size are sent as they are, without being copied into one buffer."""
 WAITING_MAX = 512
 """Connections that wait to be admitted; further ones are closed."""
-IPV4_IN_IPV6 = "::ffff:"
+_CLIENT_ID_AT = 14
+"""Where the client id is in the first request: after sizes, API key, version and correlation id."""
 REQUESTS_QUEUED_MAX = 64
 """With more waiting frames than this, a connection is not read."""
 
@@ -76,6 +80,8 @@ class KafkaPort:
         self.encoder = ResponseEncoder()
         self.connections: dict[int, _Connection] = {}
         self.times = times
+        self.links: ClientLinks | None = None
+        """The faults of links with clients; None while there are none, so that connections cost nothing more."""
         self._quotas = quotas
         self._arrivals: asyncio.Queue[_Connection] = asyncio.Queue()
         self._accepting: asyncio.Task[None] | None = None
@@ -110,6 +116,12 @@ class KafkaPort:
             connection.close()
         if self._server is not None:
             await self._server.wait_closed()
+
+    def hold_links(self, links: ClientLinks) -> None:
+        """Apply the faults of clients' links from now on."""
+        self.links = links if links.is_needed else None
+        for connection in self.connections.values() if self.links is not None else ():
+            connection.join(links)
 
     # ---- admission ----------------------------------------------------------------------------------------------
 
@@ -173,6 +185,21 @@ class KafkaPort:
         self._schedule_sweep()
 
 
+def known_client(client_id: str) -> KnownClient:
+    """Return the client with that id, which may be a broker or zabka itself."""
+    return KnownClient(client_id, OWN_CLIENTS.fullmatch(client_id) is not None)
+
+
+def first_client(data: bytes) -> KnownClient | None:
+    """Return the client that the first request of a connection names, or None if more bytes are needed."""
+    if len(data) < _CLIENT_ID_AT:
+        return None
+    size = int.from_bytes(data[_CLIENT_ID_AT - 2 : _CLIENT_ID_AT], signed=True)
+    if len(data) < _CLIENT_ID_AT + size:
+        return None
+    return known_client(data[_CLIENT_ID_AT : _CLIENT_ID_AT + max(0, size)].decode("utf-8", "replace"))
+
+
 class _Unread:
     """Reader of a connection on which a request hangs: nothing after it is processed."""
 
@@ -202,6 +229,9 @@ class _Connection(asyncio.Protocol):
         self._remote = "?"
         self._client_host = ""
         self._line: ServerLine | None = None
+        self._client_id: str | None = None
+        """The client id of the first request."""
+        self._link: ClientLink | None = None
         self._transport: asyncio.Transport | None = None
         # The event loop itself keeps only a weak reference to a task.
         self._task: asyncio.Task[None] | None = None
@@ -263,9 +293,25 @@ class _Connection(asyncio.Protocol):
             self._port.leave(self)
             return
         self.last_active = self._loop.time()
+        if self._port.links is not None:
+            self._port.links.attach(self, self._transport, None)
         self._transport.resume_reading()
         self._task = self._loop.create_task(self._serve(), name=f"kafka connection {self._remote}")
         report_task_failure(self._task, self._failed)
+
+    def join(self, links: ClientLinks) -> None:
+        """Be subject to the faults of this client's links, also if it is connected already."""
+        if self._link is None and self._transport is not None:
+            links.attach(self, self._transport, known_client(self._client_id or ""))
+
+    def use_transport(self, transport: asyncio.Transport, link: ClientLink | None) -> None:
+        """Read from and write to this transport from now on; it is that of the link, if there is one."""
+        self._transport, self._link = transport, link
+
+    def _named(self, client_id: str) -> None:
+        self._client_id = client_id
+        if self._link is not None:
+            self._link.name_client(known_client(client_id))
 
     def close(self) -> None:
         """Disconnect after the responses are sent."""
@@ -331,6 +377,8 @@ class _Connection(asyncio.Protocol):
     async def _answer(self, request: DecodedRequest, clock: ThreadClock | None) -> bool:
         port = self._port
         client_id = request.client_id or ""
+        if self._client_id is None:
+            self._named(client_id)
         measured = COSTLESS if clock is None else clock
         context = RequestContext(
             client_id,

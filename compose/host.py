@@ -41,7 +41,7 @@ from zabka.compose.topology import (
 )
 from zabka.ensemble.request_fault import HeldRequestFault, describe
 from zabka.ensemble.runtime.fault_ledger import forget_counts
-from zabka.ensemble.runtime.link_fault import AnyFault, HeldFault
+from zabka.ensemble.runtime.link_fault import ANY, AnyFault, HeldFault, kind_text
 from zabka.ensemble.runtime.links import FaultTable
 from zabka.ensemble.runtime.supervisor import kept_up
 from zabka.journal.events import FaultInjected, FaultRemoved, NodeStarted, NodeStopped, ProcessChanged, TaskFailed
@@ -310,9 +310,9 @@ class Host:
         before = {f.id: f for f in self._faults}
         self._faults = faults
         added = [fault for fault in faults if fault.id not in before and self._owns(fault)]
-        # A request fault is journalled first, because its uses, which it causes, may follow at once.
+        # Faults that nodes report are journalled first, because the reports, which they cause, may follow at once.
         for fault in added:
-            if isinstance(fault, HeldRequestFault):
+            if is_reported(fault):
                 self._journal.write(injected(fault))
         self._journal.flush()
         for link in self.links.values():
@@ -322,7 +322,7 @@ class Host:
         )
         now = {f.id: f for f in faults}
         for fault in added:
-            if isinstance(fault, HeldFault):
+            if not is_reported(fault):
                 self._journal.write(injected(fault))
         for fault in before.values():
             if fault.id not in now and self._owns(fault):
@@ -331,11 +331,14 @@ class Host:
         self._journal.flush()
 
     def _owns(self, fault: AnyFault) -> bool:
-        """Return whether this host journals the fault: the host of a link's source, or of a request's first node."""
-        if isinstance(fault, HeldFault):
+        """Return whether this host journals the fault: the host of a link's source, or of the first node that applies
+        it."""
+        if isinstance(fault, HeldFault) and fault.client is None:
             return fault.source in self.links
-        first = next((spec.name for spec in self._topology.nodes() if fault.is_for(spec.name)), None)
-        return first in self.links
+        names = [spec.name for spec in self._topology.nodes()]
+        if isinstance(fault, HeldFault):
+            return (names[0] if fault.node == ANY else fault.node) in self.links
+        return next((name for name in names if fault.is_for(name)), None) in self.links
 
     def _faults_line(self, node: str) -> bytes:
         state = FaultState.of(self._faults)
@@ -353,11 +356,22 @@ class Host:
         return names
 
 
+def is_reported(fault: AnyFault) -> bool:
+    """Return whether nodes report that they apply the fault, to a request or to a client's link."""
+    return isinstance(fault, HeldRequestFault) or fault.client is not None
+
+
 def injected(fault: AnyFault) -> FaultInjected:
     """Return the event for a new fault."""
     if isinstance(fault, HeldFault):
         return FaultInjected(
-            fault.id, fault.kind, fault.source, fault.target, fault.both_ways, fault.delay_ms, requester=fault.requester
+            fault.id,
+            kind_text(fault),
+            fault.source,
+            fault.target,
+            fault.both_ways,
+            fault.delay_ms,
+            requester=fault.requester,
         )
     return FaultInjected(fault.id, fault.kind, describe(fault), fault.node, both_ways=False, requester=fault.requester)
 

@@ -18,12 +18,14 @@ from zabka.api.http.requester import Requester
 from zabka.api.services import Service, Services
 from zabka.api.views.models import CountedRequestFault, FaultView, NewFault, ReadySetView
 from zabka.ensemble.request_fault import HeldRequestFault, RequestFault, describe
+from zabka.ensemble.runtime.client_end import client_end
 from zabka.ensemble.runtime.link_fault import ANY, AnyFault, HeldFault, LinkFault
 from zabka.kafka.request_faults.ready_sets import READY_SETS, narrowed, takes, why_impossible
 
 router = APIRouter(prefix="/api/v1/faults", tags=["faults"])
 
 FAULTS_MAX = 1_000
+CLIENT_ENDS = "client:ID (Kafka), session:0xID (ZooKeeper) or an IP address"
 FRESH_MS = 200
 """How long the nodes may take to report their counts."""
 
@@ -78,8 +80,10 @@ async def get_ready_sets() -> list[ReadySetView]:
 
 @router.post("", summary="Add a fault", status_code=201, responses=responses(401, 403, 409, 422, 503))
 async def create_fault(new: NewFault, service: Service, requester: Requester) -> FaultView:
-    """Cut or delay the traffic from `from` to `to`, and back unless `both_ways` is false.
+    """Cut, delay or limit the traffic from `from` to `to`, and back unless `both_ways` is false.
 
+    The ends are two nodes, or a node and a client. A rule for clients is in force for open connections at once, and
+    for new ones from their first request.
     With the kind `request`, change how nodes treat the matching requests of clients.
     """
     (made,) = await _add([new.root], service, requester)
@@ -138,10 +142,17 @@ def _check(fault: LinkFault | RequestFault, service: Services) -> None:
         if fault.node not in nodes and fault.node != ANY:
             raise Problem(422, f"node: there is no node {fault.node!r}; nodes are {', '.join(nodes)}, or *")
         return
-    if fault.source not in nodes:
-        raise Problem(422, f"from: there is no node {fault.source!r}; nodes are {', '.join(nodes)}")
-    if fault.target not in nodes and fault.target != ANY:
-        raise Problem(422, f"to: there is no node {fault.target!r}; nodes are {', '.join(nodes)}, or *")
+    _check_end("from", fault.source, nodes, fault)
+    _check_end("to", fault.target, nodes, fault)
+
+
+def _check_end(name: str, end: str, nodes: list[str], fault: LinkFault) -> None:
+    """Check that an end of a link exists; * is the target of a node, or all nodes of a client."""
+    is_any = end == ANY and (name == "to" or fault.client is not None)
+    if end not in nodes and client_end(end) is None and not is_any:
+        star = ", or *" if name == "to" else ""
+        text = f"{name}: there is no node {end!r}; nodes are {', '.join(nodes)}{star}; clients are {CLIENT_ENDS}"
+        raise Problem(422, text)
 
 
 @router.delete(

@@ -461,7 +461,7 @@ class CountedRequestFault(HeldRequestFault, frozen=True, kw_only=True):
 class NewFault(
     RootModel[Annotated[LinkFault | RequestFault, OneOfStructs(LinkFault, RequestFault, "kind", "request")]]
 ):
-    """A link fault between running nodes, or, with the kind `request`, a fault of requests."""
+    """A fault of the link between two nodes or of a client and a node, or, with the kind `request`, of requests."""
 
     model_config = _example(**{"from": "broker-1", "to": "peer-2", "kind": "cut", "both_ways": True})
 

@@ -341,7 +341,7 @@ function faultsOf(state) {
   const journalled = Object.values(state.cluster.faults).filter((f) => f.kind !== "request");
   if (!state.polled?.cluster.faults || journalCounts(state, readAtUs(state), "faults")) return journalled;
   return state.polled.cluster.faults.filter((/** @type {any} */ f) => f.kind !== "request").map((/** @type {any} */ f) => ({
-    fault_id: f.id, kind: f.kind, source: f.from, target: f.to, both_ways: f.both_ways, delay_ms: f.delay_ms,
+    fault_id: f.id, kind: f.kind, source: f.from, target: f.to, both_ways: f.both_ways, delay_ms: f.delay_ms, bytes_per_s: f.bytes_per_s,
   }));
 }
 

@@ -51,7 +51,7 @@ export function links(faults) {
     const key = `${kind} ${source} ${both_ways}`;
     const of = found.get(key) ?? { head: `${kind.replaceAll("_", " ")} ${spaced(source)}${source === target ? "" : both_ways ? " ↔" : " →"}`, targets: [], count: 0 };
     of.count += 1;
-    if (source !== target) of.targets.push(target === ANY ? "all nodes" : spaced(target));
+    if (source !== target) of.targets.push(spaced(target));
     found.set(key, of);
   }
   const groups = [...found.values()];
@@ -60,8 +60,8 @@ export function links(faults) {
   return [...texts, ...(more > 0 ? [`${more} more`] : [])].join("; ");
 }
 
-/** @param {string} node */
-const spaced = (node) => node.replace("-", " ");
+/** A node's name in words; a client's stays. @param {string} node */
+const spaced = (node) => (/^(broker|peer)-/.test(node) ? node.replace("-", " ") : node === ANY ? "all nodes" : node);
 
 /** "broker 1, broker 2 and peer 1" as "brokers 1, 2 and peer 1". @param {string[]} nodes */
 function together(nodes) {
@@ -70,5 +70,5 @@ function together(nodes) {
     const ids = of(role);
     return ids.length ? [`${role}${ids.length > 1 ? "s" : ""} ${list(ids)}`] : [];
   });
-  return list([...parts, ...nodes.filter((node) => node === "all nodes")]);
+  return list([...parts, ...nodes.filter((node) => !/^(broker|peer) /.test(node))]);
 }

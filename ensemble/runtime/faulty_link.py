@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from zabka.ensemble.runtime.link_fault import Impairment
 
+PIECES_PER_S = 20
+"""Under a limited bandwidth, bytes pass in at most so many pieces a second."""
 HELD_BYTES_MAX = 8 * 1024 * 1024
 """If more bytes than this are held back in a direction, the sender is paused."""
 LINGER_S = 600.0
@@ -32,44 +34,67 @@ class _End(NamedTuple):
     half: bool = False
 
 
-_Item = bytes | _End
+_Item = bytes | memoryview | _End
 
 
 class _Direction:
-    """Holds items back while cut, and each item for `delay_s`; keeps their order."""
+    """Holds items back while cut, each item for `delay_s`, and passes `bytes_per_s`; keeps their order."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.cut = False
         self.delay_s = 0.0
+        self.bytes_per_s = 0
         self.clear = True
         """Whether an item may pass immediately."""
         self.held_bytes = 0
         self._loop = loop
         self._items: deque[tuple[float, _Item]] = deque()
+        """Items, with the time at which each may begin to pass."""
+        self._busy_until = 0.0
+        """When the last item has passed."""
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, wrong: Impairment) -> None:
-        """Apply this impairment to all items from now on."""
-        self.cut, self.delay_s = wrong.cut, wrong.delay_ms / 1000
+        """Apply this impairment to all items from now on; a new bandwidth applies to held items, too."""
+        self.cut, self.delay_s, self.bytes_per_s = wrong.cut, wrong.delay_ms / 1000, wrong.bytes_per_s
         self._see_if_clear()
 
     def _see_if_clear(self) -> None:
-        self.clear = not self._items and not self.cut and not self.delay_s
+        self.clear = not (self._items or self.cut or self.delay_s or self.bytes_per_s)
 
     def put(self, item: _Item) -> None:
         """Hold an item back."""
-        self._items.append((self._loop.time() + self.delay_s, item))
         self.clear = False
-        self.held_bytes += len(item) if isinstance(item, bytes) else 0
+        self.held_bytes += 0 if isinstance(item, _End) else len(item)
+        self._items.append((self._loop.time() + self.delay_s, item))
 
-    def due(self) -> list[_Item]:
+    def _first(self) -> tuple[float, _Item, _Item | None]:
+        """Return when the first item has passed, or its first piece under a limited bandwidth; and the item's rest."""
+        at, item = self._items[0]
+        if not self.bytes_per_s:
+            return at, item, None
+        at = max(at, self._busy_until)
+        if isinstance(item, _End):
+            return at, item, None
+        size = max(1, self.bytes_per_s // PIECES_PER_S)
+        piece, rest = memoryview(item)[:size], memoryview(item)[size:]
+        return at + len(piece) / self.bytes_per_s, piece, rest or None
+
+    def due(self) -> list[bytes | _End]:
         """Remove and return the items that may pass now."""
-        out: list[_Item] = []
+        out: list[bytes | _End] = []
         now = self._loop.time()
-        while self._items and not self.cut and self._items[0][0] <= now:
-            item = self._items.popleft()[1]
-            self.held_bytes -= len(item) if isinstance(item, bytes) else 0
-            out.append(item)
+        while self._items and not self.cut:
+            at, item, rest = self._first()
+            if at > now:
+                break
+            self._busy_until = at
+            if rest is None:
+                self._items.popleft()
+            else:
+                self._items[0] = (self._items[0][0], rest)
+            self.held_bytes -= 0 if isinstance(item, _End) else len(item)
+            out.append(item if isinstance(item, _End) else bytes(item))
         self._see_if_clear()
         return out
 
@@ -85,7 +110,7 @@ class _Direction:
             self._timer.cancel()
             self._timer = None
         if self._items and not self.cut:
-            self._timer = self._loop.call_at(self._items[0][0], callback)
+            self._timer = self._loop.call_at(self._first()[0], callback)
 
 
 class FaultyLink(asyncio.Protocol):
@@ -117,6 +142,7 @@ class FaultyLink(asyncio.Protocol):
         self._holding = False
         self._reading_requested = True
         self._state = state
+        self._giving_up: asyncio.TimerHandle | None = None
 
     # -- the real transport's side ---------------------------------------------------------------------------------
 
@@ -126,6 +152,25 @@ class FaultyLink(asyncio.Protocol):
         self._registry[id(self)] = self
         self._set(self._state())
         self.protocol.connection_made(self.facade)
+
+    def take_over(self, transport: asyncio.Transport) -> None:
+        """Be the protocol of a connection that is already in use, from now on."""
+        self.transport = transport
+        self._registry[id(self)] = self
+        self._reading_requested = transport.is_reading()
+        transport.set_protocol(self)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the connection is open, and nothing is held back or will be."""
+        is_open = self.transport is not None and not self.closing and not self._real_lost
+        return is_open and self._in.clear and self._out.clear
+
+    def give_back(self) -> None:
+        """Make the wrapped protocol the transport's own again."""
+        assert self.transport is not None
+        del self._registry[id(self)]
+        self.transport.set_protocol(self.protocol)
 
     def data_received(self, data: bytes) -> None:
         """Process bytes from the other side."""
@@ -147,6 +192,8 @@ class FaultyLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is lost; the wrapped protocol is notified when the faults would let the loss reach it."""
         self._real_lost = True
+        if self._giving_up is not None:
+            self._giving_up.cancel()
         self._in.put(_End(exc))
         self._deliver()
         if self._lost_notified:
@@ -184,7 +231,7 @@ class FaultyLink(asyncio.Protocol):
             self._out.drop()
         self._out.put(_End(None, abrupt=abrupt))
         self._send()
-        self._loop.call_later(LINGER_S, self._give_up)
+        self._giving_up = self._loop.call_later(LINGER_S, self._give_up)
 
     def end_half(self) -> None:
         """Close the sending half."""

@@ -1,5 +1,8 @@
 """Link faults: the only schema, from the HTTP body to the node that enforces the fault.
 
+A link connects two nodes, or a client and a node (`zabka.ensemble.runtime.client_end`). The node that opened a
+connection to another node enforces the fault; a client's faults are enforced by the node that accepted the connection.
+
 `POST /api/v1/faults` takes a `LinkFault`; the API adds an id and makes a `HeldFault` of it. Host agents store
 `HeldFault`s and send them to their nodes' control sockets, and `GET /api/v1/faults` returns them. To add a kind of
 fault, add a value to `Kind`, its effect on a direction to `impairment`, and the implementation to
@@ -15,31 +18,61 @@ import msgspec
 from msgspec import Meta
 
 from zabka.ensemble.request_fault import HeldRequestFault
+from zabka.ensemble.runtime.client_end import ClientEnd, ClientLine, client_end
 
 ANY = "*"
 """Matches every node, as either end of a fault."""
 DELAY_MS_MAX = 600_000
+BYTES_PER_S_MAX = 1_000_000_000
 
-Kind = Literal["cut", "delay"]
+Kind = Literal["cut", "delay", "bandwidth"]
+_NEEDS = {"delay": "delay_ms", "bandwidth": "bytes_per_s"}
+"""The field that a kind needs, and that no other kind takes."""
 
 
 class LinkFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"source": "from", "target": "to"}):
-    """A link fault between running nodes: affects traffic from `source` to `target`, or both ways.
+    """A fault of the link between two nodes, or between a client and a node, in one direction or both ways.
 
+    An end is a node such as broker-1, * for all nodes, or a client: `client:ID` (a pattern for Kafka client ids),
+    `session:0x…` (a pattern for ZooKeeper session ids), or the client's IP address, with its port or as a network.
+    `bandwidth` limits each connection and direction to `bytes_per_s`.
     Decoding raises msgspec.ValidationError if it is invalid; construction in Python raises ValueError.
     """
 
-    source: Annotated[str, Meta(description="A node, such as broker-1")]
-    target: Annotated[str, Meta(description="A node, or * for all")]
+    source: Annotated[str, Meta(description="A node, such as broker-1, or a client, such as client:shop-*")]
+    target: Annotated[str, Meta(description="A node, * for all, or a client")]
     kind: Kind
     delay_ms: Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)] = 0
     both_ways: bool = True
+    bytes_per_s: Annotated[int, Meta(ge=0, le=BYTES_PER_S_MAX)] = 0
 
     def __post_init__(self) -> None:
         if self.source == self.target:
             raise ValueError("a node has no link to itself")
-        if self.kind == "delay" and self.delay_ms == 0:
-            raise ValueError("a delay needs delay_ms above 0")
+        needed = _NEEDS.get(self.kind)
+        if needed is not None and not getattr(self, needed):
+            raise ValueError(f"a fault of kind {self.kind} needs {needed} above 0")
+        for name in _NEEDS.values():
+            if name != needed and getattr(self, name):
+                raise ValueError(f"a fault of kind {self.kind} takes no {name}")
+        if (client := self.client) is None:
+            return
+        if client_end(self.source) is not None and client_end(self.target) is not None:
+            raise ValueError("two clients have no link: one end is a node")
+        if self.node.startswith("peer-") and client.kind == "client":
+            raise ValueError("ZooKeeper clients have no client id: name a session, such as session:0x1*, or an address")
+        if self.node.startswith("broker-") and client.kind == "session":
+            raise ValueError("brokers have no ZooKeeper sessions of clients: name a client id, such as client:shop-*")
+
+    @property
+    def client(self) -> ClientEnd | None:
+        """The end that is a client, or None if both ends are nodes."""
+        return client_end(self.source) or client_end(self.target)
+
+    @property
+    def node(self) -> str:
+        """The node at the end of a client's link: the one that enforces the fault, or * for all."""
+        return self.source if client_end(self.target) is not None else self.target
 
     def touches(self, sender: str | None, receiver: str | None) -> bool:
         """Whether the fault affects traffic from `sender` to `receiver`; a node of unknown name is None."""
@@ -59,11 +92,28 @@ AnyFault = HeldFault | HeldRequestFault
 """An active fault of a link, or of requests."""
 
 
+def kind_text(fault: LinkFault) -> str:
+    """Return the kind of a fault as the journal has it: that of a limit contains its number."""
+    return f"{fault.kind} {fault.bytes_per_s} bytes/s" if fault.bytes_per_s else fault.kind
+
+
 class Impairment(NamedTuple):
     """Impairment of one direction of a link."""
 
     cut: bool = False
     delay_ms: int = 0
+    bytes_per_s: int = 0
+    """0 for no limit."""
+
+    def with_fault(self, fault: LinkFault) -> Impairment:
+        """Return the impairment with that fault, too."""
+        match fault.kind:
+            case "cut":
+                return self._replace(cut=True)
+            case "delay":
+                return self._replace(delay_ms=max(self.delay_ms, fault.delay_ms))
+            case "bandwidth":
+                return self._replace(bytes_per_s=min(self.bytes_per_s or fault.bytes_per_s, fault.bytes_per_s))
 
 
 WHOLE = Impairment()
@@ -73,11 +123,26 @@ def impairment(faults: Iterable[LinkFault], sender: str | None, receiver: str | 
     """Return the combined effect of these faults on all traffic from `sender` to `receiver`."""
     found = WHOLE
     for fault in faults:
-        if not fault.touches(sender, receiver):
-            continue
-        match fault.kind:
-            case "cut":
-                found = found._replace(cut=True)
-            case "delay":
-                found = found._replace(delay_ms=max(found.delay_ms, fault.delay_ms))
+        if fault.touches(sender, receiver):
+            found = found.with_fault(fault)
     return found
+
+
+def is_of(fault: LinkFault, node: str, line: ClientLine) -> bool:
+    """Return whether a fault is one of that client's link to that node, in any direction."""
+    client = fault.client
+    return client is not None and fault.node in (node, ANY) and client.is_of(line)
+
+
+def client_impairments(faults: Iterable[LinkFault], node: str, line: ClientLine) -> tuple[Impairment, Impairment]:
+    """Return the combined effects on traffic from a client to that node, and back."""
+    inward = outward = WHOLE
+    for fault in faults:
+        if not is_of(fault, node, line):
+            continue
+        is_from_client = client_end(fault.source) is not None
+        if is_from_client or fault.both_ways:
+            inward = inward.with_fault(fault)
+        if not is_from_client or fault.both_ways:
+            outward = outward.with_fault(fault)
+    return inward, outward

@@ -57,7 +57,8 @@ class LinkFaults:
 
     def __init__(self, names: dict[str, str] | None = None) -> None:
         self._own_names = _normalised(names or {})
-        self._names = self._own_names
+        self._later_names: dict[str, str] = {}
+        self._names = dict(self._own_names)
         self._node = ""
         self._faults: list[HeldFault] = []
         self._links: dict[int, FaultyLink] = {}
@@ -68,11 +69,21 @@ class LinkFaults:
         """The active faults."""
         return list(self._faults)
 
+    def name_nodes(self, names: dict[str, str]) -> None:
+        """Know the nodes at these addresses, too: nodes that joined or moved after this one started."""
+        named = _normalised(names)
+        if all(self._later_names.get(address) == name for address, name in named.items()):
+            return
+        self._later_names.update(named)
+        self._names.update(self._later_names)
+        for link in list(self._links.values()):
+            link.update(self.state(link.address))
+
     def apply(self, table: FaultTable) -> None:
         """Replace the whole table; applying the same table twice has no effect."""
         self._node = table.node
         self._faults = list(table.faults)
-        self._names = {**self._own_names, **_normalised(table.names)}
+        self._names = {**self._own_names, **_normalised(table.names), **self._later_names}
         for link in list(self._links.values()):
             link.update(self.state(link.address))
         waiters, self._waiters = self._waiters, []
@@ -157,9 +168,9 @@ _decoder = msgspec.json.Decoder(FaultTable)
 class ControlSocket:
     """A unix-domain socket on which a host agent sends fault tables: one JSON object a line, one answer a line.
 
-    `{"faults": [...], "node": "...", …}`, a `FaultTable`, is the full state each time; the answer is `{"ok": true}`, or
-    `{"ok": false, "error": "..."}` with nothing changed. `{"status": true}` queries the node: the answer is the result
-    of the `status` function, as one object. `hold_requests` receives the table with the request faults.
+    `{"faults": [...], "node": "...", …}`, a `FaultTable`, is the full state each time, which `hold` applies; the answer
+    is `{"ok": true}`, or `{"ok": false, "error": "..."}` with nothing changed. `{"status": true}` queries the node: the
+    answer is the result of the `status` function, as one object.
     """
 
     LINE_BYTES_MAX = 1024 * 1024
@@ -167,14 +178,12 @@ class ControlSocket:
     def __init__(
         self,
         path: str,
-        faults: LinkFaults,
+        hold: Callable[[FaultTable], object],
         status: Callable[[], dict[str, Any]] | None = None,
-        hold_requests: Callable[[FaultTable], object] | None = None,
     ) -> None:
         self._path = path
-        self._faults = faults
+        self._hold = hold
         self._status = status
-        self._hold_requests = hold_requests
         self._server: asyncio.AbstractServer | None = None
         self._writers: dict[int, asyncio.StreamWriter] = {}
 
@@ -194,10 +203,7 @@ class ControlSocket:
         try:
             if msgspec.json.decode(line) == {"status": True}:
                 return msgspec.json.encode(self._status() if self._status else {}) + b"\n"
-            table = _decoder.decode(line)
-            self._faults.apply(table)
-            if self._hold_requests is not None:
-                self._hold_requests(table)
+            self._hold(_decoder.decode(line))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as bad:
             return msgspec.json.encode({"ok": False, "error": str(bad)}) + b"\n"
         return b'{"ok":true}\n'

@@ -100,6 +100,10 @@ class ServiceViews:
             for connection in self._clients.connections.values()
         ]
 
+    def ephemerals(self, session_id: SessionId) -> list[str]:
+        """The paths of a session's ephemeral znodes."""
+        return list(self._state.tree.ephemerals.get(session_id, ()))
+
     def session_infos(self) -> list[SessionInfo]:
         """Every session of the ensemble, by id."""
         infos: list[SessionInfo] = []

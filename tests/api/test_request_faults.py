@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 
 from tests.api.api_server import Server
 from zabka.cli.fault import main
 from zabka.ensemble.request_fault import HeldRequestFault
+from zabka.ensemble.runtime.link_fault import HeldFault
 
 FAULTS = "/api/v1/faults"
 TEXT = "Produce topic=orders: drop_response, once"
@@ -55,6 +57,37 @@ def test_request_faults_and_link_faults_are_reset_together(server: Server, http:
     http.post(FAULTS, json=LOST)
     assert {fault["kind"] for fault in http.get("/api/v1/cluster").json()["faults"]} == {"cut", "request"}
     assert len(http.post(f"{FAULTS}/reset").json()) == 2
+    assert server.agent.held == []
+
+
+def test_link_faults_of_clients_are_created_and_reset(server: Server, http: httpx.Client) -> None:
+    made = http.post(FAULTS, json={"from": "client:shop-*", "to": "*", "kind": "bandwidth", "bytes_per_s": 9000})
+    assert made.status_code == 201
+    assert http.post(FAULTS, json={"from": "*", "to": "10.0.0.7", "kind": "cut", "both_ways": False}).status_code == 201
+    held = [HeldFault(**{**msgspec.structs.asdict(fault), "id": "", "requester": ""}) for fault in server.agent.held]
+    assert held == [
+        HeldFault("client:shop-*", "*", "bandwidth", bytes_per_s=9000, id=""),
+        HeldFault("*", "10.0.0.7", "cut", both_ways=False, id=""),
+    ]
+    assert len(http.post(f"{FAULTS}/reset").json()) == 2
+
+
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [
+        (("client:shop", "peer-1"), "ZooKeeper clients have no client id"),
+        (("session:0x1", "broker-1"), "brokers have no ZooKeeper sessions"),
+        (("client:shop", "broker-9"), "there is no node 'broker-9'"),
+        (("localhost", "broker-1"), "clients are client:ID (Kafka), session:0xID (ZooKeeper) or an IP address"),
+        (("*", "broker-1"), "there is no node '*'"),
+    ],
+)
+def test_impossible_link_fault_is_refused(
+    server: Server, http: httpx.Client, ends: tuple[str, str], reason: str
+) -> None:
+    answer = http.post(FAULTS, json={"from": ends[0], "to": ends[1], "kind": "cut"})
+    assert answer.status_code == 422
+    assert reason in answer.json()["detail"]
     assert server.agent.held == []
 
 
@@ -124,13 +157,16 @@ def test_command_adds_lists_and_removes(server: Server, http: httpx.Client, caps
 def test_command_adds_ready_sets_and_link_faults(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(server, "add", "--set", "connection-loss-on-create", "--path", "/app/*") == 0
     assert run(server, "add", "--from", "broker-1", "--to", "*", "--kind", "delay", "--delay-ms", "30") == 0
+    client = ("--from", "client:shop", "--to", "broker-1", "--one-way")
+    assert run(server, "add", *client, "--kind", "bandwidth", "--bytes-per-s", "9000") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[1] for line in lines] == [
         "create path=/app/*: drop_response, once (connection-loss-on-create)",
         "delay 30 ms broker-1 <-> *",
+        "bandwidth 9000 bytes/s client:shop -> broker-1",
     ]
     assert run(server, "remove", "--all") == 0
-    assert capsys.readouterr().out == "removed 2 faults\n"
+    assert capsys.readouterr().out == "removed 3 faults\n"
 
 
 def test_command_prints_the_ready_sets(server: Server, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,6 +88,19 @@ def test_link_is_cut_and_healed(page: Page, server: PageServer) -> None:
     assert server.agent.held == []
 
 
+def test_bandwidth_of_a_client_is_limited_by_form(page: Page, server: PageServer) -> None:
+    turn_to(page, "Lab")
+    form = page.get_by_role("form", name="Inject a fault")
+    form.get_by_label("fault").select_option("bandwidth")
+    form.get_by_label("or a client").fill("client:shop-*")
+    form.get_by_label("bytes per second").fill("9000")
+    form.get_by_role("button", name="Inject").click()
+    listed = region(page, "Link faults").get_by_role("listitem")
+    expect(listed).to_contain_text("client:shop-* ↔ all nodes, 9000 bytes/s")
+    (held,) = server.agent.held
+    assert (held.source, held.target, held.kind, held.bytes_per_s) == ("client:shop-*", "*", "bandwidth", 9000)
+
+
 def test_request_fault_is_added_counted_and_removed(page: Page, server: PageServer) -> None:
     turn_to(page, "Lab")
     form = page.get_by_role("form", name="Add a request fault")

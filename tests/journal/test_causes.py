@@ -373,6 +373,14 @@ def test_isr_shrink_is_caused_by_a_request_fault() -> None:
     assert chain.end is End.FAULT
 
 
+def test_session_expiry_is_caused_by_the_cut_link_of_its_client() -> None:
+    history = History()
+    history.add("host-1", e.FaultInjected("f9", "cut", "session:0xab", "*", True))
+    history.add("peer-1", e.LinkFaultApplied("f9", "cut", "0xab", "10.0.0.7:40000", fault_cause("f9")))
+    expired = e.SessionExpired(0xAB, 6000, 4, 1)
+    assert history.types(history.add("peer-3", expired)) == ["session_expired", "link_fault_applied", "fault_injected"]
+
+
 def test_isr_shrink_after_the_removal_of_a_request_fault_is_no_effect() -> None:
     assert shrink_under_a_request_fault(e.FaultRemoved("f9")).end is End.TIMER
     assert shrink_under_a_request_fault(client="broker-2").end is End.TIMER

@@ -20,7 +20,7 @@ from zabka.simulation.scenarios.world_player import play
 
 ROOTS = {e.AdminRequested, e.NodeStarted, e.NodeStopped, e.TaskFailed, e.FaultInjected, e.FaultRemoved}
 """First causes: they are done to a node, or report its exit, and no rule of Kafka's decides them."""
-STRANGERS = {e.PeerProtocolBroken, e.RequestFaultApplied}
+STRANGERS = {e.PeerProtocolBroken, e.LinkFaultApplied, e.RequestFaultApplied}
 """Caused by the other side of the connection, or by a user's fault."""
 DECIDING = {"caused_by", "cause", "reason", "mode"}
 """The fields in which an event states its cause."""

@@ -12,13 +12,15 @@ from typing import Any, get_args
 
 from zabka.agent.token_file import BadToken, read_token
 from zabka.ensemble.request_fault import Effect
+from zabka.ensemble.runtime.link_fault import Kind
 from zabka.testing.cluster import ClusterFailed
 from zabka.testing.live.http_api import HttpApi, Refused
 
 FAULTS = "/api/v1/faults"
 DEFAULT_URL = "http://127.0.0.1:8080"
-LINK_KINDS = ("cut", "delay")
+LINK_KINDS: tuple[str, ...] = get_args(Kind)
 EFFECTS: tuple[str, ...] = get_args(Effect)
+_CLIENTS = "a client: client:ID (Kafka), session:0xID (ZooKeeper) or an IP address"
 _TEXTS = {
     "client-id": "client ids, a pattern such as shop-*",
     "listener": "a listener",
@@ -40,6 +42,9 @@ _NUMBERS = {
     "every": "every nth matching request",
     "for-ms": "the fault ends after so long",
 }
+
+
+_OF_LINKS = ("delay_ms", "bytes_per_s")
 
 
 def main(arguments: list[str]) -> int:
@@ -72,10 +77,11 @@ def _parser() -> argparse.ArgumentParser:
         adding.add_argument(f"--{name}", type=int, metavar="N", help=text)
     adding.add_argument("--probability", type=float, metavar="P", help="each matching request with this probability")
     adding.add_argument("--keep-open", action="store_true", default=None, help="drop_response: keep the connection")
-    adding.add_argument("--from", metavar="NODE", help="a link fault: its first node")
-    adding.add_argument("--to", metavar="NODE", help="a link fault: its second node, or * for all")
-    adding.add_argument("--kind", choices=LINK_KINDS, help="a link fault: cut or delay")
-    adding.add_argument("--one-way", action="store_true", help="a link fault: only from the first to the second node")
+    adding.add_argument("--from", metavar="END", help=f"a link fault: its first end, a node or {_CLIENTS}")
+    adding.add_argument("--to", metavar="END", help="a link fault: its second end, or * for all nodes")
+    adding.add_argument("--kind", choices=LINK_KINDS, help=f"a link fault: {', '.join(LINK_KINDS)}")
+    adding.add_argument("--bytes-per-s", type=int, metavar="N", help="a link fault: its bandwidth")
+    adding.add_argument("--one-way", action="store_true", help="a link fault: only from the first to the second end")
     listing = commands.add_parser("list", help="print the active faults, with the uses of each")
     removing = commands.add_parser("remove", help="remove faults")
     removing.add_argument("id", nargs="*", help="ids, as printed by add and list")
@@ -110,11 +116,11 @@ def _add(api: HttpApi, options: argparse.Namespace) -> None:
 
 
 def _fields() -> list[str]:
-    return [name.replace("-", "_") for name in (*_TEXTS, *_NUMBERS, "probability", "keep-open")]
+    return [name.replace("-", "_") for name in (*_TEXTS, *_NUMBERS, "probability", "keep-open", "bytes-per-s")]
 
 
 def _link(options: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
-    unused = [name for name in given if name != "delay_ms"]
+    unused = [name for name in given if name not in _OF_LINKS]
     if unused:
         raise ValueError(f"--{unused[0].replace('_', '-')} selects requests: it needs --api, --opcode or --set")
     if options.kind is None or options.to is None:
@@ -158,8 +164,9 @@ def _text(fault: dict[str, Any]) -> str:
     """Return a fault in one line."""
     if fault["kind"] == "request":
         return f"{fault['text']} ({fault['part_of']})" if fault.get("part_of") else str(fault["text"])
-    delay = f" {fault['delay_ms']} ms" if fault["delay_ms"] else ""
-    return f"{fault['kind']}{delay} {fault['from']} {'<->' if fault['both_ways'] else '->'} {fault['to']}"
+    amount = f" {fault['delay_ms']} ms" if fault["delay_ms"] else ""
+    amount += f" {fault['bytes_per_s']} bytes/s" if fault["bytes_per_s"] else ""
+    return f"{fault['kind']}{amount} {fault['from']} {'<->' if fault['both_ways'] else '->'} {fault['to']}"
 
 
 def _counts(fault: dict[str, Any]) -> str:

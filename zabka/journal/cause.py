@@ -35,14 +35,19 @@ def transaction_cause(zxid: int) -> Cause:
     return Cause(f"0x{zxid:x}") if zxid > 0 else UNKNOWN
 
 
+def session_text(session_id: int) -> str:
+    """Return a session's id as ZooKeeper shows it."""
+    return f"0x{session_id & (1 << 64) - 1:x}"
+
+
 def expiry_cause(session_id: int) -> Cause:
     """Refer to the expiry of a session by the ensemble's leader: `expiry 0x1008a…`."""
-    return Cause(f"expiry 0x{session_id & (1 << 64) - 1:x}")
+    return Cause(f"expiry {session_text(session_id)}")
 
 
 def owner_cause(session_id: int) -> Cause:
     """Refer to the deletion of a session's ephemeral znode, by the session's end or by a client: `owner 0x1008a…`."""
-    return Cause(f"owner 0x{session_id & (1 << 64) - 1:x}")
+    return Cause(f"owner {session_text(session_id)}")
 
 
 def absence_cause(broker_id: int) -> Cause:

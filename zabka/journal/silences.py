@@ -4,7 +4,8 @@ The node that decides knows only that nothing arrived. Other journals contain th
 nothing, and nothing arrives over a cut link. Either is the cause only if it was active at the decision and began about
 when the last message arrived. An earlier silence had another reason.
 
-A request fault that began to reach the follower's fetches then is a cause as well.
+A request fault that began to reach the follower's fetches then is a cause as well, and a cut link with the client whose
+ZooKeeper session expired.
 
 A process that ended and was started again counts too, if nothing arrived since: a new process does not continue the
 session of the old one, and it has to catch up first.
@@ -14,12 +15,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from zabka.journal.cause import session_text
 from zabka.journal.events import (
     Entry,
     Event,
     FaultInjected,
     FaultRemoved,
     IsrProposed,
+    LinkFaultApplied,
     NodeStarted,
     ProcessChanged,
     RequestFaultApplied,
@@ -95,6 +98,8 @@ class Silences:
                 self._stopped.setdefault(node, entry)
             case FaultInjected(kind="cut", fault_id=fault_id):
                 self._cuts[fault_id] = entry
+            case LinkFaultApplied(kind="cut", fault_id=fault_id, client=client):
+                self._faulted.setdefault((fault_id, client, entry.node), entry)
             case RequestFaultApplied(fault_id=fault_id, client=client):
                 self._faulted.setdefault((fault_id, client, entry.node), entry)
             case FaultRemoved(fault_id=fault_id):
@@ -126,9 +131,9 @@ class Silences:
                 for each in event.moved
                 if each.replica not in event.isr and each.caught_up_ms_ago >= 0
             ]
-        owner = self._owners.get(event.session_id) if isinstance(event, Expired) else None
-        if owner is None or not isinstance(event, Expired):
+        if not isinstance(event, Expired):
             return []
+        owner = self._owners.get(event.session_id) or session_text(event.session_id)
         # A new leader knows no last message, so the silence has lasted for at least the limit.
         lasts_ms = event.heard_ms_ago if event.heard_ms_ago >= 0 else event.timeout_ms
         return [_Silence(owner, f"peer-{event.heard_by}", lasts_ms, event.timeout_ms)]

@@ -25,17 +25,15 @@ RESPONSE_BYTES_MAX = 256 * 1024 * 1024
 
 
 class OpenConnection(Protocol):
-    """Opens a TCP connection, like `loop.create_connection`; link faults are applied here."""
+    """Opens a TCP connection to a broker, like `loop.create_connection`; link faults are applied here."""
 
-    def __call__(
-        self, factory: Callable[[], asyncio.Protocol], host: str, port: int
-    ) -> Awaitable[object]:  # fmt: skip
+    def __call__(self, factory: Callable[[], asyncio.Protocol], to: Endpoint) -> Awaitable[object]:
         """Connect and call `factory` for the protocol.  Raises OSError."""
         ...
 
 
-async def _open_directly(factory: Callable[[], asyncio.Protocol], host: str, port: int) -> object:
-    return await asyncio.get_running_loop().create_connection(factory, host, port)
+async def _open_directly(factory: Callable[[], asyncio.Protocol], to: Endpoint) -> object:
+    return await asyncio.get_running_loop().create_connection(factory, to.host, to.port)
 
 
 class AsyncioChannel:
@@ -103,7 +101,7 @@ class _Connection(asyncio.Protocol):
 
     async def _open(self, open_connection: OpenConnection) -> None:
         try:
-            await open_connection(lambda: self, self._to.host, self._to.port)
+            await open_connection(lambda: self, self._to)
         except (OSError, UnicodeError) as failed:  # UnicodeError: a host name that IDNA cannot encode
             self.close(str(failed) or type(failed).__name__)
 

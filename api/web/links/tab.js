@@ -4,8 +4,8 @@ import { html, nothing, svg } from "lit-html";
 
 import { requests } from "../actions.js";
 import { plural } from "../format.js";
-import { badge, icon, panel, select, send, submit } from "../views/parts.js";
-import { CUT, howMany, injection, noFault } from "./fault.js";
+import { badge, icon, panel, send, submit } from "../views/parts.js";
+import { amount, CUT, fields, formInjection, howMany, injection, noFault, spokenEnd } from "./fault.js";
 import { nodeAt, path, places, SIZE } from "./ring.js";
 
 /**
@@ -116,22 +116,16 @@ function node(place, m) {
 
 /** @param {Model} m */
 function spokenRing(m) {
-  const suffering = m.faults.map((f) => `${f.kind} from ${f.source} to ${f.target === "*" ? "all nodes" : f.target}${f.both_ways ? ", both ways" : ""}`);
+  const suffering = m.faults.map((f) => `${f.kind} from ${spokenEnd(f.source)} to ${spokenEnd(f.target)}${f.both_ways ? ", both ways" : ""}`);
   return `A ring of ${plural(m.brokers.length, "broker")} and ${plural(m.peers.length, "peer")}. ${suffering.length ? suffering.join("; ") : noFault(m)}. The form next to it adds the same faults.`;
 }
 
 /** @param {Place[]} all @param {Actions} actions @param {boolean} live */
 function form(all, actions, live) {
   const names = all.map((place) => place.name);
-  const inject = submit((fields) => void actions.send(injection(fields.from, fields.to, {
-    kind: fields.kind === "delay" ? "delay" : "cut", both_ways: fields.both_ways === "on", delay_ms: Number(fields.delay_ms),
-  })));
+  const inject = submit((form) => void actions.send(formInjection(form)));
   return html`<form class="row" aria-label="Add fault" @submit=${inject}><h3>Add a fault by form</h3>
-    ${select("link", "kind", "fault", [{ value: "cut", text: "cut" }, { value: "delay", text: "delay" }])}
-    ${select("link", "from", "from", names)}
-    ${select("link", "to", "to", [...names, { value: "*", text: "all nodes" }], names[1] ?? "")}
-    <label class="field"><span>delay, ms</span><input name="delay_ms" type="number" min="1" max="600000" value=${CUT.delay_ms}></label>
-    <label class="field check"><input name="both_ways" type="checkbox" checked><span>both ways</span></label>
+    ${fields("link", names, names[1] ?? "")}
     <button class="primary" ?disabled=${!live}>Add fault</button></form>`;
 }
 
@@ -139,6 +133,6 @@ function form(all, actions, live) {
 function held(m, actions) {
   if (m.faults.length === 0) return html`<p class="quiet">${noFault(m)}.</p>`;
   return html`<ul class="faults" aria-label="Faults">${m.faults.map((f) => html`<li>${badge("warn", f.kind, "warn")}
-    <span><b>${f.source}</b> ${f.both_ways ? "↔" : "→"} <b>${f.target === "*" ? "all nodes" : f.target}</b>${f.delay_ms ? `, ${f.delay_ms} ms` : ""}</span>
+    <span><b>${spokenEnd(f.source)}</b> ${f.both_ways ? "↔" : "→"} <b>${spokenEnd(f.target)}</b>${amount(f)}</span>
     ${send(actions, requests.healFault(f.fault_id), "Heal", { name: `Heal ${f.source} to ${f.target}` })}</li>`)}</ul>`;
 }

@@ -4,7 +4,7 @@ import { html, nothing } from "lit-html";
 
 import { requests } from "../actions.js";
 import { count, lastKnown } from "../format.js";
-import { howMany, injection, noFault } from "../links/fault.js";
+import { amount, fields, formInjection, howMany, noFault, spokenEnd } from "../links/fault.js";
 import { notFoundAgain, usersTopics } from "../model.js";
 import { acknowledge } from "./partitions.js";
 import { badge, icon, panel, select, send, submit } from "./parts.js";
@@ -118,19 +118,13 @@ function spark(state, w) {
 /** @param {Model} m @param {Actions} actions */
 export function faults(m, actions) {
   const nodes = [...m.brokers.filter((b) => b.ours), ...m.peers].map((n) => n.name);
-  const inject = submit((fields) => void actions.send(injection(fields.from, fields.to, {
-    kind: fields.kind === "delay" ? "delay" : "cut", both_ways: fields.both_ways === "on", delay_ms: Number(fields.delay_ms),
-  })));
+  const inject = submit((form) => void actions.send(formInjection(form)));
   const form = html`<form class="row" aria-label="Inject a fault" @submit=${inject}>
-    ${select("fault", "kind", "fault", [{ value: "cut", text: "cut" }, { value: "delay", text: "delay" }])}
-    ${select("fault", "from", "from", nodes)}
-    ${select("fault", "to", "to", [{ value: "*", text: "all nodes" }, ...nodes])}
-    <label class="field"><span>delay, ms</span><input name="delay_ms" type="number" min="1" max="600000" value="200"></label>
-    <label class="field check"><input name="both_ways" type="checkbox" checked><span>both ways</span></label>
+    ${fields("fault", nodes, "*")}
     <button class="primary" ?disabled=${actions.off !== ""}>Inject</button></form>`;
   const held = m.faults.length === 0 ? html`<p class="quiet">${noFault(m)}.</p>` : html`<ul class="faults">
     ${m.faults.map((f) => html`<li>${badge("warn", f.kind, "warn")}
-      <span><b>${f.source}</b> ${f.both_ways ? "↔" : "→"} <b>${f.target === "*" ? "all nodes" : f.target}</b>${f.delay_ms ? `, ${f.delay_ms} ms` : ""}</span>
+      <span><b>${spokenEnd(f.source)}</b> ${f.both_ways ? "↔" : "→"} <b>${spokenEnd(f.target)}</b>${amount(f)}</span>
       ${send(actions, requests.healFault(f.fault_id), "Heal", { name: `Heal ${f.source} to ${f.target}` })}</li>`)}</ul>`;
   const aside = m.faults.length ? html`<span class="sum warn">${icon("warn")} ${howMany(m)}</span>
     ${send(actions, requests.healAll(), "Heal all")}` : nothing;

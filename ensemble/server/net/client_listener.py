@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from zabka.ensemble.auth.schemes import AuthId
-from zabka.ensemble.ids import ConnectionId
+from zabka.ensemble.ids import ConnectionId, SessionId
 from zabka.ensemble.records import ClientMessage
 
 
@@ -28,6 +28,14 @@ class ClientListener(Protocol):
     def on_client_closed(self, connection: ConnectionId) -> None: ...
     def answer_word(self, word: str, argument: bytes) -> str | None:
         """Return the answer to a four-letter word, or None if it is unknown; `argument` are the bytes after it."""
+        ...
+
+    def session(self, connection: ConnectionId) -> SessionId:
+        """Return the session of a connection; 0 while it has none."""
+        ...
+
+    def is_session_of_broker(self, session_id: SessionId) -> bool:
+        """Return whether a broker is registered with that session."""
         ...
 
     def outstanding(self, connection: ConnectionId) -> int:

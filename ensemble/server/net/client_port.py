@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import cast
 
@@ -17,7 +17,7 @@ from zabka.ensemble.auth.addresses import canonical_address
 from zabka.ensemble.auth.names import subject_of
 from zabka.ensemble.auth.policy import AuthPolicy
 from zabka.ensemble.auth.schemes import X509, AuthId
-from zabka.ensemble.ids import ConnectionId
+from zabka.ensemble.ids import ConnectionId, SessionId
 from zabka.ensemble.jute import MalformedRecord, pack_int
 from zabka.ensemble.records import (
     REQUEST_HEADER_SIZE,
@@ -31,7 +31,10 @@ from zabka.ensemble.records import (
 )
 from zabka.ensemble.request_fault import HeldRequestFault
 from zabka.ensemble.request_fault_uses import Counts
+from zabka.ensemble.runtime.client_end import session_name
+from zabka.ensemble.runtime.client_links import ClientLink, ClientLinks, KnownClient
 from zabka.ensemble.runtime.descriptors import may_stay
+from zabka.ensemble.runtime.links import FaultTable
 from zabka.ensemble.server.config.tls import TlsStore, certificate_of
 from zabka.ensemble.server.net.admission import Admission, RequestGate
 from zabka.ensemble.server.net.client_faults import ClientFaults, ConnectionState
@@ -41,6 +44,7 @@ from zabka.ensemble.server.net.peer_tap import PeerTap
 from zabka.ensemble.server.net.secure_entrance import SecureEntrance
 from zabka.ensemble.server.net.sockets import keep_alive, listen, remote_name
 from zabka.ensemble.tree.backlog import ANSWERS_BYTES_MAX
+from zabka.journal.events import Event
 
 OUTSTANDING_HIGH = 4000
 OUTSTANDING_LOW = 1000
@@ -51,6 +55,8 @@ LINGER_S = 5.0
 """How long a client may take to read its remaining replies after its connection was closed here."""
 
 _SIZE = struct.Struct(">I")
+_SESSION_AT = 20
+"""Where the session id is in the first frame of a connection: after its size, a version, a zxid and a timeout."""
 
 
 class Arriving:
@@ -108,12 +114,16 @@ class ClientPort:
         policy: AuthPolicy,
         tap: PeerTap | None = None,
         faults: ClientFaults | None = None,
+        emit: Callable[[Event], object] = lambda _: None,
     ) -> None:
         self.listener = listener
         self.tap = tap
         self.faults: ClientFaults | None = None
         """The request faults; None until there was one, so that requests cost nothing more."""
         self._all_faults = faults
+        self._all_links = ClientLinks("session", self._first_names, emit)
+        self.links: ClientLinks | None = None
+        """The faults of links with clients; None while there are none, so that connections cost nothing more."""
         self.admission = admission
         self.gate = RequestGate(admission) if admission.limits.in_process else None
         self._policy = policy
@@ -184,6 +194,28 @@ class ClientPort:
         if self.faults is not None:
             self.faults.hold(rules)
 
+    def hold_links(self, table: FaultTable) -> None:
+        """Apply exactly the faults of clients' links in that table from now on."""
+        self._all_links.apply(table)
+        self.links = self._all_links if self._all_links.is_needed else None
+        if self.links is not None:
+            for newcomer in self._newcomers:
+                newcomer.join(self.links, KnownClient(""))
+            for connection_id, connection in self._connections.items():
+                connection.join(self.links, self._known(self.listener.session(connection_id)))
+
+    def _first_names(self, data: bytes) -> KnownClient | None:
+        """Return the client of a connection with these first bytes, or None if more are needed."""
+        head = data[:4]
+        if len(head) == 4 and head.isalpha() and head.islower():
+            return KnownClient("")
+        if len(data) < _SESSION_AT + 8:
+            return None
+        return self._known(SessionId(int.from_bytes(data[_SESSION_AT : _SESSION_AT + 8], signed=True)))
+
+    def _known(self, session_id: SessionId) -> KnownClient:
+        return KnownClient(session_name(session_id), self.listener.is_session_of_broker(session_id))
+
     def fault_counts(self) -> Counts:
         """Return (matching requests, uses) of each request fault, by its id."""
         return {} if self.faults is None else self.faults.counts()
@@ -239,6 +271,8 @@ class ClientPort:
         connection = self._connections.get(connection_id)
         if connection is not None:
             framed = message if isinstance(message, ReplyFrames) else self._framed(message)
+            if self.links is not None and isinstance(message, ConnectResponse) and message.session_id:
+                connection.join(self.links, self._known(SessionId(message.session_id)))
             if self.faults is None or isinstance(message, ConnectResponse):
                 connection.out.append(framed)
             else:
@@ -312,6 +346,7 @@ class ClientConnection(asyncio.Protocol):
         self.asks = False
         self.identities: tuple[AuthId, ...] = ()
         self.fault_state: ConnectionState | None = None
+        self._link: ClientLink | None = None
         self._port = port
         self._secure = secure
         self._host: str | None = None
@@ -351,8 +386,21 @@ class ClientConnection(asyncio.Protocol):
             transport.abort()
             return
         self._port.welcome(self)
+        if self._port.links is not None:
+            self._port.links.attach(self, transport, None)
         timeout_s = self._port.admission.limits.sessionless_timeout_ms / 1000
         self._deadline = asyncio.get_running_loop().call_later(timeout_s, self._expire)
+
+    def join(self, links: ClientLinks, known: KnownClient) -> None:
+        """Be subject to the faults of that client's links."""
+        if self._link is not None:
+            self._link.name_client(known)
+        elif self._transport is not None:
+            links.attach(self, self._transport, known)
+
+    def use_transport(self, transport: asyncio.Transport, link: ClientLink | None) -> None:
+        """Read from and write to this transport from now on; it is that of the link, if there is one."""
+        self._transport, self._link = transport, link
 
     def _expire(self) -> None:
         self._port.admission.counts.sessionless_connections_expired += 1

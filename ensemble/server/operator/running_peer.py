@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from zabka.ensemble.runtime.links import FaultTable, LinkFaults
 from zabka.ensemble.server.config.zoo_cfg import ZooConfig
 from zabka.ensemble.server.net.client_port import ClientPort
 from zabka.ensemble.tree.service import Service
@@ -19,3 +20,10 @@ class RunningPeer(NamedTuple):
     service: Service
     clients: ClientPort
     storage: Storage
+    links: LinkFaults
+
+    def hold_faults(self, table: FaultTable) -> None:
+        """Apply exactly these faults of links and requests from now on."""
+        self.links.apply(table)
+        self.clients.hold_faults(table.requests)
+        self.clients.hold_links(table)

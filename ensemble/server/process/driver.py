@@ -24,12 +24,12 @@ from typing import Any
 import structlog
 
 from zabka.ensemble.auth.schemes import AuthId
-from zabka.ensemble.ids import ConnectionId, LinkId, PeerId, Zxid
+from zabka.ensemble.ids import ConnectionId, LinkId, PeerId, SessionId, Zxid
 from zabka.ensemble.records import ClientMessage
 from zabka.ensemble.runtime.asyncio_runtime import instant_now
 from zabka.ensemble.server.net.client_port import ClientPort
 from zabka.ensemble.server.net.election_port import ElectionPort
-from zabka.ensemble.server.net.peer_tap import PeerTap
+from zabka.ensemble.server.net.peer_tap import BROKER_IDS, PeerTap
 from zabka.ensemble.server.net.quorum_port import QuorumPort
 from zabka.ensemble.server.operator.operator_view import OperatorView
 from zabka.ensemble.server.process.endings import Crashed, Stopped
@@ -531,6 +531,15 @@ class PeerDriver:
     def answer_word(self, word: str, argument: bytes) -> str | None:
         """Return the answer to a four-letter word."""
         return self.operator.words.answer(word, argument) if self.operator is not None else None
+
+    def session(self, connection: ConnectionId) -> SessionId:
+        """Return the session of a connection; 0 while it has none."""
+        found = self._service.clients.connections.get(connection)
+        return SessionId(0) if found is None else found.session_id
+
+    def is_session_of_broker(self, session_id: SessionId) -> bool:
+        """Return whether a broker is registered with that session."""
+        return any(path.startswith(f"{BROKER_IDS}/") for path in self._service.views.ephemerals(session_id))
 
     def outstanding(self, connection: ConnectionId) -> int:
         """Number of a connection's waiting requests."""

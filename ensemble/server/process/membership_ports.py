@@ -7,11 +7,12 @@ ServerCnxnFactory.reconfigure).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
 from zabka.ensemble.ids import PeerId
+from zabka.ensemble.runtime.links import LinkFaults
 from zabka.ensemble.runtime.supervisor import report_task_failure
 from zabka.ensemble.server.net.client_port import ClientPort
 from zabka.ensemble.server.net.election_port import ElectionPort
@@ -22,6 +23,17 @@ from zabka.ensemble.zab.server_line import ServerLine
 
 ANY_HOST = "0.0.0.0"
 Listen = Callable[[], Awaitable[None]]
+
+
+def peer_names(servers: Iterable[tuple[int, ServerLine]]) -> dict[str, str]:
+    """Return the peer at each address, for the fault table."""
+    names: dict[str, str] = {}
+    for number, line in servers:
+        for host, quorum_port, election_port in line.addresses:
+            for port in (quorum_port, election_port, line.client_port):
+                if port is not None:
+                    names[f"{host}:{port}"] = f"peer-{number}"
+    return names
 
 
 class MembershipPorts:
@@ -35,6 +47,7 @@ class MembershipPorts:
         my_id: PeerId,
         mine: ServerLine,
         ports: tuple[ElectionPort, QuorumPort, ClientPort],
+        links: LinkFaults,
         log: structlog.BoundLogger,
         *,
         listens_on_all: bool,
@@ -42,6 +55,7 @@ class MembershipPorts:
         self._my_id = my_id
         self._mine = mine
         self._elections, self._quorum, self._clients = ports
+        self._links = links
         self._listens_on_all = listens_on_all
         self._log = log
         self._moving: asyncio.Task[None] | None = None
@@ -51,6 +65,7 @@ class MembershipPorts:
         servers = {**effect.last_seen.lines, **effect.current.lines}
         self._elections.use(servers)
         self._quorum.use(servers)
+        self._links.name_nodes(peer_names(servers.items()))
         mine = effect.current.lines.get(self._my_id)
         if mine is not None and mine.canonical() != self._mine.canonical():
             before, self._mine = self._mine, mine

@@ -43,7 +43,7 @@ from zabka.ensemble.server.operator.running_peer import RunningPeer
 from zabka.ensemble.server.process.driver import PeerDriver
 from zabka.ensemble.server.process.endings import Stopped
 from zabka.ensemble.server.process.environment import PeerEnvironment
-from zabka.ensemble.server.process.membership_ports import MembershipPorts
+from zabka.ensemble.server.process.membership_ports import MembershipPorts, peer_names
 from zabka.ensemble.server.process.ownership import OwnedMembershipFiles, claim
 from zabka.ensemble.tree.backlog import ANSWERS_BYTES_MAX
 from zabka.ensemble.tree.stored import StoredNodes
@@ -229,17 +229,6 @@ def recovery_policy(config: ZooConfig) -> RecoveryPolicy:
     return RecoveryPolicy(others, config.storage.trusts_empty)
 
 
-def peer_names(config: ZooConfig) -> dict[str, str]:
-    """Return the peer at each address, for the fault table."""
-    names: dict[str, str] = {}
-    for number, line in config.servers.items():
-        for host, quorum_port, election_port in line.addresses:
-            for port in (quorum_port, election_port, line.client_port):
-                if port is not None:
-                    names[f"{host}:{port}"] = f"peer-{number}"
-    return names
-
-
 class Loaded(NamedTuple):
     """A peer's directories, the loaded data, the zxid of a snapshot that was restored before, and the loading time."""
 
@@ -285,9 +274,9 @@ async def serve(config: ZooConfig, loaded: Loaded, environment: PeerEnvironment)
     draw, ledger = environment.random.random, FaultLedger()
     driver.clients = clients = ClientPort(
         driver, Admission(config.limits, draw, now_ms()), config.auth, driver.tap,
-        ClientFaults(driver.emit, draw, now_ms, environment.count_use or ledger.count),
+        ClientFaults(driver.emit, draw, now_ms, environment.count_use or ledger.count), driver.emit,
     )  # fmt: skip
-    running = RunningPeer(config, peer, service, clients, storage)
+    running = RunningPeer(config, peer, service, clients, storage, LinkFaults(peer_names(config.servers.items())))
     control: ControlSocket | None = None
     ending = _Ending(driver)
     driver.restart = ending.restart
@@ -340,8 +329,7 @@ async def _open_ports(
     ledger: FaultLedger,
     restart: Callable[[], None],
 ) -> ControlSocket | None:
-    config, clients, log = running.config, running.clients, environment.log
-    faults = LinkFaults(peer_names(config))
+    config, clients, faults, log = running.config, running.clients, running.links, environment.log
     driver.operator = OperatorView(
         running, log, on_failure=driver.fail, restart=restart, take_snapshot=driver.take_snapshot
     )
@@ -362,7 +350,7 @@ async def _open_ports(
         )  # fmt: skip
         quorum.observer_master_port = config.observer_master_port
         ports = (elections, quorum, clients)
-        driver.membership = MembershipPorts(my_id, mine, ports, log, listens_on_all=config.listen_on_all)
+        driver.membership = MembershipPorts(my_id, mine, ports, faults, log, listens_on_all=config.listen_on_all)
         await driver.quorum.listen(addresses, log.warning)
         await driver.elections.listen(addresses, log.warning)
     await _listen_for_clients(config, clients, log.warning)
@@ -372,9 +360,9 @@ async def _open_ports(
 
     def hold(table: FaultTable) -> None:
         ledger.move_to(table.ledger)
-        clients.hold_faults(table.requests)
+        running.hold_faults(table)
 
-    control = ControlSocket(config.control_socket, faults, lambda: report(running), hold)
+    control = ControlSocket(config.control_socket, hold, lambda: report(running))
     await control.start()
     return control
 

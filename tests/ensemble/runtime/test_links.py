@@ -276,7 +276,7 @@ def test_invalid_fault_is_not_decoded(wrong: dict[str, object]) -> None:
 def test_control_socket_takes_whole_tables_and_rejects_bad_ones(tmp_path: Path) -> None:
     async def main() -> None:
         faults = LinkFaults()
-        control = ControlSocket(str(tmp_path / "ctl.sock"), faults)
+        control = ControlSocket(str(tmp_path / "ctl.sock"), faults.apply)
         await control.start()
         reader, writer = await asyncio.open_unix_connection(str(tmp_path / "ctl.sock"))
 
@@ -302,3 +302,32 @@ def test_control_socket_takes_whole_tables_and_rejects_bad_ones(tmp_path: Path) 
         await asyncio.sleep(0)
 
     asyncio.run(main())
+
+
+def test_node_that_joined_or_moved_later_is_known() -> None:
+    faults = LinkFaults({"10.0.0.1:5": "peer-2"})
+    faults.apply(cut("out", "in"))
+    faults.name_nodes({"10.0.0.9:5": "peer-2", "10.0.0.1:5": "peer-4"})
+    assert faults.state("10.0.0.9:5") == LinkState(CUT, CUT)
+    assert faults.state("10.0.0.1:5") == LinkState()
+    faults.apply(cut("out", "in"))
+    assert faults.state("10.0.0.9:5") == LinkState(CUT, CUT)
+
+
+def test_bandwidth_limits_bytes_and_ends_with_the_fault() -> None:
+    async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
+        reader, writer = await faults.open_streams("127.0.0.1", port)
+        slow = msgspec.structs.replace(one_way("out", "cut"), kind="bandwidth", bytes_per_s=1_000)
+        faults.apply(FaultTable([slow], "peer-1"))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        writer.write(bytes(200))
+        assert await reader.readexactly(200) == bytes(200)
+        assert loop.time() - began >= 0.19
+        writer.write(bytes(1_000_000))
+        faults.apply(FaultTable(node="peer-1"))
+        async with asyncio.timeout(PATIENCE_S):
+            assert await reader.readexactly(1_000_000) == bytes(1_000_000)
+        writer.close()
+
+    run(scenario)

@@ -91,6 +91,7 @@ from zabka.journal.events.ensemble import ZxidCheckpoint as ZxidCheckpoint
 from zabka.journal.events.node import FaultInjected as FaultInjected
 from zabka.journal.events.node import FaultRemoved as FaultRemoved
 from zabka.journal.events.node import InvariantViolated as InvariantViolated
+from zabka.journal.events.node import LinkFaultApplied as LinkFaultApplied
 from zabka.journal.events.node import NodeStarted as NodeStarted
 from zabka.journal.events.node import NodeStopped as NodeStopped
 from zabka.journal.events.node import PeerProtocolBroken as PeerProtocolBroken
@@ -108,6 +109,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     ProcessChanged,
     FaultInjected,
     FaultRemoved,
+    LinkFaultApplied,
     RequestFaultApplied,
     PeerProtocolBroken,
     InvariantViolated,

@@ -19,7 +19,7 @@ NO_PARTITION = -1
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 """Kinds of keys of FindCoordinator."""
 
-_OWN_CLIENTS = re.compile(r"broker-[0-9]{1,10}|api-admin")
+OWN_CLIENTS = re.compile(r"broker-[0-9]{1,10}|api-admin")
 """Client ids of brokers, and of the API that serves the page."""
 
 WITH_PARTITIONS = frozenset(
@@ -71,7 +71,7 @@ def may_match(rule: RequestFault, api: ApiKey, version: int, client_id: str, lis
     if rule.client_id:
         if not matches_text(rule.client_id, client_id):
             return False
-    elif _OWN_CLIENTS.fullmatch(client_id):
+    elif OWN_CLIENTS.fullmatch(client_id):
         return False
     return matches_text(rule.listener, listener)
 

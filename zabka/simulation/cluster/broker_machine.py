@@ -15,6 +15,7 @@ from zabka.broker_sim.logs.segment import SUFFIX
 from zabka.ensemble.errors import ZooKeeperError
 from zabka.ensemble.properties import decode_properties
 from zabka.ensemble.request_fault_uses import Counts
+from zabka.ensemble.runtime.links import FaultTable
 from zabka.ensemble.txnlog.files import read_bytes
 from zabka.kafka.zk.registration import BrokerIdInUse
 from zabka.simulation.cluster.node_names import broker_name
@@ -69,6 +70,8 @@ class BrokerMachine(ServerMachine):
         self._on_power_loss: Callable[[BrokerMachine], object] = _nothing
         self._keys = dict(keys)
         self._broker: Broker | None = None
+        self._hold_faults: Callable[[FaultTable], None] = _nothing
+        """Applies faults to the current process."""
         self._segments: dict[str, tuple[tuple[Volume, int], dict[str, _SegmentFile]]] = {}
         """The segments of each replica, and the disk with its number of changes when they were looked up."""
         self._set_up()
@@ -132,14 +135,14 @@ class BrokerMachine(ServerMachine):
             return self.disk_failed
         return code == LEFT_AT_ONCE and self.told_to_stop > 1
 
-    def _made(self, broker: Broker) -> None:
-        self._broker = broker
+    def _made(self, broker: Broker, hold_faults: Callable[[FaultTable], None]) -> None:
+        self._broker, self._hold_faults = broker, hold_faults
         self.apply_faults()
 
     def apply_faults(self) -> None:
-        """Pass the request faults to the broker."""
+        """Pass the faults to the broker's process."""
         if self._broker is not None:
-            self._broker.hold_faults(self.request_faults)
+            self._hold_faults(self.faults)
 
     def fault_counts(self) -> Counts:
         """Return the counts of the broker."""
@@ -189,5 +192,5 @@ class BrokerMachine(ServerMachine):
         return node.entries if isinstance(node, DirectoryNode) else {}
 
 
-def _nothing(_: BrokerMachine) -> None:
+def _nothing(_: object) -> None:
     return

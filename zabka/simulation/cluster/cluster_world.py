@@ -11,6 +11,7 @@ import msgspec
 
 from zabka.ensemble.request_fault import HeldRequestFault, RequestFault, describe
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.ensemble.runtime.link_fault import AnyFault, HeldFault, LinkFault, kind_text
 from zabka.ensemble.txn import Txn
 from zabka.journal.events import Entry, InvariantViolated, LogDamageFound, NodeStarted, TopicPartition
 from zabka.journal.message_log import MessageNotes
@@ -28,6 +29,7 @@ from zabka.simulation.cluster.broker_machine import KAFKA_PORT, BrokerMachine, b
 from zabka.simulation.cluster.client_machine import KafkaProgram, ProgramMachine, tapped_channel
 from zabka.simulation.cluster.ensemble_world import ServingWorld
 from zabka.simulation.cluster.node_names import rack_name
+from zabka.simulation.cluster.peer_machine import PEER_PORTS
 from zabka.simulation.cluster.server_machine import ServerMachine
 from zabka.simulation.cluster.shape import Shape
 from zabka.simulation.draws import derive_random
@@ -143,7 +145,7 @@ class ClusterWorld(ServingWorld):
         elif isinstance(event, NodeStarted):
             self._given_up.pop(entry.node, None)
 
-    # -- request faults ----------------------------------------------------------------------------------------------
+    # -- faults that nodes apply --------------------------------------------------------------------------------------
 
     def request_fault(self, rule: RequestFault) -> str:
         """Make the nodes of a rule apply it, and return its id. Raises ValueError if it makes no sense."""
@@ -151,17 +153,38 @@ class ClusterWorld(ServingWorld):
             raise ValueError(reason)
         fault_id = self.announce("request", describe(rule), rule.node)
         held = HeldRequestFault(id=fault_id, **msgspec.structs.asdict(rule))
-        for machine in self.servers():
-            if held.is_for(machine.name):
-                machine.hold_faults([*machine.request_faults, held])
+        self._hold(held, [machine for machine in self.servers() if held.is_for(machine.name)])
         return fault_id
 
-    def remove_request_fault(self, fault_id: str) -> None:
-        """End a request fault."""
+    def link_fault(self, fault: LinkFault) -> str:
+        """Make the servers apply a fault of links, and return its id; a client's machine can be an end.
+
+        Unlike `cut` and `delay`, which are the network's, it affects the bytes of connections.
+        """
+        ends = {end: self.clients[end].address for end in (fault.source, fault.target) if end in self.clients}
+        source, target = (ends.get(end, end) for end in (fault.source, fault.target))
+        fault = msgspec.structs.replace(fault, source=source, target=target)
+        fault_id = self.announce(kind_text(fault), source, target, both_ways=fault.both_ways, delay_ms=fault.delay_ms)
+        self._hold(HeldFault(id=fault_id, **msgspec.structs.asdict(fault)), self.servers())
+        return fault_id
+
+    def _hold(self, fault: AnyFault, machines: list[ServerMachine]) -> None:
+        for machine in machines:
+            machine.hold_faults([*machine.faults.faults, *machine.faults.requests, fault], self._addresses())
+
+    def _addresses(self) -> dict[str, str]:
+        """Return the server at each address."""
+        peers = ((machine, port) for machine in self.peers.values() for port in PEER_PORTS)
+        brokers = ((machine, KAFKA_PORT) for machine in self.brokers.values())
+        return {f"{machine.address}:{port}": machine.name for machine, port in (*peers, *brokers)}
+
+    def remove_fault(self, fault_id: str) -> None:
+        """End a fault of requests, or of links."""
         for machine in self.servers():
-            kept = [rule for rule in machine.request_faults if rule.id != fault_id]
-            if len(kept) < len(machine.request_faults):
-                machine.hold_faults(kept)
+            held: list[AnyFault] = [*machine.faults.faults, *machine.faults.requests]
+            kept = [fault for fault in held if fault.id != fault_id]
+            if len(kept) < len(held):
+                machine.hold_faults(kept, machine.faults.names)
         self.over(fault_id)
 
     def request_fault_uses(self, fault_id: str) -> int:

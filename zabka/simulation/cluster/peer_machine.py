@@ -29,7 +29,7 @@ from zabka.simulation.record import Record
 ROOT = Path("/")
 DATA = ROOT / "data"
 ZOO_CFG = ROOT / "zoo.cfg"
-CLIENT_PORT, QUORUM_PORT, ELECTION_PORT = 2181, 2888, 3888
+PEER_PORTS = CLIENT_PORT, QUORUM_PORT, ELECTION_PORT = 2181, 2888, 3888
 _TROUBLES = (ConfigError, DataDirectoryError, Stopped)
 """Errors with which `zabka peer` may exit because of its machine or other peers."""
 
@@ -135,9 +135,9 @@ class PeerMachine(ServerMachine):
         self.apply_faults()
 
     def apply_faults(self) -> None:
-        """Pass the request faults to the peer."""
+        """Pass the faults to the peer."""
         if self.running is not None:
-            self.running.clients.hold_faults(self.request_faults)
+            self.running.hold_faults(self.faults)
 
     def fault_counts(self) -> Counts:
         """Return the counts of the peer."""

@@ -10,6 +10,8 @@ from typing import Any
 from zabka.ensemble.request_fault import HeldRequestFault
 from zabka.ensemble.request_fault_uses import Counts
 from zabka.ensemble.runtime.files import Files
+from zabka.ensemble.runtime.link_fault import AnyFault, HeldFault
+from zabka.ensemble.runtime.links import FaultTable
 from zabka.ensemble.txnlog.files import replace_file
 from zabka.journal.cause import UNKNOWN, Cause
 from zabka.journal.events import Event, TopicPartition
@@ -90,7 +92,8 @@ class ServerMachine(Machine):
         """How often the current process, or the last one, received SIGTERM."""
         self.is_wanted = False
         """Whether a supervisor restarts a process that ends."""
-        self.request_faults: Sequence[HeldRequestFault] = ()
+        self.faults = FaultTable(node=name)
+        """The faults that the server itself applies: those of requests, and of links that are not the network's."""
         self.on_trouble: Callable[[BaseException], None] = _nobody_hears
         """Called with the error that ended a process."""
         self._troubles = troubles
@@ -148,14 +151,19 @@ class ServerMachine(Machine):
         self.note_end()
         super().lose_power()
 
-    def hold_faults(self, rules: Sequence[HeldRequestFault]) -> None:
-        """Apply exactly these request faults, in this process and in later ones of this machine."""
-        self.request_faults = rules
+    def hold_faults(self, faults: Sequence[AnyFault], names: dict[str, str]) -> None:
+        """Apply exactly these faults, in this process and in later ones of this machine.
+
+        `names` has the node at each "host:port".
+        """
+        links = [each for each in faults if isinstance(each, HeldFault)]
+        requests = [each for each in faults if isinstance(each, HeldRequestFault)]
+        self.faults = FaultTable(links, self.name, names, requests)
         if self.process is not None:
             self.process.loop.call_soon(self.apply_faults)
 
     def apply_faults(self) -> None:
-        """Pass the request faults to the server in the process."""
+        """Pass the faults to the server in the process."""
 
     def fault_counts(self) -> Counts:
         """Return (matching requests, uses) of each request fault in the current process, by its id."""

@@ -108,7 +108,7 @@ class Disturb(WorldStep, frozen=True):
             fault_id = stage.world.request_fault(msgspec.structs.replace(self.rule, node=node))
         except ValueError as impossible:
             raise StepFailed(str(impossible)) from None
-        stage.heals.append(((node, REQUESTS), partial(stage.world.remove_request_fault, fault_id)))
+        stage.heals.append(((node, REQUESTS), partial(stage.world.remove_fault, fault_id)))
 
 
 class Hold(WorldStep, frozen=True):

@@ -7,11 +7,19 @@ from typing import Unpack
 import msgspec
 
 from zabka.ensemble.request_fault import RequestFault
+from zabka.ensemble.runtime.client_end import session_name
 from zabka.ensemble.runtime.link_fault import LinkFault
 from zabka.testing.live.http_api import HttpApi
 from zabka.testing.request_faults import RequestMatch, RequestSelection
 
 FAULTS = "/api/v1/faults"
+
+
+def end_of(end: object) -> str:
+    """Return the end of a link as faults name it: a node or client, or a ZooKeeper session as kazoo has it."""
+    if isinstance(end, tuple):
+        end = end[0]
+    return f"session:{session_name(end)}" if isinstance(end, int) else str(end)
 
 
 class Fault:
@@ -45,18 +53,27 @@ class RequestFaults:
 
 
 class Faults:
-    """Faults of links between running nodes, and of requests."""
+    """Faults of links and requests.
+
+    An end of a link is a node, or a client: `client:ID` with a pattern for Kafka client ids, `session:0x…`, kazoo's
+    `client_id`, or an IP address, with its port or as a network.
+    """
 
     def __init__(self, api: HttpApi) -> None:
         self._api = api
 
     def cut(self, source: object, target: object = "*", *, both_ways: bool = True) -> Fault:
         """Drop all traffic."""
-        return self._add(LinkFault(str(source), str(target), "cut", both_ways=both_ways))
+        return self._add(LinkFault(end_of(source), end_of(target), "cut", both_ways=both_ways))
 
     def delay(self, source: object, target: object, delay_ms: int, *, both_ways: bool = True) -> Fault:
         """Delay all traffic."""
-        return self._add(LinkFault(str(source), str(target), "delay", delay_ms, both_ways))
+        return self._add(LinkFault(end_of(source), end_of(target), "delay", delay_ms, both_ways))
+
+    def limit(self, source: object, target: object, bytes_per_s: int, *, both_ways: bool = True) -> Fault:
+        """Limit the bandwidth of each connection and direction."""
+        ends = end_of(source), end_of(target)
+        return self._add(LinkFault(*ends, "bandwidth", both_ways=both_ways, bytes_per_s=bytes_per_s))
 
     def _add(self, fault: LinkFault) -> Fault:
         body = msgspec.to_builtins(fault)

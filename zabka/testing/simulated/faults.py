@@ -7,8 +7,11 @@ from functools import partial
 from typing import Unpack
 
 from zabka.ensemble.request_fault import RequestFault
+from zabka.ensemble.runtime.client_end import client_end
+from zabka.ensemble.runtime.link_fault import LinkFault
 from zabka.kafka.request_faults.ready_sets import narrowed
 from zabka.simulation.cluster.world import World
+from zabka.testing.live.faults import end_of
 from zabka.testing.request_faults import RequestMatch, RequestSelection
 
 
@@ -29,7 +32,7 @@ class SimRequestFaults(SimFault):
     """The request faults of one rule, or of a ready set."""
 
     def __init__(self, world: World, ids: Sequence[str]) -> None:
-        super().__init__([partial(world.remove_request_fault, fault_id) for fault_id in ids])
+        super().__init__([partial(world.remove_fault, fault_id) for fault_id in ids])
         self._world = world
         self._ids = ids
 
@@ -39,15 +42,22 @@ class SimRequestFaults(SimFault):
         return sum(map(self._world.request_fault_uses, self._ids))
 
 
+def _names_client(*ends: object) -> bool:
+    return any(client_end(end_of(end)) is not None for end in ends)
+
+
 class SimFaults:
-    """Faults on the world's links, and of requests."""
+    """Faults on the world's links, and of requests.
+
+    An end of a link is a node, the name of a client's machine, or a client as in `zabka.testing.live.faults.Faults`.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._made: list[SimFault] = []
 
     def _pairs(self, source: object, target: object) -> list[tuple[str, str]]:
-        first, second = (end if isinstance(end, str) else str(end) for end in (source, target))
+        first, second = end_of(source), end_of(target)
         others = [name for name in self._world.node_names() if name != first] if second == "*" else [second]
         return [(first, other) for other in others]
 
@@ -58,13 +68,25 @@ class SimFaults:
 
     def cut(self, source: object, target: object = "*", *, both_ways: bool = True) -> SimFault:
         """Drop all traffic."""
+        if _names_client(source, target):
+            return self._add(LinkFault(end_of(source), end_of(target), "cut", both_ways=both_ways))
         return self._keep([self._world.cut(a, b, both_ways) for a, b in self._pairs(source, target)])
 
     def delay(self, source: object, target: object, delay_ms: int, *, both_ways: bool = True) -> SimFault:
         """Delay all traffic."""
+        if _names_client(source, target):
+            return self._add(LinkFault(end_of(source), end_of(target), "delay", delay_ms, both_ways))
         pairs = self._pairs(source, target)
         pairs += [(b, a) for a, b in pairs] if both_ways else []
         return self._keep([self._world.delay(a, b, delay_ms) for a, b in pairs])
+
+    def limit(self, source: object, target: object, bytes_per_s: int, *, both_ways: bool = True) -> SimFault:
+        """Limit the bandwidth of each connection and direction."""
+        ends = end_of(source), end_of(target)
+        return self._add(LinkFault(*ends, "bandwidth", both_ways=both_ways, bytes_per_s=bytes_per_s))
+
+    def _add(self, fault: LinkFault) -> SimFault:
+        return self._keep([partial(self._world.remove_fault, self._world.link_fault(fault))])
 
     def on_request(self, name: str, **match: Unpack[RequestMatch]) -> RequestSelection[SimRequestFaults]:
         """Select requests of a Kafka API or ZooKeeper operation, for a fault of them."""

@@ -14,7 +14,7 @@ import pytest
 from zabka.ensemble.auth.policy import OPEN_POLICY
 from zabka.ensemble.auth.schemes import AuthId
 from zabka.ensemble.errors import ErrorCode
-from zabka.ensemble.ids import ConnectionId
+from zabka.ensemble.ids import ConnectionId, SessionId
 from zabka.ensemble.records import (
     ClientMessage,
     ConnectRequest,
@@ -47,6 +47,8 @@ class Listener:
         self.identities: dict[ConnectionId, tuple[AuthId, ...]] = {}
         self.closed: list[ConnectionId] = []
         self.refused: list[str] = []
+        self.sessions: dict[ConnectionId, SessionId] = {}
+        self.of_brokers: set[SessionId] = set()
         self.emptied: list[ConnectionId] = []
         """Connections that have read their replies."""
 
@@ -73,6 +75,12 @@ class Listener:
 
     def answer_word(self, word: str, argument: bytes) -> str | None:
         return None
+
+    def session(self, connection: ConnectionId) -> SessionId:
+        return self.sessions.get(connection, SessionId(0))
+
+    def is_session_of_broker(self, session_id: SessionId) -> bool:
+        return session_id in self.of_brokers
 
     def outstanding(self, connection: ConnectionId) -> int:
         return self.under_way[connection]
@@ -123,7 +131,7 @@ class Port:
         self.admission = Admission(limits, lambda: 0.5, 0)
         self.events: list[Event] = []
         faults = ClientFaults(self.events.append, lambda: 0.5, now_ms, SharedCounts().count)
-        self.port = ClientPort(self.listener, self.admission, OPEN_POLICY, faults=faults)
+        self.port = ClientPort(self.listener, self.admission, OPEN_POLICY, None, faults, self.events.append)
         self.listener.taken = self.admission.handed_over.clear
         self.made: list[Client] = []
 

@@ -1,0 +1,94 @@
+"""Clients as ends of link faults: by Kafka client id, by ZooKeeper session, or by address.
+
+ZooKeeper's protocol has no client ids, so its clients are named by the ids of their sessions, as in the answers of
+`cons` and `dump`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from zabka.ensemble.request_fault import matches_text
+from zabka.journal.cause import session_text
+
+Named = Literal["client", "session"]
+"""How a node knows its clients: a broker by client ids, a peer by sessions."""
+IPV4_IN_IPV6 = "::ffff:"
+TEXT_MAX = 1_024
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class ClientLine(NamedTuple):
+    """A connection that a node has accepted: how the client is named, its name ("" while unknown) and its address."""
+
+    named: Named
+    name: str
+    host: str
+    port: int
+
+    @property
+    def text(self) -> str:
+        """The name, or the address if there is none."""
+        return self.name or address_text(self.host, self.port)
+
+
+class ClientEnd(NamedTuple):
+    """The clients at one end of a fault: a pattern for client ids or sessions, or a network and perhaps a port."""
+
+    kind: Literal["client", "session", "address"]
+    pattern: str = ""
+    network: _Network | None = None
+    port: int = 0
+
+    def is_of(self, line: ClientLine) -> bool:
+        """Return whether that connection is one of these clients."""
+        if self.network is None:
+            return self.kind == line.named and matches_text(self.pattern, line.name)
+        return self.port in (0, line.port) and _address(line.host) in self.network
+
+
+@lru_cache(4_096)
+def client_end(text: str) -> ClientEnd | None:
+    """Return the clients that an end of a fault names, or None for the name of a node.
+
+    Raises ValueError for an incomplete name of a client.
+    """
+    kind, colon, pattern = text.partition(":")
+    if colon and kind in ("client", "session"):
+        if not 0 < len(pattern) <= TEXT_MAX:
+            raise ValueError(f"{text!r} names no client: use {kind}:PATTERN, in which * stands for any characters")
+        return ClientEnd("client" if kind == "client" else "session", pattern)
+    network, port = _network(text), 0
+    if network is None:
+        host, _, number = text.rpartition(":")
+        network, port = _network(host.strip("[]")), int(number) if number.isdecimal() and len(number) < 6 else 0
+    if network is None or (port == 0 and _network(text) is None):
+        return None
+    return ClientEnd("address", network=network, port=port)
+
+
+def session_name(session_id: int) -> str:
+    """Return the name of a ZooKeeper session; "" for 0, the id in the request for a new one."""
+    return session_text(session_id) if session_id else ""
+
+
+def address_text(host: str, port: int) -> str:
+    """Return an address and a port as one text."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _network(text: str) -> _Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    try:
+        return ipaddress.ip_address(host.removeprefix(IPV4_IN_IPV6).partition("%")[0])
+    except ValueError:
+        # A Unix socket has no address.
+        return ipaddress.IPv4Address(0)
