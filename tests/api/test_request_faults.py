@@ -155,7 +155,7 @@ def test_command_adds_lists_and_removes(server: Server, http: httpx.Client, caps
 
 
 def test_command_adds_ready_sets_and_link_faults(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(server, "add", "--set", "connection-loss-on-create", "--path", "/app/*") == 0
+    assert run(server, "add", "connection-loss-on-create", "--path", "/app/*") == 0
     assert run(server, "add", "--from", "broker-1", "--to", "*", "--kind", "delay", "--delay-ms", "30") == 0
     client = ("--from", "client:shop", "--to", "broker-1", "--one-way")
     assert run(server, "add", *client, "--kind", "bandwidth", "--bytes-per-s", "9000") == 0
@@ -169,6 +169,13 @@ def test_command_adds_ready_sets_and_link_faults(server: Server, capsys: pytest.
     assert capsys.readouterr().out == "removed 3 faults\n"
 
 
+def test_help_of_the_command_names_the_ready_sets(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["add", "--help"])
+    text = "".join(capsys.readouterr().out.split())
+    assert "ack-lost,not-leader,coordinator-loading" in text
+
+
 def test_command_prints_the_ready_sets(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(server, "sets") == 0
     assert "ack-lost: The leader stores the records" in capsys.readouterr().out
@@ -177,13 +184,13 @@ def test_command_prints_the_ready_sets(server: Server, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("add",), "give one of --set, --api, --opcode and --from"),
+        (("add",), "give the name of a ready set, --api, --opcode or --from"),
         (("add", "--api", "Produce"), "--effect is missing"),
         (("add", "--api", "Prodcue", "--effect", "close"), "brokers serve no 'Prodcue'"),
         (("add", "--api", "Produce", "--effect", "error"), "the effect error needs error"),
         (("add", "--from", "broker-1", "--to", "*"), "needs --from, --to and --kind"),
         (("add", "--from", "broker-1", "--to", "*", "--kind", "cut", "--topic", "t"), "--topic selects requests"),
-        (("add", "--set", "lost-ack"), "there is no ready set lost-ack"),
+        (("add", "lost-ack"), "there is no ready set lost-ack"),
         (("remove",), "give the ids of the faults, or --all"),
         (("remove", "f9"), "there is no fault f9"),
     ],

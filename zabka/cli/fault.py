@@ -13,6 +13,7 @@ from typing import Any, get_args
 from zabka.agent.token_file import BadToken, read_token
 from zabka.ensemble.request_fault import Effect
 from zabka.ensemble.runtime.link_fault import Kind
+from zabka.kafka.request_faults.ready_sets import READY_SETS
 from zabka.testing.cluster import ClusterFailed
 from zabka.testing.live.http_api import HttpApi, Refused
 
@@ -67,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("zabka fault", description="Add, list and remove faults of requests and links.")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     adding = commands.add_parser("add", help="add a request fault, a ready set of them, or a link fault")
-    adding.add_argument("--set", metavar="NAME", help="a ready set: see zabka fault sets")
+    adding.add_argument("name", nargs="?", metavar="NAME", help=f"a ready set: {', '.join(READY_SETS)}")
     adding.add_argument("--api", help="a Kafka API, such as Produce, or * for all")
     adding.add_argument("--opcode", help="a ZooKeeper operation, such as create, or * for all")
     adding.add_argument("--effect", choices=EFFECTS, metavar="EFFECT", help=f"one of {', '.join(EFFECTS)}")
@@ -100,10 +101,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add(api: HttpApi, options: argparse.Namespace) -> None:
     given = {name: value for name in _fields() if (value := getattr(options, name)) is not None}
-    if sum(map(bool, (options.set, options.api, options.opcode, vars(options)["from"]))) != 1:
-        raise ValueError("give one of --set, --api, --opcode and --from")
-    if options.set:
-        made = api.post(f"{FAULTS}/sets/{options.set}", given)
+    if sum(map(bool, (options.name, options.api, options.opcode, vars(options)["from"]))) != 1:
+        raise ValueError("give the name of a ready set, --api, --opcode or --from, and only one of them")
+    if options.name:
+        made = api.post(f"{FAULTS}/sets/{options.name}", given)
     elif options.api or options.opcode:
         if options.effect is None:
             raise ValueError(f"--effect is missing; effects are {', '.join(EFFECTS)}")
@@ -122,7 +123,7 @@ def _fields() -> list[str]:
 def _link(options: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
     unused = [name for name in given if name not in _OF_LINKS]
     if unused:
-        raise ValueError(f"--{unused[0].replace('_', '-')} selects requests: it needs --api, --opcode or --set")
+        raise ValueError(f"--{unused[0].replace('_', '-')} selects requests: it needs --api, --opcode or a ready set")
     if options.kind is None or options.to is None:
         raise ValueError("a link fault needs --from, --to and --kind")
     return {
