@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from tests.api.api_server import settings
 from tests.browser.chromium import Watched, wait_until
 from tests.browser.page_server import PageServer, write_healthy_cluster
-from tests.browser.test_page import turn_to
+from tests.browser.test_page import region, turn_to
 from zabka.api.runs.intake import on_one_clock
 from zabka.api.runs.kept import KeptRuns
 from zabka.api.runs.messages import WORLD_BEGINS_US
@@ -154,6 +154,35 @@ def test_failover_phases_are_shown_above_the_diagram(page: Page) -> None:
     assert re.sub(r"\s+", " ", page.locator(".phases").inner_text()).startswith(
         "expire 1.2 ms read 5.1 ms decide 1.4 ms"
     )
+
+
+def test_request_fault_is_filled_in_from_a_message(watched: Watched, tmp_path: Path) -> None:
+    request = {
+        "id": 1, "arrived_us": 1, "from": "shop-1", "to": "broker-2", "class": "data", "kind": "Produce",
+        "subject": {"acks": -1, "names": ["my-orders-0"]}, "bytes": 9, "answers": None, "lost": None,
+    }  # fmt: skip
+    page, server = watched.page, PageServer(tmp_path).start()
+    try:
+        write_healthy_cluster(server)
+        answer = {"messages": [{**request, "sent_us": 1}], "hidden": {}, "truncated": False}
+        page.route("**/runs/live/messages?*", lambda route: route.fulfill(json=answer))
+        page.goto(f"{server.url}#tab=messages")
+        page.get_by_text("Show as a table").click()
+        page.get_by_role("button", name="Do this again to the next one: Produce from shop-1").click()
+        form = page.get_by_role("form", name="Add a request fault")
+        for label, value in (
+            ("request", "Produce"),
+            ("topic", "my-orders"),
+            ("client id", "shop-1"),
+            ("node", "broker-2"),
+        ):
+            expect(form.get_by_label(label, exact=True)).to_have_value(value)
+        form.get_by_role("button", name="Add").click()
+        expect(region(page, "Request faults").get_by_role("listitem")).to_contain_text(
+            "Produce client_id=shop-1 topic=my-orders on broker-2: drop_response, once"
+        )
+    finally:
+        server.stop()
 
 
 def test_keys_select_messages_and_jump_to_their_moments(page: Page) -> None:

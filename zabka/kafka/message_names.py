@@ -35,6 +35,8 @@ _FACTS = (
     "acks",
 )  # fmt: skip
 
+_TEXTS = {"group_id": "group", "transactional_id": "transactional_id"}
+
 
 @cache
 def api_name(api_key: int) -> str:
@@ -65,6 +67,10 @@ def _subject(message: KafkaMessage, text_of: Any) -> Subject:
         value = getattr(message, name, None)
         if isinstance(value, int):
             found[name] = int(value)
+    for name, label in _TEXTS.items():
+        text = getattr(message, name, None)
+        if isinstance(text, str) and text:
+            found[label] = text
     error = getattr(message, "error_code", None)
     if error:
         found["error"] = error.name

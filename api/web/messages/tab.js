@@ -6,6 +6,8 @@ import { ref } from "lit-html/directives/ref.js";
 import { count, plural } from "../format.js";
 import { isProgress, sentence, weight } from "../sentences.js";
 import { panel } from "../views/parts.js";
+import { fillIn } from "../views/request_faults.js";
+import { likeMessage } from "./again.js";
 import { KINDS, suited } from "./axis.js";
 import { Conversation } from "./conversation.js";
 import { Diagram } from "./diagram.js";
@@ -105,7 +107,7 @@ export function view(state, _m, moment, changed) {
     <div class="spacetime" ${ref(attach)}></div>
     <p class="told" aria-live="polite">${diagram.told.map((each, place) => (place ? html`<span>${each}</span>` : html`<b>${each}</b>`))}</p>
     <p class="legend quiet">${legend(loaded?.truncated ?? false)}</p>
-    ${table(messages, when, moment, changed)}`;
+    ${table(messages, when, moment, changed, current.run === "live")}`;
   return panel("messages", "Messages", html`<span class="quiet">${plural(messages.length, "message")} in ${span(window.to_us - window.from_us)}${conversation.waits ? ", loading…" : ""}</span>`, body);
 }
 
@@ -238,8 +240,23 @@ function legend(truncated) {
     ${truncated ? html`<b class="warn">Too many messages to draw: the latest are counted as hidden.</b>` : nothing}`;
 }
 
-/** The same data as the drawing. @param {Message[]} messages @param {(us: number) => string} when @param {Moment} moment @param {() => void} changed */
-function table(messages, when, moment, changed) {
+/** A button that opens the form of a fault for requests like this one. @param {Message} message @param {Moment} moment */
+function again(message, moment) {
+  const fields = likeMessage(message);
+  if (fields === null) return nothing;
+  const open = () => {
+    fillIn(fields);
+    moment.go({ tab: "lab", at: null });
+  };
+  return html` <button type="button" class="small" aria-label=${`Do this again to the next one: ${message.kind} from ${message.from}`} @click=${open}>Do this again to the next one</button>`;
+}
+
+/**
+ * The same data as the drawing.
+ * @param {Message[]} messages @param {(us: number) => string} when @param {Moment} moment @param {() => void} changed
+ * @param {boolean} disturbs whether requests of the run can meet faults
+ */
+function table(messages, when, moment, changed, disturbs) {
   const opened = (/** @type {Event} */ event) => {
     ui.table = /** @type {HTMLDetailsElement} */ (event.currentTarget).open;
     changed();
@@ -250,7 +267,7 @@ function table(messages, when, moment, changed) {
       <tbody>${messages.slice(0, ROWS_MAX).map((each) => html`<tr class=${isLost(each) ? "lost" : ""}>
         <td><button type="button" class="small" @click=${() => goNear(moment, each.arrived_us ?? each.sent_us)}>${when(each.sent_us)}</button></td>
         <td class="n">${each.arrived_us === null ? (isLost(each) ? "never arrived" : "unknown") : span(each.arrived_us - each.sent_us)}</td><td>${each.from}</td><td>${each.to}</td>
-        <td>${each.kind}</td><td>${each.lost ? html`<i>${each.lost}</i> ` : nothing}${subject(each)}</td></tr>`)}</tbody></table></div>
+        <td>${each.kind}${disturbs ? again(each, moment) : nothing}</td><td>${each.lost ? html`<i>${each.lost}</i> ` : nothing}${subject(each)}</td></tr>`)}</tbody></table></div>
       ${messages.length > ROWS_MAX ? html`<p class="quiet">${count(messages.length - ROWS_MAX)} more: zoom in to see them.</p>` : nothing}` : nothing}
   </details>`;
 }

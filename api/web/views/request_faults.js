@@ -1,6 +1,7 @@
 // Request faults: a form for one rule, a form for a ready set, and the list with counts.
 
 import { html, nothing } from "lit-html";
+import { keyed } from "lit-html/directives/keyed.js";
 
 import { requests } from "../actions.js";
 import { count, plural } from "../format.js";
@@ -18,7 +19,16 @@ const SETS = [
 const EFFECTS = [
   "error", "delay_before", "delay_after", "drop_response", "drop_request", "close", "hang", "throttle", "corrupt", "truncate", "stale",
 ];
-const TEXTS = ["topic", "group", "client_id", "path"];
+const TEXTS = ["topic", "group", "client_id", "path", "node"];
+
+/** The first values of the form for a rule. `number` counts the times that it was filled in. */
+const draft = { number: 0, /** @type {Record<string, string>} */ fields: {} };
+
+/** Fill in the form for a rule. @param {Record<string, string>} fields */
+export function fillIn(fields) {
+  draft.number += 1;
+  draft.fields = fields;
+}
 
 /**
  * The body of a rule: a name in lower case is an operation of ZooKeeper. Empty fields are left out.
@@ -46,15 +56,17 @@ export function requestFaults(m, actions) {
   const add = submit((fields) => void actions.send(requests.injectFault(rule(fields))));
   const addSet = submit((fields) => void actions.send(requests.addFaultSet(fields.set ?? "", narrowing(fields))));
   const off = actions.off !== "";
-  const forms = html`<form class="row" aria-label="Add a request fault" @submit=${add}>
-      <label class="field"><span>request</span><input name="request" value="Produce" title="A Kafka API, such as Fetch, or an operation of ZooKeeper, such as create" required></label>
+  const { request = "Produce", ...given } = /** @type {Record<string, string>} */ (draft.fields);
+  const one = html`<form class="row" aria-label="Add a request fault" @submit=${add}>
+      <label class="field"><span>request</span><input name="request" value=${request} title="A Kafka API, such as Fetch, or an operation of ZooKeeper, such as create" required></label>
       ${select("request-fault", "effect", "effect", EFFECTS, "drop_response")}
       <label class="field"><span>error or ms</span><input name="value" title="The name of the error, or milliseconds of a delay or throttle time"></label>
-      ${narrowed()}
+      ${narrowed(given)}
       <label class="field"><span>times, 0 for all</span><input name="times" type="number" min="0" value="1"></label>
-      <button class="primary" ?disabled=${off}>Add</button></form>
+      <button class="primary" ?disabled=${off}>Add</button></form>`;
+  const forms = html`${keyed(draft.number, one)}
     <form class="row" aria-label="Add a ready set of request faults" @submit=${addSet}>
-      ${select("request-fault", "set", "ready set", SETS)}${narrowed()}
+      ${select("request-fault", "set", "ready set", SETS)}${narrowed({})}
       <button ?disabled=${off}>Add set</button></form>`;
   const held = m.request_faults.length === 0 ? html`<p class="quiet">No request faults.</p>` : html`<ul class="faults">
     ${m.request_faults.map((f) => html`<li>${badge("warn", f.part_of || "request", "warn")}
@@ -64,6 +76,7 @@ export function requestFaults(m, actions) {
   return panel("request-faults", "Request faults", aside, html`${forms}${held}`);
 }
 
-function narrowed() {
-  return TEXTS.map((name) => html`<label class="field"><span>${name.replace("_", " ")}</span><input name=${name} maxlength="1024"></label>`);
+/** @param {Record<string, string>} given */
+function narrowed(given) {
+  return TEXTS.map((name) => html`<label class="field"><span>${name.replace("_", " ")}</span><input name=${name} value=${given[name] ?? ""} maxlength="1024"></label>`);
 }
