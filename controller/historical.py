@@ -38,6 +38,9 @@ class Historical(StrEnum):
     """The last member of an ISR is removed too.  KAFKA-708, 5083, fixed in 0.11."""
     DIRECT_ZOOKEEPER_ISR = "direct-zookeeper-isr"
     """Leaders write their ISR into ZooKeeper themselves, from a cached version.  KAFKA-2729, replaced in 2.7."""
+    OWN_ISR_WRITE_UNKNOWN = "own-isr-write-unknown"
+    """Together with `direct-zookeeper-isr`: a leader that repeats a write does not see that the first one succeeded.
+    KAFKA-1382, fixed in 0.8.2."""
     TRUNCATE_TO_HIGH_WATERMARK = "truncate-to-high-watermark"
     """A new follower truncates to its high watermark.  KAFKA-1211, KIP-101, fixed in 0.11."""
     TRUNCATE_KIP_101 = "truncate-kip-101"

@@ -77,6 +77,7 @@ class RequestFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     group: Annotated[Pattern, Meta(description="A pattern for group ids")] = ""
     transactional_id: Pattern = ""
     path: Annotated[Pattern, Meta(description="A pattern for znode paths")] = ""
+    principal: Annotated[Pattern, Meta(description="ZooKeeper: an identity such as sasl:alice or digest:bob")] = ""
     min_version: _Version = 0
     max_version: _Version = 32767
     error: Annotated[str, Meta(description="Kafka's or ZooKeeper's name of an error")] = ""
@@ -117,6 +118,8 @@ class RequestFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
             raise ValueError(f"node {self.node!r}: {requests}, such as {self.role}-1; use * for all")
         if self.api and self.path:
             raise ValueError("path selects ZooKeeper requests: use it with opcode, not with api")
+        if self.api and self.principal:
+            raise ValueError("principal: the Kafka port has no authentication yet; use client_id or listener")
         unused = [] if self.api else [name for name in _KAFKA_ONLY if getattr(self, name) != _DEFAULTS[name]]
         if unused:
             raise ValueError(f"{unused[0]} selects Kafka requests: ZooKeeper's have no such field")
@@ -171,8 +174,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def describe(rule: RequestFault) -> str:
     """Return a rule in one line, such as `Produce topic=orders: error NOT_LEADER_OR_FOLLOWER, once`."""
-    names = ("client_id", "listener", "topic", "partition", "group", "transactional_id", "path", "min_version",
-             "max_version")  # fmt: skip
+    names = ("client_id", "listener", "topic", "partition", "group", "transactional_id", "path",
+             "principal", "min_version", "max_version")  # fmt: skip
     matched = [f"{name}={getattr(rule, name)}" for name in names if getattr(rule, name) != _DEFAULTS[name]]
     where = [] if rule.node == ANY else [f"on {rule.node}"]
     argument = {"error": rule.error, "delay_ms": f"{rule.delay_ms} ms", "throttle_ms": f"{rule.throttle_ms} ms"}

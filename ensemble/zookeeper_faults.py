@@ -5,8 +5,10 @@ The errors are those of ZooKeeper's documentation and of KeeperException.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from zabka.ensemble.auth.schemes import DIGEST, AuthId
 from zabka.ensemble.errors import ErrorCode
 from zabka.ensemble.op_names import op_name
 from zabka.ensemble.records import MultiRequest, OpCode, Request
@@ -120,8 +122,19 @@ def subject_of(request: Request) -> ZooKeeperSubject:
     return ZooKeeperSubject(request.op, paths)
 
 
-def matches(rule: RequestFault, subject: ZooKeeperSubject) -> bool:
-    """Return whether a rule selects a request; a multi is selected if one of its paths is."""
+def principal(identity: AuthId) -> str:
+    """Return an identity as rules name it: without the hash of a digest's password."""
+    scheme, name = identity
+    return f"{scheme}:{name.partition(':')[0] if scheme == DIGEST else name}"
+
+
+def matches(rule: RequestFault, subject: ZooKeeperSubject, identities: Iterable[AuthId] = ()) -> bool:
+    """Return whether a rule selects a request; a multi is selected if one of its paths is.
+
+    `identities` are those that the connection has proved before.
+    """
+    if rule.principal and not any(matches_text(rule.principal, principal(each)) for each in identities):
+        return False
     if rule.opcode == ANY:
         if subject.op == OpCode.PING:
             return False

@@ -174,8 +174,8 @@ class NewScenarioRun(Body):
 
 
 SEEDS = (
-    "chaos", "calm", "ensemble", "reconfiguring", "read-only", "disks", "swarm", "swarm-ensemble", "swarm-disks",
-    "whole", "whole-cluster",
+    "chaos", "calm", "requests", "ensemble", "reconfiguring", "read-only", "disks", "swarm", "swarm-ensemble",
+    "swarm-disks", "whole", "whole-cluster",
 )  # fmt: skip
 """The scenarios whose faults are drawn from a seed, by their names in `zabka replay`; a test compares them."""
 OF_WHOLE_PROCESSES = ("whole", "whole-cluster")

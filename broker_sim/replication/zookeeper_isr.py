@@ -2,12 +2,14 @@
 
 A leader writes the partition's state, conditional on the version that it remembers and not fenced by a controller
 epoch. If another broker wrote in between, the leader "skips updating ISR" and keeps its version. So it skips for ever,
-until the controller sends it a newer version (KAFKA-2729). Writes are noted under /isr_change_notification, so that the
-controller updates all brokers.
+until the controller sends it a newer version (KAFKA-2729). A leader that repeats a write after a lost answer finds that
+the first write has changed the version; since KAFKA-1382 it compares the state with its own. Writes are noted under
+/isr_change_notification, so that the controller updates all brokers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from kio.schema.errors import ErrorCode as KafkaError
@@ -33,11 +35,24 @@ DELAY_MS_MAX = 60_000
 _SKIPPED = IsrAnswer(int(KafkaError.operation_not_attempted))
 
 
+IsOwn = Callable[[LeaderAndIsr | None, LeaderAndIsr], bool]
+"""Returns whether the state in ZooKeeper, if it can be read, is the state that this leader has written."""
+
+
+def _is_equal(found: LeaderAndIsr | None, written: LeaderAndIsr) -> bool:
+    return found is not None and found == written._replace(partition_epoch=found.partition_epoch)
+
+
+def _is_never_own(found: LeaderAndIsr | None, written: LeaderAndIsr) -> bool:
+    return False
+
+
 class ZooKeeperIsrWriter:
     """Writes proposals, at most one per partition at a time."""
 
-    def __init__(self, broker_id: int, zk: Zk, runtime: Runtime, emit: Emit) -> None:
+    def __init__(self, broker_id: int, zk: Zk, runtime: Runtime, emit: Emit, is_own: IsOwn = _is_equal) -> None:
         self._broker_id = broker_id
+        self._is_own = is_own
         self._zk = zk
         self._runtime = runtime
         self._emit = emit
@@ -92,7 +107,7 @@ class ZooKeeperIsrWriter:
             found = await self._zk.attempt(lambda: service.get(path))
             if found.value is not None:
                 there, stat = found.value
-                if znodes.decode_partition_state(there, stat.version) == state._replace(partition_epoch=stat.version):
+                if self._is_own(znodes.decode_partition_state(there, stat.version), state):
                     return _written(proposal, stat.version)
         return _SKIPPED
 
@@ -157,5 +172,6 @@ def _written(proposal: IsrProposal, version: int) -> IsrAnswer:
 def isr_writer(config: KafkaConfig, zk: Zk, runtime: Runtime, emit: Emit) -> ZooKeeperIsrWriter | None:
     """Return the writer of this broker's ISR changes, or None if the controller writes them (AlterPartition)."""
     if Historical.DIRECT_ZOOKEEPER_ISR in config.historical:
-        return ZooKeeperIsrWriter(config.broker_id, zk, runtime, emit)
+        is_own = _is_never_own if Historical.OWN_ISR_WRITE_UNKNOWN in config.historical else _is_equal
+        return ZooKeeperIsrWriter(config.broker_id, zk, runtime, emit, is_own)
     return None

@@ -11,7 +11,7 @@ import pytest
 from zabka.ensemble.records import CreateRequest, DeleteRequest, MultiOp, MultiRequest, OpCode, Request
 from zabka.ensemble.request_fault import HeldRequestFault, RequestFault, describe, matches_text
 from zabka.ensemble.request_fault_uses import ActiveFaults, FaultUses, SharedCounts
-from zabka.ensemble.zookeeper_faults import matches, subject_of, why_impossible
+from zabka.ensemble.zookeeper_faults import ZooKeeperSubject, matches, subject_of, why_impossible
 
 
 def held(**fields: Any) -> HeldRequestFault:
@@ -191,3 +191,19 @@ def test_zookeeper_rule_selects_by_operation_and_path() -> None:
     assert matches(for_zookeeper(opcode="multi", path="/c"), subject_of(multi))
     assert matches(for_zookeeper(opcode="*"), subject_of(multi))
     assert not matches(for_zookeeper(opcode="*"), subject_of(Request(-2, OpCode.PING, None)))
+
+
+def test_principal_of_a_kafka_client_is_refused() -> None:
+    with pytest.raises(ValueError, match="the Kafka port has no authentication yet"):
+        RequestFault(kind="request", api="Produce", effect="close", principal="User:alice")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [("sasl:alice", True), ("digest:bob", True), ("digest:*", True), ("sasl:bob", False), ("bob", False)],
+)
+def test_rule_matches_the_principals_of_a_zookeeper_client(pattern: str, matched: bool) -> None:
+    made = RequestFault(kind="request", opcode="create", effect="close", principal=pattern)
+    identities = [("ip", "127.0.0.1"), ("sasl", "alice"), ("digest", "bob:hash")]
+    assert matches(made, ZooKeeperSubject(OpCode.CREATE, ("/a",)), identities) is matched
+    assert not matches(made, ZooKeeperSubject(OpCode.CREATE, ("/a",)))

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
 
 from zabka.ensemble.request_fault import RequestFault
 from zabka.testing import LiveCluster, SimulatedCluster, running_world
@@ -138,3 +140,17 @@ def test_live_producer_stores_a_record_twice_after_a_lost_ack(zabka_cluster: Liv
 
 def test_live_faults_of_a_test_are_gone_in_the_next(zabka_cluster: LiveCluster) -> None:
     assert zabka_cluster.get("/api/v1/faults") == []
+
+
+def test_live_fault_selects_a_zookeeper_client_by_its_principal(zabka_cluster: LiveCluster) -> None:
+    bob, other = (KazooClient(zabka_cluster.zookeeper_connect) for _ in range(2))
+    for client in (bob, other):
+        client.start()
+    bob.add_auth("digest", "bob:secret")
+    zabka_cluster.faults.on_request("create", principal="digest:bob").error("QUOTA_EXCEEDED").until_removed()
+    other.create("/other")
+    with pytest.raises(KazooException):
+        bob.create("/bob")
+    for client in (bob, other):
+        client.stop()
+        client.close()

@@ -17,7 +17,8 @@ Scenario = Annotated[
     str,
     typer.Option(
         envvar="ZABKA_SCENARIO",
-        help="Faults of the simulated cluster: chaos, calm, ensemble (peers only), reconfiguring, read-only, "
+        help="Faults of the simulated cluster: chaos, calm, requests (chaos in which single requests "
+        "fail), ensemble (peers only), reconfiguring, read-only, "
         "disks (that fail, fill up, stall and lose writes), swarm, swarm-ensemble, swarm-disks (a few faults by role, "
         "as `zabka search` draws them), whole, whole-cluster (drawn configuration keys; peers alone, or with brokers), "
         "or a scenario that `zabka scenarios list` names",

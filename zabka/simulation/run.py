@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.scenarios.library import LIBRARY, play, seeded
 from zabka.simulation.scenarios.scenario import WorldScenario
-from zabka.simulation.seeds.chaos import CALM, CHAOS, ENSEMBLE
+from zabka.simulation.seeds.chaos import CALM, CHAOS, ENSEMBLE, REQUESTS
 from zabka.simulation.seeds.disks import DISKS
 from zabka.simulation.seeds.read_only import READ_ONLY
 from zabka.simulation.seeds.reconfiguring import RECONFIGURING
@@ -24,7 +24,7 @@ from zabka.simulation.settings import WorldSettings
 
 SCENARIOS = {
     each.name: each
-    for each in (CHAOS, CALM, ENSEMBLE, RECONFIGURING, READ_ONLY, DISKS, SWARM, SWARM_ENSEMBLE, SWARM_DISKS)
+    for each in (CHAOS, CALM, REQUESTS, ENSEMBLE, RECONFIGURING, READ_ONLY, DISKS, SWARM, SWARM_ENSEMBLE, SWARM_DISKS)
 }
 """Scenarios whose faults are drawn from the seed, in a world that settings describe."""
 WHOLE_RUNS: dict[str, type[ServingRun | ClusterRun]] = {WHOLE: ServingRun, WHOLE_CLUSTER: ClusterRun}

@@ -30,6 +30,7 @@ class RequestMatch(TypedDict, total=False):
     group: str
     transactional_id: str
     path: str
+    principal: str
     min_version: int
     max_version: int
 

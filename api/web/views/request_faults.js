@@ -19,7 +19,7 @@ const SETS = [
 const EFFECTS = [
   "error", "delay_before", "delay_after", "drop_response", "drop_request", "close", "hang", "throttle", "corrupt", "truncate", "stale",
 ];
-const TEXTS = ["topic", "group", "client_id", "path", "node"];
+const TEXTS = ["topic", "group", "client_id", "path", "principal", "node"];
 
 /** The first values of the form for a rule. `number` counts the times that it was filled in. */
 const draft = { number: 0, /** @type {Record<string, string>} */ fields: {} };

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import NamedTuple, Protocol
 
+from zabka.ensemble.auth.schemes import AuthId
 from zabka.ensemble.jute import MalformedRecord
 from zabka.ensemble.op_names import op_name
 from zabka.ensemble.records import ClientMessage, Frames, OpCode, PathWatchRequest, ReplyFrames, Request
@@ -34,6 +35,10 @@ class FaultedConnection(Protocol):
     remote: str
     out: list[bytes]
     fault_state: ConnectionState | None
+
+    def proved(self) -> Sequence[AuthId]:
+        """Return the identities that the client has proved."""
+        ...
 
     def deliver(self, messages: list[ClientMessage]) -> None:
         """Pass messages on without applying faults."""
@@ -111,7 +116,7 @@ class ClientFaults:
             if state is not None and state.held_requests is not None:
                 state.held_requests += frames[position:]
                 break
-            due = self._due(frame)
+            due = self._due(connection, frame)
             if due is None:
                 passed.append(frame)
                 continue
@@ -119,13 +124,14 @@ class ClientFaults:
             passed += self._apply(due.uses.rule, connection, frame)
         return passed
 
-    def _due(self, frame: bytes) -> _Due | None:
+    def _due(self, connection: FaultedConnection, frame: bytes) -> _Due | None:
         try:
             request = Request.decode(frame)
         except MalformedRecord:
             return None
         subject = subject_of(request)
-        uses = self._active.due(lambda rule: matches(rule, subject), self._now_ms(), self._draw)
+        identities = connection.proved()
+        uses = self._active.due(lambda rule: matches(rule, subject, identities), self._now_ms(), self._draw)
         return None if uses is None else _Due(uses, subject)
 
     def _report(self, due: _Due, connection: FaultedConnection) -> None:

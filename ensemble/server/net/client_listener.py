@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from zabka.ensemble.auth.schemes import AuthId
@@ -28,6 +29,10 @@ class ClientListener(Protocol):
     def on_client_closed(self, connection: ConnectionId) -> None: ...
     def answer_word(self, word: str, argument: bytes) -> str | None:
         """Return the answer to a four-letter word, or None if it is unknown; `argument` are the bytes after it."""
+        ...
+
+    def proved(self, connection: ConnectionId) -> Sequence[AuthId]:
+        """Return the identities that a connection has proved."""
         ...
 
     def session(self, connection: ConnectionId) -> SessionId:

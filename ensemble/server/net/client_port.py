@@ -506,6 +506,10 @@ class ClientConnection(asyncio.Protocol):
             messages = self._port.faults.received(self, messages)
         self.deliver(messages)
 
+    def proved(self) -> Sequence[AuthId]:
+        """Return the identities that the client has proved."""
+        return () if self._id is None else self._port.listener.proved(self._id)
+
     def deliver(self, messages: list[ClientMessage]) -> None:
         """Pass messages to the listener, unless the connection has ended."""
         if not messages or self._id is None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
@@ -531,6 +531,11 @@ class PeerDriver:
     def answer_word(self, word: str, argument: bytes) -> str | None:
         """Return the answer to a four-letter word."""
         return self.operator.words.answer(word, argument) if self.operator is not None else None
+
+    def proved(self, connection: ConnectionId) -> Sequence[AuthId]:
+        """Return the identities that a connection has proved."""
+        found = self._service.clients.connections.get(connection)
+        return () if found is None else found.auth
 
     def session(self, connection: ConnectionId) -> SessionId:
         """Return the session of a connection; 0 while it has none."""

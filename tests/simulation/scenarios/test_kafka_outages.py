@@ -14,9 +14,9 @@ from zabka.simulation.scenarios.library import LIBRARY, play
 from zabka.simulation.scenarios.scenario import WithBug, WorldScenario
 
 REPLAYABLE = [
-    "KAFKA-2729", "KAFKA-6082", "KAFKA-13407", "KAFKA-12315", "14845", "KAFKA-7235", "KAFKA-4447", "KAFKA-4443",
-    "session-expiry flapping", "KAFKA-14190", "KAFKA-1211", "KAFKA-6361", "KAFKA-6880", "KAFKA-7128", "KAFKA-14617",
-    "KAFKA-14140", "KAFKA-15583", "KAFKA-708", "acks=1", "Jepsen", "Honeycomb",
+    "KAFKA-1382", "KAFKA-2729", "KAFKA-6082", "KAFKA-13407", "KAFKA-12315", "14845", "KAFKA-7235", "KAFKA-4447",
+    "KAFKA-4443", "session-expiry flapping", "KAFKA-14190", "KAFKA-1211", "KAFKA-6361", "KAFKA-6880", "KAFKA-7128",
+    "KAFKA-14617", "KAFKA-14140", "KAFKA-15583", "KAFKA-708", "acks=1", "Jepsen", "Honeycomb",
 ]  # fmt: skip
 OUTAGES = [s for s in LIBRARY.values() if isinstance(s, WorldScenario) and s.brokers]
 

@@ -18,8 +18,8 @@ from zabka.kafka.request_faults.subjects import APIS, MATCHES
 
 _TIMES = ("times", "nth", "every", "probability", "for_ms")
 NARROWING = (
-    "node", "client_id", "listener", "topic", "partition", "group", "transactional_id", "path", *_TIMES, "delay_ms",
-    "throttle_ms",
+    "node", "client_id", "listener", "topic", "partition", "group", "transactional_id", "path", "principal",
+    *_TIMES, "delay_ms", "throttle_ms",
 )  # fmt: skip
 """The fields that a caller of a set can give."""
 
@@ -136,7 +136,7 @@ def _narrow(rule: RequestFault, name: str, narrowing: Mapping[str, Any]) -> Requ
 def _takes(rule: RequestFault, field: str) -> bool:
     if field in ("delay_ms", "throttle_ms"):
         return bool(getattr(rule, field))
-    if field == "path":
+    if field in ("path", "principal"):
         return bool(rule.opcode)
     if field in MATCHES:
         return rule.api != ANY and bool(rule.api) and APIS[rule.api] in MATCHES[field]

@@ -15,6 +15,7 @@ from zabka.simulation.faults.broker_faults import BROKER_FAULTS
 from zabka.simulation.faults.chaos import FAULTS
 from zabka.simulation.faults.nemesis import Action, Nemesis
 from zabka.simulation.faults.rack_faults import RACK_FAULTS
+from zabka.simulation.faults.request_faults import REQUEST_FAULTS
 from zabka.simulation.faults.transaction_faults import TRANSACTION_FAULTS
 from zabka.simulation.settings import BadSetting, WorldSettings
 
@@ -26,7 +27,8 @@ def known_kinds(settings: WorldSettings) -> dict[str, Action]:
     """Return all faults of such a cluster by name."""
     if not settings.brokers:
         return FAULTS
-    return {**FAULTS, **BROKER_FAULTS, **TRANSACTION_FAULTS, **(RACK_FAULTS if settings.racks else {})}
+    racks = RACK_FAULTS if settings.racks else {}
+    return {**FAULTS, **BROKER_FAULTS, **TRANSACTION_FAULTS, **REQUEST_FAULTS, **racks}
 
 
 def check_kinds(settings: WorldSettings) -> None:

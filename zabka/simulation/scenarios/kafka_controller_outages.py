@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zabka.controller.historical import HISTORICAL_KEY
+from zabka.ensemble.request_fault import RequestFault
 from zabka.simulation.scenarios.kafka_steps import (
     Cast,
     ControllerTerms,
@@ -18,7 +19,19 @@ from zabka.simulation.scenarios.kafka_steps import (
     Undisturbed,
 )
 from zabka.simulation.scenarios.scenario import AnyWorldStep, Moment, WithBug, WorldScenario
-from zabka.simulation.scenarios.world_steps import Ask, Cut, Heal, Join, Kill, Pause, Restart, Resume, Vanish, Wait
+from zabka.simulation.scenarios.world_steps import (
+    Ask,
+    Cut,
+    Disturb,
+    Heal,
+    Join,
+    Kill,
+    Pause,
+    Restart,
+    Resume,
+    Vanish,
+    Wait,
+)
 
 PEERS = ("peer-1", "peer-2", "peer-3")
 ORDERS = "/brokers/topics/orders"
@@ -58,6 +71,42 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
             Heal(),
             Produce("orders-0"),
             State("orders-0", isr=("first", "second", "third")),
+        ),
+    ),
+    WorldScenario(
+        "kafka-1382",
+        "A lost answer to an ISR write",
+        "A leader that repeats an ISR write after a lost answer sees that the first write succeeded.",
+        "KAFKA-1382",
+        "0.8.2",
+        brokers=3,
+        keys=historical("direct-zookeeper-isr"),
+        bug=historical("direct-zookeeper-isr", "own-isr-write-unknown"),
+        shows="with ('first', 'second')",
+        steps=(
+            Cast(),
+            Topic("orders", (("second", "third", "first"),)),
+            Produce("orders-0", 3, expect=("ok",)),
+            Cut("third", ("second",)),
+            Produce("orders-0"),
+            State("orders-0", isr=("first", "second")),
+            Disturb(
+                RequestFault(
+                    kind="request",
+                    opcode="setData",
+                    path=f"{ORDERS}/partitions/0/state",
+                    effect="drop_response",
+                    times=1,
+                )
+            ),
+            Heal(("third",)),
+            Produce("orders-0"),
+            State("orders-0", isr=("first", "second", "third")),
+            Wait(5_000),
+            Cut("third", ("second",)),
+            Produce("orders-0"),
+            State("orders-0", isr=("first", "second")),
+            Heal(("third",)),
         ),
     ),
     WorldScenario(

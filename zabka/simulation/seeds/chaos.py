@@ -1,4 +1,7 @@
-"""The scenarios that most seeds are run with: chaos in the whole cluster, chaos among the peers alone, and none."""
+"""The scenarios that most seeds are run with: chaos in the whole cluster, chaos among the peers alone, and none.
+
+`requests` is the chaos of the whole cluster with faults of single requests among the others.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from random import Random
 import msgspec
 
 from zabka.simulation.faults.chosen import check_kinds
+from zabka.simulation.faults.request_faults import REQUEST_FAULTS
 from zabka.simulation.seeds.seed_run import SeedRun, SeedScenario
 from zabka.simulation.settings import PLAYED_KEYS, BadSetting, WorldSettings
 
@@ -43,6 +47,7 @@ def _chaos(run: SeedRun) -> None:
 
 CHAOS = SeedScenario("chaos", _as_wished, _chaos, transactions_chance=0.14)
 CALM = SeedScenario("calm", _as_wished, _calm, draws_topics=False)
+REQUESTS = SeedScenario("requests", _as_wished, _chaos, more_faults=REQUEST_FAULTS, transactions_chance=0.14)
 ENSEMBLE = SeedScenario("ensemble", _peers_alone, _chaos)
 
 PLAYED: dict[str, tuple[str, ...]] = {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -24,7 +25,7 @@ from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.faults.actions import Stage
 from zabka.simulation.faults.chaos import chaos
 from zabka.simulation.faults.chosen import ChosenNemesis
-from zabka.simulation.faults.nemesis import Nemesis
+from zabka.simulation.faults.nemesis import Action, Nemesis
 from zabka.simulation.faults.transaction_faults import TRANSACTION_FAULTS
 from zabka.simulation.settings import WorldSettings
 from zabka.simulation.workloads.consuming import Consuming
@@ -82,6 +83,8 @@ class SeedScenario(NamedTuple):
     play: Callable[[SeedRun], None]
     draws_topics: bool = True
     """Are there topics of any shape, beside the one that is always there?"""
+    more_faults: Mapping[str, Action] = MappingProxyType({})
+    """Faults of which each seed has at least one, with double weight."""
     transactions_chance: float = 0.0
     """The share of seeds with transactional clients; such seeds cost twice (chaos) or three times (swarm) as much."""
 
@@ -261,7 +264,7 @@ class SeedRun:
     def _nemesis(self) -> Nemesis:
         if self.world.settings.faults.kinds:
             return ChosenNemesis(self.world, self.seed)
-        more = TRANSACTION_FAULTS if self.has_transactions else {}
+        more = {**self.scenario.more_faults, **(TRANSACTION_FAULTS if self.has_transactions else {})}
         return chaos(self.world, derive_random(self.seed, "nemesis"), more)
 
     def recover(self) -> None:

@@ -6,9 +6,11 @@ import asyncio
 
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.hosts import parse_hosts
+from zabka.ensemble.client.service import Connector
 from zabka.ensemble.client.session import Session
 from zabka.ensemble.errors import SessionExpired
 from zabka.ensemble.ids import SessionId
+from zabka.ensemble.ports import Runtime
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.ensemble.tree.sessions import password_of
 from zabka.testing.cluster import ClusterFailed
@@ -17,15 +19,20 @@ ANSWER_S = 30.0
 
 
 async def end_session(connect_string: str, session_id: int) -> None:
+    """End a session of a live ensemble.  Raises ClusterFailed if there is no such session, or no quorum."""
+    runtime = AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False)
+    await take_over_and_close(connect_string, session_id, AsyncioConnector(), runtime)
+
+
+async def take_over_and_close(connect_string: str, session_id: int, connector: Connector, runtime: Runtime) -> None:
     """Take over a session with its id and password, and close it.
 
     The servers then close the client's connection, and answer SessionExpired when it reconnects.  This is the method of
     Curator's KillSession.  Raises ClusterFailed if there is no such session, or no quorum.
     """
     servers, _ = parse_hosts(connect_string)
-    runtime = AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False)
     resume = (session_id, password_of(SessionId(session_id)))
-    session = Session(servers, AsyncioConnector(), runtime, name="zabka-test-expiry", resume=resume)
+    session = Session(servers, connector, runtime, name="zabka-test-expiry", resume=resume)
     try:
         async with asyncio.timeout(ANSWER_S):
             session.open()

@@ -19,6 +19,7 @@ from zabka.simulation.cluster.service_machine import Service
 from zabka.simulation.cluster.world import World
 from zabka.simulation.settings import BadSetting, world_settings
 from zabka.testing.cluster import FIXTURE_SETTINGS, READY_TIMEOUT_S, ClientLibrary, ClusterFailed, Happening
+from zabka.testing.live.sessions import take_over_and_close
 from zabka.testing.shared_calls import SharedCalls, Work
 from zabka.testing.worlds.faults import SimFaults
 from zabka.testing.worlds.host import SimHost
@@ -176,6 +177,19 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         Raises ValueError if the name is in use.
         """
         return SimService(self.world, self.world.start_service(name, service, restarts=restarts))
+
+    def expire_session(self, client_id: int | tuple[int, bytes] | SimBroker) -> None:
+        """End a client's session, as if it had expired: its ephemeral znodes are deleted, and it gets SessionExpired.
+
+        `client_id` is the session's id, kazoo's `client.client_id`, or a broker for its own session.  Raises
+        ClusterFailed if there is no such session.
+        """
+        if isinstance(client_id, SimBroker):
+            broker = client_id.node.broker
+            client_id = 0 if broker is None else broker.coordination.session_id
+        session_id = client_id if isinstance(client_id, int) else client_id[0]
+        connector, hosts = self.machine.connector(), self.world.hosts
+        self.ask(take_over_and_close(hosts, session_id, connector, self.runtime))
 
     def let_pass(self, seconds: float) -> None:
         """Let time pass.  Raises ClusterFailed if a program of the test fails."""

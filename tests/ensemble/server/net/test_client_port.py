@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -75,6 +75,9 @@ class Listener:
 
     def answer_word(self, word: str, argument: bytes) -> str | None:
         return None
+
+    def proved(self, connection: ConnectionId) -> Sequence[AuthId]:
+        return self.identities.get(connection, ())
 
     def session(self, connection: ConnectionId) -> SessionId:
         return self.sessions.get(connection, SessionId(0))

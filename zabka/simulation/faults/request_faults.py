@@ -1,0 +1,126 @@
+"""Request faults that seeds draw: single requests get an error, no answer, a late or a broken one, or no connection.
+
+Each fault is a rule (`zabka.ensemble.request_fault`) for one API or operation. It is for the requests of clients, for
+those that brokers send to each other, or for those of any client of the ensemble, brokers included. The errors are
+those after which a client repeats its request: others end the workload of a seed, and rightly.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from zabka.ensemble.request_fault import ANY, RequestFault
+from zabka.simulation.faults.nemesis import Action, Nemesis
+
+BROKERS = "broker-*"
+"""The client ids of brokers."""
+LATE_MS = (20, 200, 1_000, 3_000)
+"""The delays, of which one is drawn. The longest is above the brokers' request timeouts."""
+USES_MAX = 4
+SHARE = 0.3
+"""The probability of a fault for many requests."""
+
+_MOVED = ("NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION")
+_COORDINATOR = ("COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR")
+ERRORS: dict[str, tuple[str, ...]] = {
+    "Produce": ("NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "REQUEST_TIMED_OUT"),
+    "Fetch": _MOVED,
+    "ListOffsets": _MOVED,
+    "FindCoordinator": ("COORDINATOR_NOT_AVAILABLE",),
+    "JoinGroup": _COORDINATOR,
+    "SyncGroup": (*_COORDINATOR, "REBALANCE_IN_PROGRESS"),
+    "Heartbeat": (*_COORDINATOR, "REBALANCE_IN_PROGRESS"),
+    "OffsetCommit": _COORDINATOR,
+    "OffsetFetch": _COORDINATOR,
+    "InitProducerId": _COORDINATOR,
+}
+"""Errors for clients of brokers, by API."""
+OF_CLIENTS = (*ERRORS, "Metadata", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit")
+OF_BROKERS = (
+    "Fetch", "OffsetForLeaderEpoch", "AlterPartition", "LeaderAndIsr", "UpdateMetadata", "StopReplica",
+    "ControlledShutdown", "WriteTxnMarkers",
+)  # fmt: skip
+OPERATIONS = ("create", "delete", "setData", "getData", "getChildren", "exists", "multi", "sync", ANY)
+SILENT = ("drop_response", "close", "truncate", "drop_request", "delay_before", "delay_after", "hang")
+"""Effects without an error, for each API of brokers."""
+OF_PEERS = tuple(effect for effect in SILENT if effect != "drop_request")
+"""Effects without an error, for operations of ZooKeeper, which are answered in order."""
+
+
+def _pick(nemesis: Nemesis, names: tuple[str, ...]) -> str:
+    return nemesis.pick(list(names))
+
+
+def _times(nemesis: Nemesis) -> dict[str, Any]:
+    """Draw how often a rule applies: to the next few requests, or to a share of all."""
+    if nemesis.random.random() < 0.5:
+        return {"times": nemesis.random.randrange(1, USES_MAX + 1)}
+    return {"probability": SHARE}
+
+
+def _delay(nemesis: Nemesis, effect: str) -> dict[str, Any]:
+    if not effect.startswith("delay"):
+        return {}
+    return {"delay_ms": LATE_MS[nemesis.random.randrange(0, len(LATE_MS))]}
+
+
+def _add(nemesis: Nemesis, **fields: Any) -> None:
+    world = nemesis.world
+    fault_id = world.request_fault(RequestFault(**{"kind": "request", **fields, **_times(nemesis)}))
+    nemesis.until_healed(partial(world.remove_fault, fault_id))
+
+
+def refused_request(nemesis: Nemesis) -> None:
+    """Return an error to clients of brokers."""
+    api = _pick(nemesis, tuple(ERRORS))
+    _add(nemesis, api=api, effect="error", error=_pick(nemesis, ERRORS[api]))
+
+
+def lost_answer(nemesis: Nemesis) -> None:
+    """Apply requests of clients without an answer: the connection breaks, or stays open."""
+    keep_open = nemesis.random.random() < 0.5
+    _add(nemesis, api=_pick(nemesis, OF_CLIENTS), effect="drop_response", keep_open=keep_open)
+
+
+def client_request(nemesis: Nemesis) -> None:
+    """Lose, delay or truncate requests of clients, or close their connections."""
+    effect = _pick(nemesis, SILENT)
+    _add(nemesis, api=_pick(nemesis, OF_CLIENTS), effect=effect, **_delay(nemesis, effect))
+
+
+def stale_metadata(nemesis: Nemesis) -> None:
+    """Answer Metadata of clients with the leaders of this moment, at one broker."""
+    _add(nemesis, api="Metadata", effect="stale", node=nemesis.pick(nemesis.world.broker_names()))
+
+
+def corrupt_batch(nemesis: Nemesis) -> None:
+    """Damage batches on their way to a leader, or to a follower."""
+    if nemesis.random.random() < 0.5:
+        _add(nemesis, api="Produce", effect="corrupt")
+    else:
+        _add(nemesis, api="Fetch", effect="corrupt", client_id=BROKERS)
+
+
+def broker_request(nemesis: Nemesis) -> None:
+    """Lose, delay or truncate requests between brokers, or close their connections."""
+    effect = _pick(nemesis, SILENT)
+    _add(nemesis, api=_pick(nemesis, OF_BROKERS), effect=effect, client_id=BROKERS, **_delay(nemesis, effect))
+
+
+def ensemble_request(nemesis: Nemesis) -> None:
+    """Lose, delay or truncate requests to the ensemble, or close the sessions' connections."""
+    effect = _pick(nemesis, OF_PEERS)
+    _add(nemesis, opcode=_pick(nemesis, OPERATIONS), effect=effect, **_delay(nemesis, effect))
+
+
+REQUEST_FAULTS: dict[str, Action] = {
+    "refused_request": refused_request,
+    "lost_answer": lost_answer,
+    "client_request": client_request,
+    "stale_metadata": stale_metadata,
+    "corrupt_batch": corrupt_batch,
+    "broker_request": broker_request,
+    "ensemble_request": ensemble_request,
+}
+"""In the order in which they are drawn."""
