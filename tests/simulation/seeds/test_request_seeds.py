@@ -26,7 +26,9 @@ def test_seed_with_request_faults_keeps_every_invariant(seed: int) -> None:
 
 
 def test_seed_of_request_faults_alone_applies_them() -> None:
-    settings = world_settings([f"faults.kinds={','.join(drawn.REQUEST_FAULTS)}", "faults.gap.ms=600", "faults.ms=10000"])
+    settings = world_settings(
+        [f"faults.kinds={','.join(drawn.REQUEST_FAULTS)}", "faults.gap.ms=600", "faults.ms=10000"]
+    )
     run = SeedRun(1, REQUESTS, settings)
     assert run.execute().problems == []
     assert sum(isinstance(entry.event, RequestFaultApplied) for entry in run.world.record.entries) > 3
