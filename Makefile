@@ -78,7 +78,7 @@ mutants: setup
 fuzz: setup
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)
 
-docs:
+docs: setup
 	@PYTHON="$(PYTHON)" sh scripts/setup/docs.sh
 
 dist: setup

@@ -15,6 +15,7 @@ from zabka.api.http.request_journal import RequestJournal
 from zabka.api.http.security import Gate
 from zabka.api.routes import (
     campaigns,
+    exports,
     faults,
     health,
     journal,
@@ -73,7 +74,7 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     app.state.services = services
     problems.install(app)
     for module in (
-        health, nodes, topics, faults, scenarios, runs, messages,
+        health, nodes, topics, faults, scenarios, runs, messages, exports,
         lessons, journal, campaigns, losses, transactions,
     ):  # fmt: skip
         app.include_router(module.router)

@@ -9,14 +9,12 @@ from fastapi import APIRouter, Path, Query
 
 from zabka.api.http.problems import Problem, responses
 from zabka.api.runs.history import History
-from zabka.api.runs.run_models import WhyStep
-from zabka.api.runs.why import chain_to_json
+from zabka.api.scenarios.lesson_answers import lesson_view, revealed
 from zabka.api.scenarios.models import LessonRevealed, LessonView
 from zabka.api.services import Service
 from zabka.journal.events import Entry
 from zabka.journal.reader import decode_line
-from zabka.journal.sentence_file import read_sentences
-from zabka.simulation.scenarios.lessons import LESSONS, Lesson, NoMoment
+from zabka.simulation.scenarios.lessons import LESSONS, NoMoment
 
 router = APIRouter(prefix="/api/v1", tags=["lessons"])
 
@@ -26,18 +24,7 @@ BATCH_EVENTS = 1_000
 @router.get("/lessons", summary="Every lesson", responses=responses())
 async def get_lessons() -> list[LessonView]:
     """Return the lessons, from common outages to difficult ones."""
-    return [_view(lesson) for lesson in LESSONS.values()]
-
-
-def _view(lesson: Lesson) -> LessonView:
-    return LessonView(
-        name=lesson.name,
-        title=lesson.title,
-        scenario=lesson.scenario,
-        question=lesson.question,
-        answers=[answer.text for answer in lesson.answers],
-        with_bug=lesson.moment.with_bug,
-    )
+    return [lesson_view(lesson) for lesson in LESSONS.values()]
 
 
 @router.get("/lessons/{name}/answer", summary="The answer to a lesson", responses=responses(404, 409, 410, 422))
@@ -64,7 +51,7 @@ async def get_answer(
         run, pair = pair, run
     entries = await _entries(service.runs.rewind(run).history)
     try:
-        return _revealed(lesson, entries, run, pair)
+        return revealed(lesson, entries, run, pair)
     except NoMoment as reason:
         raise Problem(409, str(reason)) from None
 
@@ -77,18 +64,3 @@ async def _entries(history: History) -> list[Entry]:
         seq = rows[-1].seq + 1
         await asyncio.sleep(0)
     return entries
-
-
-def _revealed(lesson: Lesson, entries: list[Entry], run: str, pair: str | None) -> LessonRevealed:
-    scene, sentences = lesson.scene(entries), read_sentences()
-    begun = scene.beginning
-    return LessonRevealed(
-        run=run,
-        pair=pair,
-        seq=scene.entry.seq,
-        right=lesson.right(scene),
-        look_at=lesson.look_at,
-        explanation=lesson.explanation,
-        chain=[WhyStep.model_validate(step) for step in chain_to_json(scene.chain)],
-        beginning=None if begun is None else {"seq": begun.seq, "told": sentences.sentence(begun.node, begun.event)},
-    )

@@ -26,18 +26,26 @@ async def divergence(runs: Runs, run_id: str, other_id: str) -> dict[str, Any]:
     """
     one = await _entries(runs.rewind(run_id).history, run_id)
     other = await _entries(runs.rewind(other_id).history, other_id)
-    compare = deciding if len(one) + len(other) <= CHECKED_MAX else parting
-    found = await asyncio.to_thread(compare, one, other)
-    if found is None:
-        return {"same": True, "at": {"a": None, "b": None}, "before": None, "why": {"a": None, "b": None}}
-    sides: dict[str, Any] = {"same": False, "at": {}, "before": {}, "why": {}}
-    ats = [(at, entries) for at, entries in ((found.other, other), (found.one, one)) if at is not None]
-    since_us = ats[0][0].wall_us - ats[0][1][0].wall_us
-    for side, at, history, known in (("a", found.one, one, run_id), ("b", found.other, other, other_id)):
-        sides["at"][side] = None if at is None else {"seq": at.seq, "event": at.to_dict()}
-        sides["before"][side] = at.seq - 1 if at is not None else _last_at(history, since_us)
-        sides["why"][side] = None if at is None else await runs.whys(known).why(at.seq)
+    sides = await asyncio.to_thread(first_difference, one, other)
+    for side, known in (("a", run_id), ("b", other_id)):
+        at = sides["at"][side]
+        sides["why"][side] = None if at is None else await runs.whys(known).why(at["seq"])
     return sides
+
+
+def first_difference(one: list[Entry], other: list[Entry]) -> dict[str, Any]:
+    """Return the first difference of two histories as JSON, with `why` to be filled in for both sides."""
+    compare = deciding if len(one) + len(other) <= CHECKED_MAX else parting
+    found = compare(one, other)
+    sides: dict[str, Any] = {"same": found is None, "at": {"a": None, "b": None}, "before": None}
+    if found is not None:
+        ats = [(at, entries) for at, entries in ((found.other, other), (found.one, one)) if at is not None]
+        since_us = ats[0][0].wall_us - ats[0][1][0].wall_us
+        sides["before"] = {}
+        for side, at, history in (("a", found.one, one), ("b", found.other, other)):
+            sides["at"][side] = None if at is None else {"seq": at.seq, "event": at.to_dict()}
+            sides["before"][side] = at.seq - 1 if at is not None else _last_at(history, since_us)
+    return {**sides, "why": {"a": None, "b": None}}
 
 
 def _last_at(history: list[Entry], since_us: int) -> int:

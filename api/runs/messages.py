@@ -23,17 +23,15 @@ from zabka.api.collector.agents import Agent, Agents
 from zabka.api.http.problems import Problem
 from zabka.api.runs.catalogue import LIVE, Runs
 from zabka.api.runs.kept import MESSAGES
+from zabka.api.runs.world_clock import on_wall_clock
 from zabka.journal.messages import Message, read_message
 from zabka.journal.reader import split_lines
 from zabka.journal.sightings import Matcher, read_sighting
-from zabka.simulation.engine.loop import WALL_START_US
 
 CHUNKS_MAX = 64
 """How often an agent is asked for more within one request. The rest comes with the next request."""
 OPEN_MAX = 4
 """Number of stored runs whose messages are in memory."""
-WORLD_BEGINS_US = WALL_START_US
-"""The wall clock at the start of a simulated world."""
 LONGEST_US = 60 * 1_000_000
 """A message that takes longer than this is only shown at its sending time, not at its arrival."""
 
@@ -108,11 +106,7 @@ def _read(path: Path) -> Messages:
         return Messages([])
     except (OSError, msgspec.MsgspecError) as reason:
         raise Problem(500, f"the messages of this run cannot be read: {reason}") from None
-    for message in found:
-        message.sent_us += WORLD_BEGINS_US
-        if message.arrived_us is not None:
-            message.arrived_us += WORLD_BEGINS_US
-    return Messages(sorted(found, key=lambda message: (message.sent_us, message.id)))
+    return Messages(sorted(map(on_wall_clock, found), key=lambda message: (message.sent_us, message.id)))
 
 
 class LiveMessages:

@@ -31,6 +31,7 @@ class Play(NamedTuple):
     replay: str
     decisive_seq: int | None = None
     variant: str | None = None
+    link: str | None = None
 
 
 class NotKept(Exception):
@@ -92,6 +93,7 @@ def _keep(kept: KeptRuns, directory: Path, play: Play, pair: str | None) -> Run:
         replay=play.replay,
         decisive_seq=play.decisive_seq,
         variant=play.variant,
+        link=play.link,
         created_ms=time.time_ns() // 1_000_000,
     )
     # Messages keep their world's clock; readers convert it to the run's clock (`zabka.api.runs.messages`).

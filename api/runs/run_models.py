@@ -15,7 +15,7 @@ KEPT_EXAMPLE: dict[str, Any] = {
     "first_seq": 1, "last_seq": 1913, "first_us": 1700000000000000,
     "last_us": 1700000013203000, "events": 1913, "messages": False, "verdict": "held",
     "sha256": "e4451e6b9b2d44543f1253def142039318ce1e3b8fb7c5c7feccfa8a152f0565",
-    "replay": "zabka scenarios run kafka-1211", "created_ms": 1700000100000,
+    "replay": "zabka scenarios run kafka-1211", "link": "scenario=kafka-1211", "created_ms": 1700000100000,
 }  # fmt: skip
 
 
@@ -42,7 +42,17 @@ class Run(BaseModel):
     variant: str | None = Field(
         default=None, description="How this run differs from its scenario: `with its bug`, or `with KEY=VALUE`"
     )
+    link: str | None = Field(
+        default=None,
+        description="Its part of a link that plays it on any installation, such as `scenario=kafka-1211&bug=yes`; null "
+        "for runs that cannot be played again, and for those with settings of their own",
+    )
     created_ms: int = Field(description="Time at which it was stored; for `live`, time of its oldest event")
+
+
+def link_of(scenario: str, seed: int | None = None, *, with_bug: bool = False) -> str:
+    """Return the part of a link that plays a scenario, or the random faults of that name with a seed."""
+    return f"scenario={scenario}{'' if seed is None else f'&seed={seed}'}{'&bug=yes' if with_bug else ''}"
 
 
 class StateAt(BaseModel):

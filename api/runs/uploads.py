@@ -1,4 +1,4 @@
-"""Uploaded journals."""
+"""Uploaded journals, and runs that were exported as an HTML file."""
 
 from __future__ import annotations
 
@@ -6,53 +6,79 @@ import asyncio
 import secrets
 import time
 from hashlib import sha256
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
 
+from zabka.api.exports.opened import Opened, is_exported, opened
 from zabka.api.http.problems import Problem
-from zabka.api.runs.intake import NoHistory, read_history
+from zabka.api.runs.intake import NoHistory, Taken, read_history
 from zabka.api.runs.kept import KeptRuns
 from zabka.api.runs.run_models import Run
+from zabka.journal.messages import message_line
 
 UPLOAD_BYTES_MAX = 32 * 1024 * 1024
 """About eighty thousand events."""
 
 
 class Uploads:
-    """Accepts journals, one at a time: each is in memory while it is ordered."""
+    """Accepts journals and exported runs, one at a time: each is in memory while it is ordered."""
 
     def __init__(self, kept: KeptRuns) -> None:
         self._kept = kept
         self._turn = asyncio.Lock()
 
     async def keep_history(self, data: bytes, name: str) -> Run:
-        """Store the history in these JSON Lines.
+        """Store the history in these JSON Lines, or the runs of this exported file; return the first one.
 
         Raises Problem: 422 with the invalid lines, 503 if it cannot be stored.
         """
         async with self._turn:
             try:
-                run = await asyncio.to_thread(self._take, data, name)
+                runs = await asyncio.to_thread(self._take, data, name)
             except NoHistory as reason:
                 errors = [{"line": line, "what": what} for line, what in reason.bad]
                 raise Problem(422, str(reason), errors=errors) from None
             except OSError as reason:
                 raise Problem(503, f"it cannot be stored: {reason.strerror or reason}") from None
-        self._kept.admit(run)
-        return run
+        self._kept.admit(*runs)
+        return self._kept.get(runs[0].id)
 
-    def _take(self, data: bytes, name: str) -> Run:
+    def _take(self, data: bytes, name: str) -> list[Run]:
+        if is_exported(data):
+            return self._keep_exported(opened(data), sha256(data).hexdigest())
         taken = read_history(data)
-        run = Run(
-            id=f"r{secrets.token_hex(4)}",
-            kind="upload",
-            title=name,
-            of=name,
-            first_seq=1,
-            last_seq=len(taken.entries),
-            first_us=taken.first_us,
-            last_us=taken.last_us,
-            events=len(taken.entries),
-            sha256=sha256(data).hexdigest(),
-            created_ms=time.time_ns() // 1_000_000,
-        )
+        run = _described(_new_id(), taken, sha256(data).hexdigest(), {"title": name, "of": name})
         self._kept.keep(run, taken.entries)
-        return run
+        return [run]
+
+    def _keep_exported(self, found: list[Opened], digest: str) -> list[Run]:
+        ids = {each.about.id: _new_id() for each in found}
+        kept: list[Run] = []
+        try:
+            for each in found:
+                about = each.about.model_dump(include={"title", "of", "decisive_seq", "variant", "link", "replay"})
+                about["pair"] = ids.get(each.about.pair or "")
+                run = _described(ids[each.about.id], each.taken, digest, about)
+                with NamedTemporaryFile(suffix=".jsonl", delete=False) as file:
+                    file.writelines(map(message_line, each.messages))
+                self._kept.keep(run, each.taken.entries, Path(file.name) if each.messages else None)
+                Path(file.name).unlink(missing_ok=True)
+                kept.append(run)
+        except BaseException:
+            for run in kept:
+                self._kept.discard(run.id)
+            raise
+        return kept
+
+
+def _new_id() -> str:
+    return f"r{secrets.token_hex(4)}"
+
+
+def _described(run_id: str, taken: Taken, digest: str, about: dict[str, Any]) -> Run:
+    return Run(
+        id=run_id, kind="upload", first_seq=1, last_seq=len(taken.entries), first_us=taken.first_us,
+        last_us=taken.last_us, events=len(taken.entries), sha256=digest, created_ms=time.time_ns() // 1_000_000,
+        **about,
+    )  # fmt: skip

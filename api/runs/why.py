@@ -42,7 +42,7 @@ def _sentences() -> Sentences:
 
 
 @cache
-def _progress() -> frozenset[str]:
+def progress_types() -> frozenset[str]:
     """Return the event types that only report progress: no event refers to them as its cause."""
     wordings = msgspec.json.decode(SENTENCES.read_bytes(), type=dict[str, Wording])
     known = {snake(kind.__name__) for kind in EVENT_TYPES}
@@ -92,7 +92,7 @@ class Whys:
         if not self._next or not is_near or not is_there:
             self._causes, self._state, self._first, self._next = Causes(), ClusterState(), begin, begin
         end = min(history.last_seq, seq + LOOKED_AHEAD)
-        progress = _progress()
+        progress = progress_types()
         while self._next <= end:
             events = history.read(self._next, _BATCH)
             if not events:
@@ -125,14 +125,15 @@ def step(entry: Entry, link: str | None) -> dict[str, Any]:
         "event": entry.to_dict(),
         "told": _sentences().sentence(entry.node, entry.event),
         "link": link,
-        "rule": None if rule is None else _ruled(rule),
+        "rule": None if rule is None else rule_to_json(rule),
         "end": None,
         "says": None,
         "controller_gap": None,
     }
 
 
-def _ruled(rule: Rule) -> dict[str, Any]:
+def rule_to_json(rule: Rule) -> dict[str, Any]:
+    """Return a rule as JSON, with the line of its function."""
     found: dict[str, Any] = msgspec.to_builtins(rule)
     found["source"]["line"] = line_of(rule.source)
     return found

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from zabka.api.http.problems import Problem
 from zabka.api.runs.kept import KeptRuns
 from zabka.api.runs.plays import BUG, NotKept, Play, keep, workspace
-from zabka.api.runs.run_models import Verdict
+from zabka.api.runs.run_models import Verdict, link_of
 from zabka.api.scenarios.models import (
     OF_WHOLE_PROCESSES,
     KeptPlays,
@@ -210,6 +210,7 @@ class ScenarioRuns:
             verdict=verdict,
             sha256=played.journal_sha256,
             replay=run.replay,
+            link=None if run.settings else link_of(run.scenario, run.seed),
         )
         return {
             "verdict": verdict,
@@ -252,6 +253,7 @@ def _play_of(run: ScenarioRun, name: str, title: str, played: ScenarioPlay, vari
         replay=f"{run.replay} --out FILE" if bug else run.replay,
         decisive_seq=played.decisive,
         variant=variant,
+        link=None if run.settings or run.switches else link_of(run.scenario, run.seed, with_bug=bug),
     )
 
 

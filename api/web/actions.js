@@ -23,7 +23,8 @@ export function curl({ method, path, body }, withToken = false) {
   if (method !== "GET") parts.push("-X", method);
   parts.push(quoted(location.origin + path));
   if (withToken) parts.push("-H", '"Authorization: Bearer $ZABKA_TOKEN"');
-  if (body !== undefined) parts.push("-H", quoted("content-type: application/json"), "-d", quoted(JSON.stringify(body)));
+  if (body instanceof File) parts.push("--data-binary", quoted(`@${body.name}`));
+  else if (body !== undefined) parts.push("-H", quoted("content-type: application/json"), "-d", quoted(JSON.stringify(body)));
   return parts.join(" ");
 }
 
@@ -60,8 +61,12 @@ export const requests = {
   table: (name) => ({ method: "GET", path: `/api/v1/analytics/${name}?limit=20` }),
   /** @returns {Request} */
   library: () => ({ method: "GET", path: "/api/v1/scenarios" }),
-  /** Run a scenario, and store the run and the run with its bug. @param {string} name @returns {Request} */
-  play: (name) => ({ method: "POST", path: `/api/v1/scenarios/${name}/runs`, body: { keep: true } }),
+  /** Run a scenario, and store the run and the run with the bug. @param {string} name @param {number | null} seed @returns {Request} */
+  play: (name, seed = null) => ({ method: "POST", path: `/api/v1/scenarios/${encodeURIComponent(name)}/runs`, body: { keep: true, ...(seed === null ? {} : { seed }) } }),
+  /** Run the random faults of a seed, and store the run. @param {number} seed @param {string} scenario @returns {Request} */
+  playSeed: (seed, scenario) => ({ method: "POST", path: `/api/v1/seeds/${seed}/runs`, body: { scenario } }),
+  /** Store a journal, or the runs of an exported page. @param {File} file @returns {Request} */
+  upload: (file) => ({ method: "POST", path: `/api/v1/runs?name=${encodeURIComponent(file.name.slice(0, 100))}`, body: file }),
   /** Run a scenario on this cluster. @param {string} name @returns {Request} */
   playLive: (name) => ({ method: "POST", path: `/api/v1/scenarios/${name}/runs`, body: { live: true } }),
   /** @param {string} id @returns {Request} */
@@ -80,17 +85,18 @@ export class Actions {
     this.refresh = refresh;
     /** @type {Request | null} The request that waits for a token. */
     this.waiting = null;
-    /** @type {"" | "past" | "silent"} Why nothing can be changed: a past moment is shown, or the API does not respond. */
+    /** @type {"" | "past" | "silent" | "recorded"} Why nothing can be changed: a past moment is shown, the API does not respond, or there is no cluster. */
     this.off = "";
   }
 
   /** Why nothing can be changed, as a sentence; empty if changes are possible. */
   get why() {
-    return { "": "", past: "the page shows a past moment, which cannot be changed; press End to go back to live", silent: "the API does not respond" }[this.off];
+    return { "": "", past: "the page shows a past moment, which cannot be changed; press End to go back to live", silent: "the API does not respond", recorded: "this page shows recorded runs and has no cluster" }[this.off];
   }
 
   /** Whether a request may be sent: runs in a simulated world do not touch the cluster. @param {Request} request */
   allows({ method, path, body }) {
+    if (this.off === "recorded") return false;
     if (this.off === "silent") return method === "GET";
     const live = typeof body === "object" && body !== null && "live" in body && body.live === true;
     return !this.off || method === "GET" || (!live && /^\/api\/v1\/(scenarios|seeds|runs)\b/.test(path));
@@ -194,10 +200,11 @@ export class Actions {
   async #fetch({ method, path, body }, token) {
     /** @type {Record<string, string>} */
     const headers = { "zabka-requester": "page" };
-    if (body !== undefined) headers["content-type"] = "application/json";
+    const file = body instanceof File;
+    if (body !== undefined) headers["content-type"] = file ? "application/x-ndjson" : "application/json";
     if (token !== null) headers.authorization = `Bearer ${token}`;
     const answer = await fetch(path, {
-      method, headers, body: body === undefined ? null : JSON.stringify(body),
+      method, headers, body: body === undefined ? null : file ? body : JSON.stringify(body),
       signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
     });
     const text = await answer.text();

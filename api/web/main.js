@@ -6,6 +6,8 @@ import { Actions } from "./actions.js";
 import { announcement, GATHERED_MS, isAnnounced } from "./announcer.js";
 import { model } from "./model.js";
 import { isProgress, progressTypes } from "./sentences.js";
+import { EmbeddedSource } from "./source/embedded.js";
+import { source, use } from "./source/source.js";
 import { CHATTER_MAX, inOrder, newState, takeAnswer, takeChatter, takeEntry, takeHistory, takeSnapshot } from "./store.js";
 import { follow, historyUpTo, poll } from "./stream.js";
 import { TABS, tabOf } from "./tabs.js";
@@ -15,13 +17,17 @@ import { Player } from "./time/player.js";
 import { asOf } from "./time/then.js";
 import { theStage } from "./tracks/tab.js";
 import { page } from "./views/page.js";
+import { takeDrops } from "./views/run_menu.js";
 
 const CLOCK_MS = 500;
 // Drawing takes at most a quarter of the main thread's time, however much there is to draw.
 const REST = 3;
 const LIBRARY_AFTER_MS = 1500;
 const HISTORY_MAX = 400;
-const SENTENCES = "/web/sentences.json";
+
+// An exported page contains its runs.
+const runs = document.getElementById("runs");
+if (runs !== null) use(await EmbeddedSource.unpack(runs.textContent ?? ""));
 
 const state = newState();
 const root = /** @type {HTMLElement} */ (document.getElementById("page"));
@@ -37,11 +43,13 @@ let toSay = [];
 
 function draw() {
   scheduled = false;
+  // A recorded run has no live state that could be shown until its first moment is loaded.
+  if (!source().live && moment.past === null) return;
   const began = performance.now();
   const current = moment.current();
   const of = current.live ? state : asOf(state, current);
   const shown = model(of, current.live ? Date.now() : current.at_us / 1000);
-  actions.off = shown.silent_ms !== null ? "silent" : moment.live ? "" : "past";
+  actions.off = !source().live ? "recorded" : shown.silent_ms !== null ? "silent" : moment.live ? "" : "past";
   render(page(of, shown, actions, moment, player, changed, readChatter, toggle), root);
   if (moment.anchor !== null) bringIntoSight(moment.anchor);
   const controller = shown.ensemble.id < 0 ? "no controller" : `broker ${shown.ensemble.id}`;
@@ -106,12 +114,13 @@ function shown() {
 
 /** Fetch the progress events, which the list of events leaves out by default. */
 async function readChatter() {
+  if (!source().live) return;
   const begun = state.cluster;
   takeChatter(state, await historyUpTo(begun.seq, CHATTER_MAX, []), begun);
   changed();
 }
 
-const refresh = poll(
+const refresh = !source().live ? () => undefined : poll(
   (cluster, wallMs, askedMs) => {
     takeAnswer(state, cluster, Date.now(), wallMs, askedMs);
     changed();
@@ -126,7 +135,7 @@ const moment = new Moment(() => state.sentences, {
   cluster: () => state.cluster,
   known: () => state.known,
   now_us: () => (Date.now() - state.skew_ms) * 1000,
-}, changed, shown, tabOf);
+}, changed, shown, tabOf, (scenario, seed) => source().play(scenario, seed, actions));
 const player = new Player(moment, changed);
 listen(moment, player, {
   "+": () => moment.timeline.zoom(0.5),
@@ -139,14 +148,21 @@ listen(moment, player, {
   ...Object.fromEntries(TABS.map(({ name }, i) => [String(i + 1), () => moment.go({ tab: name })])),
 });
 
+takeDrops(moment, actions);
+
 /** Read the table of sentences. Without it, events are shown by their fields, and none is announced. */
 async function readSentences() {
-  const answer = await fetch(SENTENCES);
-  if (answer.ok) state.sentences = await answer.json();
+  state.sentences = await source().sentences();
 }
 
 // Read the table first: it defines how each event of the stream is stored and announced.
 void readSentences().catch(() => undefined).then(() => {
+  if (!source().live) {
+    changed();
+    return;
+  }
+  // The first listing of the library takes the API seconds, so request it before the user opens it.
+  setTimeout(() => void actions.loadScenarios(), LIBRARY_AFTER_MS);
   follow({
     link(link) {
       state.link = link;
@@ -182,6 +198,4 @@ void readSentences().catch(() => undefined).then(() => {
   });
 });
 
-// The first listing of the library takes the API seconds, so request it before the user opens it.
-setTimeout(() => void actions.loadScenarios(), LIBRARY_AFTER_MS);
 setInterval(() => document.hidden || changed(), CLOCK_MS);

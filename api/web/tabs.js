@@ -2,6 +2,7 @@
 
 import { html } from "lit-html";
 
+import { source } from "./source/source.js";
 import { view as tracks } from "./tracks/tab.js";
 
 /**
@@ -28,7 +29,8 @@ export const TABS = [
 export const tabOf = (id) => TABS.find((tab) => tab.name !== "tracks" && tab.panels.includes(id))?.name ?? null;
 
 /** The available tabs: comparing needs two runs. @param {Moment} moment */
-export const shownTabs = (moment) => TABS.filter((tab) => tab.name !== "compare" || moment.place.with !== null || moment.place.tab === "compare");
+export const shownTabs = (moment) =>
+  TABS.filter(({ name }) => source().tabs.includes(name) && (name !== "compare" || moment.place.with !== null || moment.place.tab === "compare"));
 
 /** Load a tab's module before the user opens it. @param {Tab} tab */
 export const fetchTab = (tab) => void tab.load?.().catch(() => undefined);

@@ -56,8 +56,24 @@ def list_what_an_index_links_to(app: Sphinx, name: str, source: list[str]) -> No
         source[0] += f"\n```{{toctree}}\n:hidden:\n\n{linked}\n```\n"
 
 
+_LESSONS = "lessons/"
+_QUESTION_ENDS = "\n## Run it\n"
+_PLAY = """
+<p><a href="play/{name}.html"><strong>Play this lesson here</strong></a>: predict, then watch the run. No installation
+is needed.</p>
+"""
+
+
+def link_to_the_playable_page(app: Sphinx, name: str, source: list[str]) -> None:
+    """Put a link to a lesson's playable page (`scripts/lesson_pages.py`) after its question."""
+    if name.startswith(_LESSONS) and _QUESTION_ENDS in source[0]:
+        link = _PLAY.format(name=name.removeprefix(_LESSONS))
+        source[0] = source[0].replace(_QUESTION_ENDS, link + _QUESTION_ENDS, 1)
+
+
 def setup(app: Sphinx) -> None:
     """Make the directive known, and the way in which pages are ordered."""
     app.add_directive("mermaid", Mermaid)
     app.connect("source-read", name_what_is_not_on_the_site)
     app.connect("source-read", list_what_an_index_links_to)
+    app.connect("source-read", link_to_the_playable_page)

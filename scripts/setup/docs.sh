@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the documentation site into build/site, in an environment of its own, so that users of zabka do not need Sphinx.
+# Builds the documentation site into build/site, in an environment of its own, so that users of zabka do not need Sphinx,
+# and the lessons as playable pages, with zabka's environment.
 # It needs the network only the first time.
 set -eu
 PYTHON=${PYTHON:-$(sh scripts/setup/choose_python.sh)}
@@ -23,4 +24,5 @@ if [ ! -e docs/site/node_modules/@mermaid-js/tiny ] || [ docs/site/package-lock.
 fi
 # Every warning is an error, such as a broken link or anchor, or a page missing from the table of contents.
 "$VENV/bin/python" -m sphinx -q -E -a -W --keep-going -n -b html -c docs/site -d build/docs-trees docs build/site
+.venv/bin/python -m scripts.lesson_pages build/site/lessons/play
 echo "the site is in build/site/index.html"

@@ -18,8 +18,9 @@ from zabka.agent.protocol import JournalAnswer, JournalChunk, Position
 from zabka.api.collector.agents import SILENT_AFTER_S, Agents
 from zabka.api.collector.collector import Collector
 from zabka.api.runs.catalogue import LIVE, Runs
+from zabka.api.runs.intake import SIMULATION_BEGINS_US
 from zabka.api.runs.kept import KeptRuns
-from zabka.api.runs.messages import LONGEST_US, WORLD_BEGINS_US, KeptMessages, Messages, RunMessages, Window
+from zabka.api.runs.messages import LONGEST_US, KeptMessages, Messages, RunMessages, Window
 from zabka.api.settings import AgentAddress
 from zabka.journal.messages import CLASSES, Message, message_line
 from zabka.journal.sightings import UNSEEN, Matcher, Sighting, sighting_line
@@ -79,7 +80,11 @@ def test_messages_of_a_kept_run_come_from_its_file(tmp_path: Path, recorded: tup
         url = f"{server.url}/api/v1/runs/r00000001"
         assert httpx.get(url).json()["messages"] is True
         begin, end = FAILOVER_US
-        asked = {"from_us": WORLD_BEGINS_US + begin, "to_us": WORLD_BEGINS_US + end, "classes": "controller,broadcast"}
+        asked = {
+            "from_us": SIMULATION_BEGINS_US + begin,
+            "to_us": SIMULATION_BEGINS_US + end,
+            "classes": "controller,broadcast",
+        }
         answer = httpx.get(f"{url}/messages", params=asked)
         assert answer.status_code == 200
         found = answer.json()
@@ -197,5 +202,5 @@ def test_message_file_is_read_as_written(tmp_path: Path) -> None:
     path = tmp_path / "messages.jsonl"
     path.write_bytes(message_line(message))
     (found,) = asyncio.run(KeptMessages().of(path)).select(Window(0, 2**62, frozenset(), 10)).messages
-    assert found.sent_us == WORLD_BEGINS_US + message.sent_us
+    assert found.sent_us == SIMULATION_BEGINS_US + message.sent_us
     assert (found.arrived_us, found.lost) == (None, "the link was cut")

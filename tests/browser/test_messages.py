@@ -15,9 +15,8 @@ from tests.api.api_server import settings
 from tests.browser.chromium import Watched, wait_until
 from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_page import turn_to
-from zabka.api.runs.intake import on_one_clock
+from zabka.api.runs.intake import SIMULATION_BEGINS_US, on_one_clock
 from zabka.api.runs.kept import KeptRuns
-from zabka.api.runs.messages import WORLD_BEGINS_US
 from zabka.api.runs.run_models import Run
 from zabka.journal.events import ControllerElected, Entry, FollowershipTaken
 from zabka.journal.reader import decode_line
@@ -49,7 +48,7 @@ class Failover:
     def __init__(self, directory: Path) -> None:
         self.tap = MessageTap()
         verdict = play(LIBRARY["kafka-1211"], self.tap, MessageTap())
-        journal = [msgspec.structs.replace(e, wall_us=WORLD_BEGINS_US + e.mono_us) for e in verdict.journal]
+        journal = [msgspec.structs.replace(e, wall_us=SIMULATION_BEGINS_US + e.mono_us) for e in verdict.journal]
         # During the failover, broker 4 becomes a follower of broker 3.
         follows = [seq for seq, entry in enumerate(journal, 1) if entry.node == "broker-4" and followed(entry)]
         self.seq = follows[-1]
@@ -115,8 +114,8 @@ def drawn_and_hidden(page: Page, tap: MessageTap) -> tuple[int, int]:
     there = [
         message
         for message in tap.messages
-        if message.sent_us <= end - WORLD_BEGINS_US
-        and (message.sent_us if message.arrived_us is None else message.arrived_us) >= begin - WORLD_BEGINS_US
+        if message.sent_us <= end - SIMULATION_BEGINS_US
+        and (message.sent_us if message.arrived_us is None else message.arrived_us) >= begin - SIMULATION_BEGINS_US
     ]
     drawn = number(page.locator("#messages header span").inner_text())
     counted = [text for text in page.locator("#messages .chip .count").all_inner_texts() if re.search(r"\d", text)]

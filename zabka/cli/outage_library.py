@@ -72,7 +72,7 @@ def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], 
     return 0
 
 
-def _found(name: str) -> AnyScenario:
+def found_scenario(name: str) -> AnyScenario:
     """Return a scenario of the library, or of a file.  Raises ValueError with the reason."""
     if name in LIBRARY:
         return LIBRARY[name]
@@ -151,7 +151,7 @@ def run(names: list[str], player: Player | None, options: PlayOptions = AS_THEY_
     if player is not None and options.seed is not None:
         return _refuse("--seed sets the delays of a simulated world and has no effect on real processes")
     try:
-        found = [_found(name) for name in names] or [s for s in LIBRARY.values() if not there.unplayable(s)]
+        found = [found_scenario(name) for name in names] or [s for s in LIBRARY.values() if not there.unplayable(s)]
         scenarios = [_configured(scenario, options) for scenario in found]
         _check_outputs(options)
     except (ValueError, BadSetting, OSError) as reason:

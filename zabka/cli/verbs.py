@@ -39,6 +39,7 @@ VERBS = {
     "search": "Search for a violation by changing runs that reached something new; exit code 1 if one is found.",
     "explore": "Visit every state of the bare protocol in a small scope; exit code 1 if an invariant was violated.",
     "why": "Explain a decision: its rule, and its causes back to a fault, a request, a timer or a start.",
+    "export": "Write a run as one HTML file that opens in a browser without a server.",
     "pipeline": "The Spark jobs that build tables from the journals.",
     "campaign": "Run settings times seeds in the simulated world; exit code 1 if an invariant was violated.",
     "scenarios": "The outage library: outages of Kafka and ZooKeeper as scenarios that zabka must pass.",

@@ -1,6 +1,7 @@
 // Responses of the API that expire: requested again every few seconds while they are drawn.
 
-import { NoMoment, read } from "../time/run.js";
+import { read } from "../source/http.js";
+import { NoMoment } from "../source/no_moment.js";
 
 /** @typedef {{state: "loading" | "ready" | "failed", value: any, message: string, asking: boolean, drawn: boolean}} Answer */
 

@@ -4,6 +4,7 @@ import { html, nothing } from "lit-html";
 
 import { count } from "../format.js";
 import { sentence } from "../sentences.js";
+import { source } from "../source/source.js";
 import { hash } from "../time/hash.js";
 import { readStory } from "../time/run.js";
 import { runLabel } from "../time/run_label.js";
@@ -28,6 +29,9 @@ import { axis } from "./axis.js";
 const answers = new Answers();
 /** The number of events of each run that are compared side by side. */
 const EVENTS_MAX = 100_000;
+/** The spans of the axis. */
+const BINS = 900;
+const LANES = ["controller", "isr"];
 /** Event types that are not part of a story. */
 const UNTOLD = ["txn_committed", "txn_logged", "txn_proposed", "records_replicated", "records_appended", "records_acknowledged", "high_watermark_moved",
   "replica_progressed", "write_acknowledged"];
@@ -56,7 +60,7 @@ const title = (run) => `${run.of ?? run.title}${run.variant ? `, ${run.variant}`
 
 /** @param {State} state @param {RunInfo} a @param {RunInfo} b @param {Moment} moment @param {() => void} changed */
 function compared(state, a, b, moment, changed) {
-  const parted = answers.of(`/runs/${a.id}/divergence?from=${b.id}`, changed);
+  const parted = answers.of(`/runs/${a.id}/divergence?from=${b.id}`, changed, () => source().divergence(a.id, b.id));
   if (parted.state === "loading") return html`<p class="quiet">Comparing…</p>`;
   if (parted.state === "failed") return html`<p class="quiet">${icon("empty")} Cannot compare these runs: ${parted.message}.</p>`;
   /** @type {Divergence} */
@@ -116,7 +120,7 @@ function explained(state, divergence, a, b, moment) {
 
 /** @param {RunInfo} a @param {RunInfo} b @param {Divergence} divergence @param {() => void} changed */
 function tracks(a, b, { at }, changed) {
-  const [of_a, of_b] = [a, b].map((run) => answers.of(`/runs/${run.id}/spans?bins=900&lanes=controller,isr`, changed));
+  const [of_a, of_b] = [a, b].map((run) => answers.of(`/runs/${run.id}/spans`, changed, () => source().spans(run.id, BINS, LANES)));
   if (of_a.state !== "ready" || of_b.state !== "ready") return nothing;
   return axis(of_a.value, of_b.value, { a: title(a), b: title(b) }, {
     a_us: at.a === null ? null : at.a.event.wall_us - a.first_us, b_us: at.b === null ? null : at.b.event.wall_us - b.first_us,

@@ -3,15 +3,17 @@
 import { html, nothing } from "lit-html";
 
 import { hash } from "../time/hash.js";
-import { NoMoment, read } from "../time/run.js";
+import { NoMoment } from "../source/no_moment.js";
+import { source } from "../source/source.js";
 import { icon, panel, submit } from "../views/parts.js";
 import { Answers } from "../why/answers.js";
 import { ruled } from "../why/rule.js";
-import { NotPlayed, playKept } from "./play.js";
+import { NotPlayed } from "./play.js";
 import { notePrediction, predictions } from "./predictions.js";
 
 /**
- * @typedef {{name: string, title: string, scenario: string, question: string, answers: string[], with_bug: boolean}} Lesson
+ * @typedef {{name: string, title: string, scenario: string, question: string, answers: string[], with_bug: boolean, page?: string}} Lesson  `page` is the
+ *   file of a lesson that is not in this one.
  * @typedef {{run: string, pair: string | null, seq: number, right: number, look_at: string, explanation: string,
  *   chain: import("../why/panel.js").Step[], beginning: {seq: number, told: string} | null}} Revealed
  * @typedef {{chosen: number | null, playing: boolean, trouble: string, revealed: Revealed | null}} Stand
@@ -25,7 +27,7 @@ const stands = {};
 
 /** @type {import("../tabs.js").View} */
 export function view(_state, _m, moment, changed, actions) {
-  const asked = answers.of("/lessons", changed);
+  const asked = answers.of("/lessons", changed, () => source().lessons());
   if (asked.state === "loading") return panel("lessons", "Lessons", nothing, html`<p class="quiet">Loading…</p>`);
   if (asked.state === "failed") return panel("lessons", "Lessons", nothing, html`<p class="quiet">${icon("empty")} Cannot read the lessons: ${asked.message}.</p>`);
   /** @type {Lesson[]} */
@@ -39,10 +41,13 @@ export function view(_state, _m, moment, changed, actions) {
     ${lessonView(lesson, lessons, moment, changed, actions)}</div>`);
 }
 
+/** @param {Lesson} lesson @param {Moment} moment */
+const address = ({ page, name }, moment) => page ?? hash({ ...moment.place, tab: "lessons", lesson: name });
+
 /** @param {Lesson} each @param {Lesson} shown @param {import("./predictions.js").Prediction | undefined} met @param {Moment} moment */
 function entry(each, shown, met, moment) {
   const missed = met !== undefined && met.chosen !== met.right;
-  return html`<li class=${missed ? "missed" : ""}><a href=${hash({ ...moment.place, tab: "lessons", lesson: each.name })} aria-current=${each === shown ? "page" : nothing}>
+  return html`<li class=${missed ? "missed" : ""}><a href=${address(each, moment)} aria-current=${each === shown ? "page" : nothing}>
     <span>${each.title}</span>${met === undefined ? nothing : html`<span>${icon(missed ? "warn" : "ok")}<span class="unseen">${missed ? "wrong prediction" : "right prediction"}</span></span>`}</a></li>`;
 }
 
@@ -64,7 +69,8 @@ function lessonView(lesson, lessons, moment, changed, actions) {
         ${verdictClass(stand, i) === "wrong" ? html`<span class="warn">${icon("warn")}<span class="unseen">your prediction, not correct</span></span>` : nothing}</label>`)}</fieldset>
       <p class="row">${stand.revealed === null
     ? html`<button class="primary" ?disabled=${stand.chosen === null || stand.playing || actions.off === "silent"}>${stand.playing ? "Running…" : "Predict and run"}</button>
-        <span class="quiet">runs <code>${lesson.scenario}</code> in a simulated world and does not touch this cluster</span>` : nothing}</p></form>
+        <span class="quiet">${source().live ? html`runs <code>${lesson.scenario}</code> in a simulated world and does not touch this cluster`
+      : html`shows a recorded run of <code>${lesson.scenario}</code>`}</span>` : nothing}</p></form>
     ${stand.trouble ? html`<p class="bad" role="alert">${icon("bad")} The scenario could not run: ${stand.trouble}.</p>` : nothing}
     <div aria-live="polite">${stand.revealed === null ? nothing : reveal(lesson, lessons, stand, stand.revealed, moment, changed)}</div></article>`;
 }
@@ -82,9 +88,9 @@ async function play(lesson, stand, moment, changed, actions) {
   Object.assign(stand, { playing: true, trouble: "" });
   changed();
   try {
-    const kept = await playKept(lesson.scenario, actions);
+    const kept = await source().play(lesson.scenario, null, actions);
     /** @type {Revealed} */
-    const revealed = await read(`/lessons/${lesson.name}/answer?run=${kept.run}`);
+    const revealed = await source().answer(lesson.name, kept.run);
     stand.revealed = revealed;
     notePrediction(lesson.name, { chosen: stand.chosen, right: revealed.right });
     await moment.readRuns();
@@ -114,7 +120,7 @@ function reveal(lesson, lessons, stand, revealed, moment, changed) {
     <p class="row"><a class="button primary" href=${hash({ ...there, tab: "tracks" })}>Show the moment in the tracks</a>
       ${revealed.pair === null ? nothing : html`<a class="button" href=${hash({ ...there, tab: "compare" })}>Side by side</a>`}
       <button type="button" @click=${again}>Try again</button>
-      ${next ? html`<a class="button" href=${hash({ ...moment.place, tab: "lessons", lesson: next.name })}>Next lesson</a>` : nothing}</p>
+      ${next ? html`<a class="button" href=${address(next, moment)}>Next lesson</a>` : nothing}</p>
     <p><b>Look at:</b> ${revealed.look_at}</p>
     <div class="rules"><h3>The rules that applied, from the effect back to its cause</h3>
       ${rules(revealed).map(({ step, rule }) => html`<div><p><b>${step.event.node}</b> ${step.told}</p>${ruled(rule)}</div>`)}

@@ -1,7 +1,8 @@
 // The data of a window: its messages from the API, and the events around it. The last response is shown until the next
 // one.
 
-import { NoMoment, read } from "../time/run.js";
+import { NoMoment } from "../source/no_moment.js";
+import { source } from "../source/source.js";
 
 /**
  * @typedef {import("../fold.js").Entry} Entry
@@ -47,9 +48,8 @@ export class Conversation {
   async #ask(key, run, window, classes) {
     this.asking = key;
     this.asked_ms = performance.now();
-    const asked = `from_us=${window.from_us}&to_us=${window.to_us}&classes=${classes.join()}&limit=${classes.length ? LIMIT : 0}`;
     try {
-      const found = await read(`/runs/${run}/messages?${asked}`);
+      const found = await source().messages(run, window.from_us, window.to_us, classes, classes.length ? LIMIT : 0);
       this.heard = { key, run, window, ...found };
       this.trouble = "";
     } catch (reason) {

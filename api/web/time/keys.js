@@ -10,7 +10,7 @@ export const KEYS = [
   ["←, →", "previous event, next event"],
   ["Space", "play or pause"],
   ["e, i, x", "next election, ISR change, loss of records (with Shift: previous)"],
-  ["Home, End", "first stored moment; back to live"],
+  ["Home, End", "first stored moment; back to live, or the end of a recorded run"],
   ["a", "pin this moment as A to see what changed since; press again to unpin"],
   ["c", "switch between A and this moment"],
   ["+, −, 0", "zoom in, zoom out, whole recording"],
@@ -38,7 +38,7 @@ const bindings = (moment, player) => ({
   Home: () => void moment.first(),
   a: () => moment.pin(),
   c: () => moment.swap(),
-  End: () => moment.go({ run: "live", at: null }),
+  End: () => moment.toEnd(),
 });
 
 /** @param {Moment} moment @param {Player} player @param {Record<string, () => void>} others keys of the page around */

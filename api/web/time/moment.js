@@ -2,8 +2,11 @@
 
 import { apply } from "../fold.js";
 import { Timeline } from "../tracks/timeline.js";
-import { hash, LIVE, NOWHERE, place } from "./hash.js";
-import { NoMoment, read, readEvents, Run } from "./run.js";
+import { hash, LIVE, NOWHERE, PAIR, place, playedName } from "./hash.js";
+import { NotPlayed } from "../lessons/play.js";
+import { NoMoment } from "../source/no_moment.js";
+import { source } from "../source/source.js";
+import { Run } from "./run.js";
 
 /**
  * @typedef {import("../fold.js").Entry} Entry
@@ -36,20 +39,27 @@ const REST_MS = 80;
 const WAITS_MS = 60;
 const PATIENCE_MS = 10_000;
 
+/** A place without the name of a run to play. */
+const UNPLAYED = { scenario: null, seed: null, bug: null };
+
 export class Moment {
   /**
    * @param {() => import("../sentences.js").Table} sentences
    * @param {LiveEnd} end @param {() => void} changed draws the page again @param {() => void} shown draws it in the next frame
    * @param {(id: string) => string | null} tabOf the tab with the element of that id; null if it is on every tab
+   * @param {(scenario: string, seed: number | null) => Promise<import("../lessons/play.js").Kept>} play runs a scenario
    */
-  constructor(sentences, end, changed, shown, tabOf) {
+  constructor(sentences, end, changed, shown, tabOf, play) {
     this.end = end;
+    this.play = play;
+    /** What is being played for a link; empty if nothing is. */
+    this.playing = "";
     this.changed = changed;
     this.shown = shown;
     this.tabOf = tabOf;
     /** @type {string | null} An element to scroll to once it is drawn. */
     this.anchor = null;
-    this.place = place(location.hash) ?? NOWHERE;
+    this.place = this.#placeIn(location.hash) ?? this.#opening;
     /** @type {RunInfo[]} */
     this.runs = [];
     /** Why the last request of the user failed. */
@@ -84,8 +94,20 @@ export class Moment {
     this.rested = true;
     addEventListener("hashchange", () => this.#addressChanged());
     void this.readRuns();
-    if (place(location.hash) === null) this.#anchor(location.hash.slice(1));
+    if (this.#placeIn(location.hash) === null) this.#anchor(location.hash.slice(1));
     else this.#follow(NOWHERE);
+  }
+
+  /** The place of an address without one. @returns {Place} */
+  get #opening() {
+    return { ...NOWHERE, ...source().opening };
+  }
+
+  /** The place in a hash; null if the hash is an anchor. Without a live cluster, the first run stands for it. @param {string} text @returns {Place | null} */
+  #placeIn(text) {
+    if (text.length <= 1) return this.#opening;
+    const found = place(text);
+    return found !== null && found.run === LIVE ? { ...found, run: this.#opening.run } : found;
   }
 
   /** The moment that is shown. @returns {Current} */
@@ -128,7 +150,7 @@ export class Moment {
   go(wanted) {
     const before = this.place;
     const other = wanted.run !== undefined && wanted.run !== before.run;
-    this.place = { ...before, ...(other ? { at: null, pin: null } : {}), ...wanted };
+    this.place = { ...before, ...(other ? { at: null, pin: null } : {}), ...UNPLAYED, ...wanted };
     const address = hash(this.place) || location.pathname + location.search;
     // A history entry for every moment would hide the way back; tabs and runs are worth an entry.
     const turned = this.place.tab !== before.tab || this.place.run !== before.run || (before.at === null) !== (this.place.at === null);
@@ -169,6 +191,11 @@ export class Moment {
     }
   }
 
+  /** Go to the live end, or to the end of the run if there is no live cluster. */
+  toEnd() {
+    this.go(source().live ? { run: LIVE, at: null } : { at: null });
+  }
+
   /** Pin the moment that is shown, or unpin the pinned one. */
   pin() {
     this.go({ pin: this.place.pin === null ? this.current().seq : null });
@@ -186,7 +213,16 @@ export class Moment {
   /** The link to the moment, with its number also at the live end. */
   link() {
     const { seq } = this.current();
-    return location.origin + location.pathname + location.search + hash({ ...this.place, at: seq });
+    return location.href.replace(/#.*/, "") + this.#portable({ ...this.place, at: seq });
+  }
+
+  /** The hash of a place; of a scenario or seed, one that works on any installation. @param {Place} of */
+  #portable(of) {
+    const info = this.#info(of.run);
+    if (info === null || !info.link) return hash(of);
+    const { pair } = info;
+    const rest = hash({ ...of, run: LIVE, with: of.with === null ? null : of.with === pair ? PAIR : of.with }).replace(/^#(run=live&)?/, "&");
+    return `#${info.link}${rest.replace(/^&$/, "")}`;
   }
 
   /** The run of that id. @param {string} id @returns {Run} */
@@ -246,7 +282,7 @@ export class Moment {
   /** The first event of a kind after a number. @param {Kind} kind @param {string} run @param {number} after @param {number} last_seq @returns {Promise<Entry | null>} */
   async #firstOf(kind, run, after, last_seq) {
     for (;;) {
-      const { entries, through } = await readEvents(run, `after=${after}&types=${KINDS[kind].join(",")}&limit=${LOOKED_AT}`);
+      const { entries, through } = await source().events(run, { after, types: KINDS[kind], limit: LOOKED_AT });
       const found = entries.find((entry) => counts(kind, entry));
       if (found) return found;
       const looked = entries.length === LOOKED_AT ? entries[LOOKED_AT - 1].seq : through;
@@ -258,7 +294,7 @@ export class Moment {
   /** The last event of a kind up to a number. @param {Kind} kind @param {string} run @param {number} until @param {number} first_seq @returns {Promise<Entry | null>} */
   async #lastOf(kind, run, until, first_seq) {
     for (;;) {
-      const { entries, through } = await readEvents(run, `until=${until}&types=${KINDS[kind].join(",")}&limit=${LOOKED_AT}`);
+      const { entries, through } = await source().events(run, { until, types: KINDS[kind], limit: LOOKED_AT });
       const found = entries.findLast((entry) => counts(kind, entry));
       if (found) return found;
       const looked = entries.length === LOOKED_AT ? entries[0].seq : through;
@@ -286,10 +322,16 @@ export class Moment {
     if (this.past !== null && this.place.at !== null) this.seeking = this.#seek();
   }
 
+  /** Show a sentence without its full stop as a problem. @param {string} reason */
+  report(reason) {
+    this.trouble = `${reason}.`;
+    this.shown();
+  }
+
   /** Read the list of runs. */
   async readRuns() {
     try {
-      this.runs = await read("/runs");
+      this.runs = await source().runs();
     } catch {
       this.runs = [];
     }
@@ -309,7 +351,7 @@ export class Moment {
 
   #addressChanged() {
     const before = this.place;
-    const found = place(location.hash);
+    const found = this.#placeIn(location.hash);
     if (found === null) this.#anchor(location.hash.slice(1));
     else {
       this.place = found;
@@ -332,7 +374,9 @@ export class Moment {
     const { run, at, pin } = this.place;
     this.trouble = "";
     if (pin !== before.pin || run !== before.run) this.seekingPin = this.#seekPin();
-    if (run === LIVE && at === null) {
+    if (this.place.scenario !== null) {
+      void this.#playLinked(this.place, this.place.scenario);
+    } else if (run === LIVE && at === null) {
       this.wish += 1;
       this.waits.abort();
       clearTimeout(this.resting);
@@ -346,6 +390,31 @@ export class Moment {
       return;
     }
     this.shown();
+  }
+
+  /** Show the run that a link names, which is played if it is not stored. @param {Place} wanted @param {string} scenario */
+  async #playLinked(wanted, scenario) {
+    this.playing = scenario;
+    const known = () => this.runs.find((each) => each.link === playedName(wanted));
+    try {
+      if (known() === undefined) await this.readRuns();
+      if (known() === undefined) {
+        await this.play(scenario, wanted.seed);
+        await this.readRuns();
+      }
+      if (this.place !== wanted) return;
+      const run = known();
+      if (run === undefined) throw new NoMoment(`${scenario} has no such run`);
+      this.playing = "";
+      const place = { ...wanted, ...UNPLAYED, run: run.id, with: wanted.with === PAIR ? run.pair : null };
+      history.replaceState(null, "", hash(place));
+      this.place = place;
+      this.#follow(NOWHERE);
+    } catch (reason) {
+      if (this.place !== wanted) return;
+      this.playing = "";
+      this.#tell(reason);
+    }
   }
 
   async #seek() {
@@ -432,10 +501,15 @@ export class Moment {
   #tell(reason) {
     this.busy = false;
     if (reason instanceof NoMoment && reason.oldest !== null) this.#thinned(reason.oldest);
-    this.trouble = `This moment cannot be shown: ${reason instanceof Error ? reason.message : reason}.`;
+    const trouble = `This moment cannot be shown: ${reason instanceof Error ? reason.message : reason}.`;
+    if (!source().live && this.past === null && this.place.at !== null) {
+      // An address from another file: without a live state, show the end of the run.
+      this.go({ run: this.#opening.run, at: null });
+    }
+    this.trouble = trouble;
     this.shown();
     // Unexpected errors are reported in the console as well.
-    if (!(reason instanceof NoMoment)) reportError(reason);
+    if (!(reason instanceof NoMoment || reason instanceof NotPlayed)) reportError(reason);
   }
 
   /** The oldest events of the run were removed. @param {number} oldest */

@@ -1,14 +1,16 @@
 // Reads one run of the time machine: its events in pages, which are cached, and its folded state at a number.
 
 import { apply, emptyState } from "../fold.js";
-import { parseExact } from "../json.js";
+import { NoMoment } from "../source/no_moment.js";
+import { source } from "../source/source.js";
 
 /**
  * @typedef {import("../fold.js").Entry} Entry
  * @typedef {import("../fold.js").ClusterState} ClusterState
  * @typedef {{id: string, kind: string, title: string, of: string | null, pair: string | null, first_seq: number, last_seq: number,
  *   first_us: number, last_us: number, events: number, messages: boolean, verdict: string | null, replay: string | null, created_ms: number,
- *   decisive_seq?: number | null, variant?: string | null}} RunInfo  `variant` is how the run differs from its scenario.
+ *   decisive_seq?: number | null, variant?: string | null, link?: string | null}} RunInfo  `variant` is how the run differs from its
+ *   scenario; `link` names it on any installation.
  * @typedef {{entries: Entry[], until: number}} Page  All events up to the number `until`, from the page's first number on.
  */
 
@@ -19,18 +21,6 @@ const NEAR = 60;
 const PAGES_MAX = 60;
 const STORY_PAGE = 20_000;
 
-/** The API has no response, or not the requested data. */
-export class NoMoment extends Error {
-  /** @param {string} message @param {number | null} oldest the oldest stored number, if that is the reason */
-  constructor(message, oldest = null) {
-    super(message);
-    this.oldest = oldest;
-  }
-}
-
-/** @param {string} path @param {AbortSignal | null} signal cancels the request @returns {Promise<any>} Raises NoMoment. */
-export const read = async (path, signal = null) => (await ask(path, signal)).value;
-
 /**
  * A run's events without some types, from the first on, page by page.
  * @param {string} id @param {string[]} not_types @param {number} max stop after this many
@@ -38,45 +28,18 @@ export const read = async (path, signal = null) => (await ask(path, signal)).val
  *   are all events.  Raises NoMoment.
  */
 export async function readStory(id, not_types, max) {
-  const { first_seq, last_seq } = await read(`/runs/${id}`);
+  const { first_seq, last_seq } = await source().info(id);
   const entries = [];
   // After 0 the API begins with the oldest stored event, without a sign that earlier ones were removed.
   let after = first_seq - 1;
   while (after < last_seq && entries.length < max) {
-    const found = await readEvents(id, `after=${after}&limit=${Math.min(STORY_PAGE, max - entries.length)}&not_types=${not_types.join(",")}`);
+    const found = await source().events(id, { after, limit: Math.min(STORY_PAGE, max - entries.length), not_types });
     entries.push(...found.entries);
     const { through } = found;
     if (!(through > after)) break;
     after = through;
   }
   return { entries, first_seq, whole: after >= last_seq };
-}
-
-/**
- * Some of a run's events. The API limits the search per response: a short or empty result only covers the numbers up to
- * `through`, or back to it.
- * @param {string} id @param {string} asked the query @returns {Promise<{entries: Entry[], through: number}>} Raises NoMoment.
- */
-export async function readEvents(id, asked) {
-  const { value, answer } = await ask(`/runs/${id}/journal?${asked}`);
-  return { entries: value, through: Number(answer.headers.get("x-looked-through")) };
-}
-
-/** @param {string} path @param {AbortSignal | null} signal @returns {Promise<{value: any, answer: Response}>} Raises NoMoment. */
-async function ask(path, signal = null) {
-  const answer = await fetch(`/api/v1${path}`, { signal }).catch(() => null);
-  const text = await answer?.text().catch(() => null);
-  if (signal?.reason instanceof NoMoment) throw signal.reason;
-  if (!answer || typeof text !== "string") throw new NoMoment(signal?.aborted ? "another moment was requested" : "the API does not respond");
-  if (answer.ok) return { value: parseExact(text), answer };
-  /** @type {any} */
-  let problem = null;
-  try {
-    problem = JSON.parse(text);
-  } catch {
-    // Not a problem document: use the status.
-  }
-  throw new NoMoment(problem?.detail ?? problem?.title ?? `the API returned ${answer.status}`, problem?.oldest ?? null);
 }
 
 /** One run. The last page of the live run grows. */
@@ -94,7 +57,7 @@ export class Run {
 
   /** @param {AbortSignal | null} signal @returns {Promise<RunInfo>} Raises NoMoment. */
   info(signal = null) {
-    return read(`/runs/${this.id}`, signal);
+    return source().info(this.id, signal);
   }
 
   /**
@@ -141,8 +104,7 @@ export class Run {
   /** @param {number} page @param {number} to */
   async #fetch(page, to) {
     const [begin, end] = [page * PAGE, (page + 1) * PAGE];
-    /** @type {Entry[]} */
-    const entries = await read(`/runs/${this.id}/journal?after=${begin}&until=${end}&limit=${PAGE}`);
+    const { entries } = await source().events(this.id, { after: begin, until: end, limit: PAGE });
     // After 0 the API returns the stored events, without a sign that earlier ones were removed.
     if (begin === 0 && to >= 1 && entries[0]?.seq !== 1) {
       const { first_seq } = await this.info();
@@ -162,9 +124,9 @@ export class Run {
   async stateAt(seq, signal = null) {
     const here = this.foldedHere(seq);
     if (here !== null) return here;
-    const found = await read(`/runs/${this.id}/state?at=${seq}`, signal);
-    if (seq % PAGE === 0) this.#keepState(seq / PAGE, found.state);
-    return found.state;
+    const found = await source().state(this.id, seq, signal);
+    if (seq % PAGE === 0) this.#keepState(seq / PAGE, found);
+    return found;
   }
 
   /** The state at a number, if its page and the state before it are loaded. @param {number} seq @returns {ClusterState | null} */
@@ -190,7 +152,7 @@ export class Run {
   async #preparePage(page, first, last) {
     const events = this.page(page, Math.min(last, (page + 1) * PAGE));
     if (!this.states.has(page) && page * PAGE + 1 >= first) {
-      this.#keepState(page, page === 0 ? emptyState() : (await read(`/runs/${this.id}/state?at=${page * PAGE}`)).state);
+      this.#keepState(page, page === 0 ? emptyState() : await source().state(this.id, page * PAGE));
     }
     await events;
   }

@@ -13,5 +13,5 @@ export function runLabel({ id, title, kind, of, created_ms, variant }) {
   if (id === "live") return "live cluster";
   const script = kind === "seed" ? title : of || title || id;
   const differs = variant ? `, ${variant}` : "";
-  return `${script}${created_ms === undefined ? "" : ` · ${clockShort(created_ms * 1000)}`}${differs}`;
+  return `${script}${!created_ms ? "" : ` · ${clockShort(created_ms * 1000)}`}${differs}`;
 }

@@ -2,6 +2,7 @@
 
 import { html, nothing } from "lit-html";
 
+import { source } from "../source/source.js";
 import { SPEEDS, speedWord } from "./player.js";
 
 /**
@@ -36,7 +37,7 @@ export function transport(moment, player, state, toggle) {
       ${projector ? html`<button type="button" aria-pressed=${drawer ? "true" : "false"} @click=${() => toggle("drawer")}>State${key("r")}</button>` : nothing}
       <button type="button" aria-pressed=${projector ? "true" : "false"} title="Large view with the tracks only" @click=${() => toggle("projector")}>Projector${key("p")}</button>
       <button type="button" title="Keyboard shortcuts" @click=${() => toggle("keys")}>Keys${key("?")}</button></span>
-    ${live ? nothing : html`<button type="button" class="end-live" @click=${() => moment.go({ run: "live", at: null })}>Live${key("End")}</button>`}
+    ${live || !source().live ? nothing : html`<button type="button" class="end-live" @click=${() => moment.toEnd()}>Live${key("End")}</button>`}
   </section>`;
 }
 

@@ -3,7 +3,8 @@
 
 import { emptyState } from "../fold.js";
 import { progressTypes } from "../sentences.js";
-import { NoMoment, read, readEvents } from "../time/run.js";
+import { NoMoment } from "../source/no_moment.js";
+import { source } from "../source/source.js";
 import { olderLanes } from "./older.js";
 import { Spans } from "./spans.js";
 
@@ -19,6 +20,8 @@ const MORE = 4000;
 const EVENTS_MAX = 100_000;
 const RETRY_MS = 5_000;
 const BINS = 2_000;
+/** The lanes of merged spans. */
+const LANES = ["controller", "belief", "isr", "peer"];
 /** Number of events to fold before other tasks run: a few milliseconds. */
 const BATCH = 300;
 // The rates are computed from these events, one per second.
@@ -108,7 +111,7 @@ export class History {
     this.busy = true;
     try {
       const until_us = spans.first_us;
-      const { first_us, lanes } = await read(`/runs/${this.run}/spans?to=${until_us}&bins=${BINS}&lanes=controller,belief,isr,peer`);
+      const { first_us, lanes } = await source().spans(this.run, BINS, LANES, until_us);
       for (const [lane, older] of olderLanes(lanes, until_us)) spans.lanes.set(lane, [...older, ...(spans.lanes.get(lane) ?? [])]);
       spans.first_us = first_us;
       spans.version += 1;
@@ -141,7 +144,7 @@ export class History {
     first_seq = Math.max(first_seq, this.oldest);
     this.busy = true;
     try {
-      const { entries, through } = await readEvents(this.run, `until=${until}&limit=${limit}&not_types=${unseen.join(",")}`);
+      const { entries, through } = await source().events(this.run, { until, limit, not_types: unseen });
       if (this.spans !== null && until < this.begins && (through > until || until < first_seq)) {
         // No older events are stored any longer. Keep the loaded ones: a later state would not be the state at their
         // beginning.
@@ -150,7 +153,7 @@ export class History {
         return;
       }
       const begin = entries.length < limit ? Math.max(first_seq, through) : entries[0].seq;
-      const before = begin <= 1 ? emptyState() : (await read(`/runs/${this.run}/state?at=${begin - 1}`)).state;
+      const before = begin <= 1 ? emptyState() : await source().state(this.run, begin - 1);
       await this.#fold(before, [...entries, ...this.events]);
       this.begins = begin;
       this.whole = begin <= first_seq;

@@ -3,31 +3,37 @@
 import { html, nothing } from "lit-html";
 
 import { clock, controllerTerm, duration, lastKnown, leaderTerm, plural } from "../format.js";
+import { source } from "../source/source.js";
 import { hash } from "../time/hash.js";
 import { runLabel } from "../time/run_label.js";
 import { fetchTab, shownTabs } from "../tabs.js";
 import { badge, icon } from "./parts.js";
+import { runMenu } from "./run_menu.js";
 
 /**
  * @typedef {import("../model.js").Model} Model
  * @typedef {import("../store.js").State} State
  * @typedef {import("../time/moment.js").Moment} Moment
+ * @typedef {import("../actions.js").Actions} Actions
  */
 
-/** @param {State} state @param {Model} m @param {Moment} moment @param {number} now_ms */
-export function top(state, m, moment, now_ms) {
+/** The page's icon: a file of the server, or part of an exported page. */
+const ICON = document.querySelector("link[rel=icon]")?.getAttribute("href") ?? "";
+
+/** @param {State} state @param {Model} m @param {Moment} moment @param {number} now_ms @param {Actions} actions */
+export function top(state, m, moment, now_ms, actions) {
   const { health } = m;
   const shape = health.level === "unknown" ? "empty" : health.level;
   return html`<header class="top">
-    <h1><img src="/web/icon.svg" alt="" width="22" height="22">zabka</h1>
-    ${runs(moment)}${when(state, m, moment, now_ms)}
+    <h1><img src=${ICON} alt="" width="22" height="22">zabka</h1>
+    ${runs(moment, actions)}${when(state, m, moment, now_ms)}
     <div class="health ${health.level}" role="group" aria-label="Health"><strong>${icon(shape)} ${health.word}</strong>
       <ul>${health.reasons.map((reason) => html`<li><a href=${reason.href}>${reason.text}</a></li>`)}</ul></div>
   </header>`;
 }
 
-/** The choice of runs. @param {Moment} moment */
-function runs(moment) {
+/** The choice of runs. @param {Moment} moment @param {Actions} actions */
+function runs(moment, actions) {
   const { run } = moment.place;
   const known = moment.runs.length ? moment.runs : [{ id: "live", title: "live cluster", kind: "live" }];
   const all = known.some((each) => each.id === run) ? known : [...known, { id: run, title: run, kind: "" }];
@@ -36,9 +42,8 @@ function runs(moment) {
   const chosen = (/** @type {Event} */ e) => moment.go({ run: /** @type {HTMLSelectElement} */ (e.target).value });
   return html`<div class="which"><label class="unseen" for="run">run</label>
     <select id="run" title=${(all.find((each) => each.id === run) ?? all[0]).title} @change=${chosen} @focus=${() => void moment.readRuns()}>${all.map((each) => html`<option value=${each.id} title=${each.title} ?selected=${each.id === run} .selected=${each.id === run}>${runLabel(each)}</option>`)}</select>
-    ${variant ? badge("warn", variant, "warn") : nothing}</div>`;
+    ${runMenu(moment, actions)}${variant ? badge("warn", variant, "warn") : nothing}</div>`;
 }
-
 
 /** LIVE, or PAST with its age and the way back. @param {State} state @param {Model} m @param {Moment} moment @param {number} now_ms */
 function when(state, m, moment, now_ms) {
@@ -53,7 +58,7 @@ function when(state, m, moment, now_ms) {
   const ago = run === "live" ? `${duration(now_ms - at_us / 1000)} ago` : `${duration((last_us - at_us) / 1000)} before the end`;
   return html`<p class="when past"><b class="pill">${icon("paused")} ${run === "live" ? "PAST" : "REPLAY"}, ${ago}</b>
     <span>at <b>${clock(at_us)}</b>, event <b>${seq}</b>${moment.busy ? html` <i class="quiet">loading…</i>` : nothing}</span>
-    <button type="button" class="small" @click=${() => moment.go({ run: "live", at: null })}>Back to live <kbd>End</kbd></button></p>`;
+    ${source().live ? html`<button type="button" class="small" @click=${() => moment.toEnd()}>Back to live <kbd>End</kbd></button>` : nothing}</p>`;
 }
 
 /** @param {Moment} moment @param {Model} m */
@@ -65,5 +70,5 @@ export function tabs(moment, m) {
       ? html` <span class="count" title="${plural(troubled, "partition")} not writable">${troubled}</span>` : nothing}</a></li>`;
   })}</ul><p class="now"><span aria-label=${moment.place.tab === "table" ? nothing : `controller epoch ${m.ensemble.epoch}`}>controller <b>${controllerTerm(m.ensemble.id, m.ensemble.epoch)}</b>${m.ensemble.stale ? html` <i class="warn">${lastKnown(m.ensemble)}</i>` : nothing}</span>
       <span>ZAB leader <b>${m.zab.known ? leaderTerm(m.zab.leader_id, m.zab.epoch) : "unknown"}</b>${m.silent_ms === null ? nothing : html` <i class="warn">${lastKnown({ age_ms: m.silent_ms })}</i>`}</span>
-      <a href="/docs">API</a></p></nav>`;
+      ${source().live ? html`<a href="/docs">API</a>` : nothing}</p></nav>`;
 }

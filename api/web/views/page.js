@@ -27,7 +27,7 @@ import { rail } from "./rail.js";
 export function page(state, m, actions, moment, player, changed, readChatter, toggle) {
   return html`
     <a class="skip" href="#main">Skip to the cluster</a>
-    ${top(state, m, moment, Date.now() - state.skew_ms)}${banner(state, m, moment)}
+    ${top(state, m, moment, Date.now() - state.skew_ms, actions)}${banner(state, m, moment)}
     ${tabs(moment, m)}
     <main class="on-${moment.place.tab} ${state.ui.drawer ? "drawer" : ""} ${m.silent_ms === null ? "" : "old"}" id="main" tabindex="-1">
       <div class="stage">${chosen(state, m, moment, changed, actions)}</div>
@@ -50,6 +50,7 @@ function banner(state, m, moment) {
   }
   const { run } = state.scenarios;
   if (run?.live && moment.place.tab === "tracks") banners.push(html`<p class="banner ${run.state === "ended" && !run.as_expected ? "" : "calm"}" role="status">${playedHere(run)}</p>`);
+  if (moment.playing) banners.push(html`<p class="banner calm" role="status">${icon("looking")} ${moment.playing} runs in a simulated world, for the moment of this link…</p>`);
   if (moment.trouble) banners.push(html`<p class="banner" role="alert">${icon("warn")} ${moment.trouble}</p>`);
   return banners;
 }

@@ -3,6 +3,7 @@
 import { html, nothing, svg } from "lit-html";
 
 import { curl } from "../actions.js";
+import { source } from "../source/source.js";
 
 /** @typedef {import("lit-html").TemplateResult | typeof nothing | string} View */
 
@@ -45,11 +46,12 @@ export function panel(id, title, aside, body) {
 }
 
 /**
- * A button that sends a request; its title is the curl command.
+ * A button that sends a request; its title is the curl command. Recorded runs have none.
  * @param {import("../actions.js").Actions} actions @param {import("../actions.js").Request} request
  * @param {string} text @param {{name?: string, tone?: string, disabled?: boolean}} options
  */
 export function send(actions, request, text, { name = text, tone = "", disabled = false } = {}) {
+  if (!source().live) return nothing;
   // Disabling a focused button would drop the focus, and keyboard users would be at the top of the page.
   const focused = document.activeElement?.getAttribute("aria-label") === name;
   const off = disabled || !actions.allows(request);

@@ -2,6 +2,7 @@
 
 import { html, nothing } from "lit-html";
 
+import { source } from "../source/source.js";
 import { whyPanel } from "../why/panel.js";
 import { compared } from "./compared.js";
 import { calls, events } from "./journal.js";
@@ -22,5 +23,5 @@ export function rail(state, m, actions, moment, changed, readChatter) {
   return html`<aside class="rail" aria-label="State and journal">
     ${moment.place.tab === "table" ? nothing : standing(m, actions, moment)}
     ${whyPanel(state, moment, changed)}
-    ${compared(moment)}${calls(state)}${events(state, m, moment, changed, readChatter)}</aside>`;
+    ${compared(moment)}${source().live ? calls(state) : nothing}${events(state, m, moment, changed, readChatter)}</aside>`;
 }

@@ -7,8 +7,9 @@ import { ref } from "lit-html/directives/ref.js";
 
 import { curl, requests } from "../actions.js";
 import { count, plural } from "../format.js";
-import { interesting, NotPlayed, playKept } from "../lessons/play.js";
-import { NoMoment } from "../time/run.js";
+import { interesting, NotPlayed } from "../lessons/play.js";
+import { NoMoment } from "../source/no_moment.js";
+import { source } from "../source/source.js";
 import { badge, copyable, icon, panel } from "./parts.js";
 
 /**
@@ -26,7 +27,7 @@ async function playAndOpen(name, actions, moment, changed) {
   const mine = (requested = { name, trouble: "" });
   changed();
   try {
-    const place = await interesting(await playKept(name, actions));
+    const place = await interesting(await source().play(name, null, actions));
     await moment.readRuns();
     // Do not move users who have chosen another tab or started another scenario meanwhile.
     if (requested === mine && moment.place.tab === "lab") moment.go({ ...place, tab: "tracks" });

@@ -5,6 +5,8 @@ import { html, nothing } from "lit-html";
 import { curl, requests } from "../actions.js";
 import { controllerTerm, lastKnown, plural, shortTerm } from "../format.js";
 import { leftOfSession, silenceText } from "../model.js";
+import { source } from "../source/source.js";
+import { closed, placed } from "./menu.js";
 import { icon, panel, send } from "./parts.js";
 
 /**
@@ -29,7 +31,7 @@ export function standing(m, actions, moment) {
   const registered = m.brokers.filter((b) => b.registered).length;
   const aside = html`<span class="sum"><b>${registered}</b> of ${plural(m.brokers.length, "broker")} registered${m.ensemble.stale ? `, ${lastKnown(m.ensemble)}` : ""}</span>`;
   const off = moment.live ? "the API does not respond" : html`the past cannot be changed. <kbd>End</kbd> goes back to live`;
-  const body = html`${actions.off ? html`<p class="quiet">Actions are off: ${off}.</p>` : nothing}
+  const body = html`${actions.off && source().live ? html`<p class="quiet">Actions are off: ${off}.</p>` : nothing}
     <ul class="standing-nodes" aria-label="Nodes">${m.brokers.map((b) => brokerRow(b, m, actions))}${m.peers.map((p) => peerRow(p, actions))}
     ${m.brokers.length + m.peers.length ? nothing : html`<li class="quiet">no nodes yet</li>`}</ul>`;
   return panel("standing", moment.live ? "The cluster" : "The cluster at this moment", aside, body);
@@ -76,6 +78,7 @@ function state(node) {
 
 /** Kill, Start or Resume, and a menu with the other actions. @param {Actions} actions @param {Node} node */
 export function handles(actions, node) {
+  if (!source().live) return nothing;
   const spoken = node.name.replace("-", " ");
   if (node.process === "unknown" && !node.silent) return html`<span class="handles quiet" title="this cluster does not manage the broker's process">not managed here</span>`;
   const sensible = SENSIBLE[node.process] ?? [];
@@ -93,24 +96,4 @@ export function handles(actions, node) {
 /** @param {Node} node @param {string} action */
 function copy(node, action) {
   return navigator.clipboard?.writeText(curl(requests.act(node.name, action.toLowerCase()))).catch(() => undefined);
-}
-
-/** A menu opens below its button, or above if there is no space. @param {Event} event */
-function placed(event) {
-  const menu = /** @type {HTMLElement} */ (event.currentTarget);
-  if (/** @type {ToggleEvent} */ (event).newState !== "open") return;
-  const button = menu.parentElement?.querySelector(`[popovertarget="${menu.id}"]`);
-  if (!button) return;
-  const { right, top, bottom } = button.getBoundingClientRect();
-  const below = bottom + 190 < innerHeight;
-  Object.assign(menu.style, {
-    right: `${Math.max(8, document.documentElement.clientWidth - right)}px`, top: below ? `${bottom + 4}px` : "auto",
-    bottom: below ? "auto" : `${innerHeight - top + 4}px`,
-  });
-}
-
-/** @param {Event} event */
-function closed(event) {
-  const menu = /** @type {HTMLElement} */ (event.currentTarget);
-  if (event.target instanceof HTMLButtonElement) menu.hidePopover();
 }

@@ -3,6 +3,7 @@
 import { html, nothing } from "lit-html";
 
 import { requests } from "../actions.js";
+import { source } from "../source/source.js";
 import { badge, icon, select, send, submit } from "./parts.js";
 
 /**
@@ -20,6 +21,7 @@ const REMOVED = "default";
 
 /** @param {State} state @param {Model} m @param {Actions} actions @param {() => void} changed */
 export function createForm(state, m, actions, changed) {
+  if (!source().live) return nothing;
   const { ui } = state;
   const open = ui.config === NEW_TOPIC;
   const toggle = () => {
@@ -66,11 +68,11 @@ export function topicHead(state, topic, columns, actions, changed, summary) {
   return html`<tr class="topic"><td colspan=${columns}><div class="topic-line">
       <h3>${topic.name}</h3>${topic.deleting ? badge("warn", "being deleted", "warn") : nothing}${summary}
       ${Object.entries(topic.config).map(([key, value]) => html`<code class="override">${key}=${value}</code>`)}
-      <span class="push">
+      ${source().live ? html`<span class="push">
         ${send(actions, requests.elect("PREFERRED", all), "Preferred leaders", { name: `Elect the preferred leaders of ${topic.name}` })}
         <button type="button" class="small" aria-expanded=${open ? "true" : "false"} aria-label="Configure ${topic.name}" @click=${toggle}>${open ? "Close" : "Configure"}</button>
         ${deletion(state, topic, actions, changed)}
-      </span></div>
+      </span>` : nothing}</div>
     ${open ? configForm(state, topic, actions, changed) : nothing}</td></tr>`;
 }
 

@@ -1,7 +1,7 @@
 // Cached responses of the API, for data that does not change: each drawing asks for them again. Responses about the
 // live run are refreshed after a while; the previous one is shown meanwhile.
 
-import { NoMoment, read } from "../time/run.js";
+import { NoMoment } from "../source/no_moment.js";
 
 /** @typedef {{state: "loading" | "ready" | "failed", value: any, message: string, until_ms: number}} Answer  It is valid until `until_ms`. */
 
@@ -18,9 +18,10 @@ export class Answers {
 
   /**
    * The response for a path, requested if it is not cached.
-   * @param {string} path @param {() => void} changed @param {(path: string) => Promise<any>} ask sends the request @returns {Answer}
+   * @param {string} path identifies the response @param {() => void} changed @param {() => Promise<any>} ask sends the request
+   * @returns {Answer}
    */
-  of(path, changed, ask = read) {
+  of(path, changed, ask) {
     const kept = this.kept.get(path);
     if (kept && performance.now() < kept.until_ms) return kept;
     if (kept?.state === "ready") {
@@ -37,10 +38,10 @@ export class Answers {
     return answer;
   }
 
-  /** @param {string} path @param {Answer} answer @param {(path: string) => Promise<any>} ask */
+  /** @param {string} path @param {Answer} answer @param {() => Promise<any>} ask */
   async #fetch(path, answer, ask) {
     try {
-      const value = await ask(path);
+      const value = await ask();
       Object.assign(answer, { state: "ready", value, until_ms: LIVE.test(path) ? performance.now() + LIVE_FOR_MS : Infinity });
     } catch (reason) {
       if (!(reason instanceof NoMoment)) throw reason;

@@ -4,6 +4,7 @@ import { html, nothing } from "lit-html";
 
 import { duration } from "../format.js";
 import { partsText } from "../gaps.js";
+import { source } from "../source/source.js";
 import { hash } from "../time/hash.js";
 import { icon, panel } from "../views/parts.js";
 import { Answers } from "./answers.js";
@@ -58,7 +59,7 @@ const whyPath = (run, seq) => `/runs/${run}/why?seq=${seq}`;
 
 /** @param {string} run @param {number} seq @param {Moment} moment @param {() => void} changed */
 function chain(run, seq, moment, changed) {
-  const answer = answers.of(whyPath(run, seq), changed);
+  const answer = answers.of(whyPath(run, seq), changed, () => source().why(run, seq));
   if (answer.state === "loading") return html`<p class="quiet">…</p>`;
   if (answer.state === "failed") return html`<p class="quiet">${icon("empty")} Cannot show the causes: ${answer.message}.</p>`;
   return steps(answer.value, moment);

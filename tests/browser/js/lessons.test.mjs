@@ -62,22 +62,22 @@ test("no node is at the ring's middle, and a link begins outside its node", () =
 
 test("an answer about the live run is asked for anew after a while, and the last one stands meanwhile; others stay", async (context) => {
   let asked = 0;
-  context.mock.method(globalThis, "fetch", async () => new Response(JSON.stringify((asked += 1))));
+  const ask = async () => (asked += 1);
   let now = 1;
   context.mock.method(performance, "now", () => now);
   const answers = new Answers();
-  const told = (path) => new Promise((resolve) => answers.of(path, () => resolve(answers.of(path, () => undefined).value)));
+  const told = (path) => new Promise((resolve) => answers.of(path, () => resolve(answers.of(path, () => undefined, ask).value), ask));
   for (const path of ["/runs/r1/divergence?from=live", "/runs/live/why?seq=1"]) {
     const first = await told(path);
-    assert.equal(answers.of(path, () => undefined).value, first);
+    assert.equal(answers.of(path, () => undefined, ask).value, first);
     now += 20_000;
     let news = () => undefined;
     const came = new Promise((resolve) => (news = resolve));
-    assert.deepEqual([answers.of(path, news).state, answers.of(path, news).value], ["ready", first]);
+    assert.deepEqual([answers.of(path, news, ask).state, answers.of(path, news, ask).value], ["ready", first]);
     await came;
-    assert.equal(answers.of(path, () => undefined).value, first + 1);
+    assert.equal(answers.of(path, () => undefined, ask).value, first + 1);
   }
   const first = await told("/runs/r1/why?seq=1");
   now += 20_000;
-  assert.equal(answers.of("/runs/r1/why?seq=1", () => undefined).value, first);
+  assert.equal(answers.of("/runs/r1/why?seq=1", () => undefined, ask).value, first);
 });

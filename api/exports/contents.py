@@ -1,0 +1,72 @@
+"""The runs of an exported page as JSON, with what only the server can compute.
+
+The page folds states and words events itself. Causes, rules, first differences and answers to lessons are computed
+here. `api/web/source/embedded.js` reads the result, and defines its form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from zabka.api.exports.explained import Explained, RuleList
+from zabka.api.exports.recorded import Recorded, copied
+from zabka.api.runs.divergences import first_difference
+from zabka.api.runs.lanes import lanes
+from zabka.api.runs.rewind import Lasted
+from zabka.journal.sentence_file import SENTENCES
+from zabka.journal.spans import Spans
+
+Json = dict[str, Any]
+AXIS_BINS = 900
+AXIS_LANES = ("controller", "isr")
+"""The spans that the page draws on the common axis of two runs."""
+
+
+def contents(runs: Sequence[Recorded], opening: Mapping[str, Any], lessons: Iterable[Json] = ()) -> bytes:
+    """Return the runs as JSON. `opening` is the place that the page shows first, as its address names it.
+
+    Each lesson has the keys `lesson` and `answer`, in the form of the API.
+    """
+    rules = RuleList()
+    explained = [Explained(run) for run in runs]
+    found = {
+        "opening": dict(opening),
+        "sentences": msgspec.Raw(SENTENCES.read_bytes()),
+        "runs": [_run(each, rules, with_axis=len(runs) > 1) for each in explained],
+        "rules": rules.found,
+        "divergences": [_difference(one, other) for one in explained for other in explained if one is not other],
+        "lessons": list(lessons),
+    }
+    return msgspec.json.encode(found)
+
+
+def _run(explained: Explained, rules: RuleList, *, with_axis: bool) -> Json:
+    run = explained.run
+    about = run.about.model_dump(mode="json")
+    return {
+        "about": {**about, "messages": bool(run.messages)},
+        "before": run.before,
+        "events": [entry.to_dict() for entry in explained.entries],
+        "messages": run.messages,
+        "causes": explained.causes(rules),
+        "spans": _axis(explained) if with_axis else None,
+    }
+
+
+def _axis(explained: Explained) -> Json:
+    spans, about = Spans(copied(explained.run.before)), explained.run.about
+    for entry in explained.entries:
+        spans.apply(entry)
+    lasted = Lasted([*spans.take_closed(), *spans.lasting()], about.first_us, about.last_us)
+    return {"first_us": lasted.first_us, "last_us": lasted.last_us, "lanes": lanes(lasted, AXIS_LANES, AXIS_BINS)}
+
+
+def _difference(one: Explained, other: Explained) -> tuple[str, str, Json]:
+    found = first_difference(one.entries, other.entries)
+    for side, each in (("a", one), ("b", other)):
+        at = found["at"][side]
+        found["why"][side] = None if at is None else each.why(at["seq"])
+    return one.run.about.id, other.run.about.id, found

@@ -1,0 +1,78 @@
+"""Runs of the API to export: the live cluster's history, and stored runs with their pairs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from itertools import chain
+from typing import Any
+
+from zabka.api.exports.recorded import NothingToExport, Recorded
+from zabka.api.http.problems import Problem
+from zabka.api.runs.catalogue import LIVE
+from zabka.api.runs.history import History
+from zabka.api.runs.messages import Window
+from zabka.api.runs.run_models import Run
+from zabka.api.services import Services
+from zabka.journal.events import Entry
+from zabka.journal.reader import decode_line
+
+EVENTS_MAX = 100_000
+"""A browser opens a file with more events only slowly."""
+MESSAGES_MAX = 100_000
+LOOKED_BACK = 20_000
+"""Number of events before the exported part that are searched for causes."""
+CLUSTER = "cluster"
+"""The id of the live run in an exported file, where nothing is live."""
+_BATCH = 1_000
+
+
+async def stored_runs(services: Services, run_id: str, from_us: int | None, to_us: int | None) -> list[Recorded]:
+    """Return a run, and its pair if that is stored, between two times.
+
+    Raises Problem: 404, 410, 422 if there is no event or are too many.
+    """
+    about = services.runs.get(run_id)
+    found = [await _recorded(services, about, from_us, to_us)]
+    if about.pair is not None:
+        found.append(await _recorded(services, services.runs.get(about.pair), from_us, to_us))
+    return found
+
+
+async def _recorded(services: Services, about: Run, from_us: int | None, to_us: int | None) -> Recorded:
+    rewind = services.runs.rewind(about.id)
+    entries = await _entries(rewind.history, from_us, to_us)
+    first = entries[0].seq
+    before = await rewind.state(first - 1) if first > 1 else None
+    begin_us, end_us = entries[0].wall_us, max(entry.wall_us for entry in entries)
+    window = Window(from_us or begin_us, to_us or end_us, frozenset(), MESSAGES_MAX)
+    messages = (await services.messages.select(about.id, window)).messages
+    update: dict[str, Any] = {
+        "first_seq": first, "last_seq": entries[-1].seq, "first_us": begin_us, "last_us": end_us, "events": len(entries)
+    }  # fmt: skip
+    if about.id == LIVE:
+        update["id"] = CLUSTER
+    try:
+        return Recorded(about.model_copy(update=update), entries, messages, before).part(from_us, to_us)
+    except NothingToExport as reason:
+        raise Problem(422, str(reason)) from None
+
+
+async def _entries(history: History, from_us: int | None, to_us: int | None) -> list[Entry]:
+    """Return the entries of that time, and some before it."""
+    earlier: deque[Entry] = deque(maxlen=LOOKED_BACK)
+    inside: list[Entry] = []
+    seq = history.first_seq
+    while rows := history.read(seq, _BATCH):
+        for entry in (decode_line(row.json) for row in rows):
+            if from_us is not None and entry.wall_us < from_us and not inside:
+                earlier.append(entry)
+            elif to_us is None or entry.wall_us <= to_us:
+                inside.append(entry)
+        if len(inside) > EVENTS_MAX:
+            raise Problem(422, f"there are more than {EVENTS_MAX} events in that time; ask for less with from and to")
+        seq = rows[-1].seq + 1
+        await asyncio.sleep(0)
+    if not inside:
+        raise Problem(422, "no event of the run is in that time")
+    return list(chain(earlier, inside))

@@ -1,0 +1,57 @@
+"""The route of exported runs: files that need no server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from zabka.api.exports.document import NoPage
+from zabka.api.exports.file import page_of
+from zabka.api.exports.stored import stored_runs
+from zabka.api.http.problems import Problem, responses
+from zabka.api.routes.runs import RunId
+from zabka.api.services import Service
+
+router = APIRouter(prefix="/api/v1", tags=["runs"])
+_FILE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {"text/html": {"schema": {"type": "string"}}},
+        "headers": {"Content-Disposition": {"description": "The file's name", "schema": {"type": "string"}}},
+    }
+}
+
+
+@router.get(
+    "/runs/{id}/export",
+    summary="A run as one file",
+    response_class=Response,
+    responses={**responses(404, 410, 422, 503), **_FILE},
+)
+async def export_run(
+    id: RunId,
+    service: Service,
+    from_us: Annotated[
+        int | None, Query(alias="from", ge=0, le=2**63, description="In microseconds, like `wall_us`")
+    ] = None,
+    to_us: Annotated[int | None, Query(alias="to", ge=0, le=2**63, description="In microseconds")] = None,
+) -> Response:
+    """Return the page with this run, and with its pair if that is stored, as one HTML file.
+
+    It opens from disk, without a server or a network. The part between `from` and `to` can be exported alone.
+    """
+    runs = await stored_runs(service, id, from_us, to_us)
+    about = runs[0].about
+    try:
+        html = await asyncio.to_thread(page_of, runs, about.id)
+    except NoPage as reason:
+        raise Problem(503, str(reason)) from None
+    name = f"zabka-{about.of or about.id}.html".replace("/", "-")
+    return Response(html, media_type="text/html", headers={"content-disposition": _attachment(name)})
+
+
+def _attachment(name: str) -> str:
+    """Return the header for a file of that name; a name from an upload can contain anything."""
+    safe = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-._") else "-" for letter in name)
+    return f'attachment; filename="{safe}"'

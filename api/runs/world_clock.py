@@ -1,0 +1,23 @@
+"""The clock of messages in a simulated world: it counts from the world's start, and runs use the wall clock."""
+
+from __future__ import annotations
+
+import msgspec
+
+from zabka.journal.messages import Message
+from zabka.simulation.engine.loop import WALL_START_US
+
+
+def on_wall_clock(message: Message) -> Message:
+    """Return a message of a simulated world with the times of the run's wall clock."""
+    return _moved(message, WALL_START_US)
+
+
+def on_world_clock(message: Message) -> Message:
+    """Return a message of a run with times that count from the start of a simulated world, as files have them."""
+    return _moved(message, -WALL_START_US)
+
+
+def _moved(message: Message, by_us: int) -> Message:
+    arrived_us = None if message.arrived_us is None else message.arrived_us + by_us
+    return msgspec.structs.replace(message, sent_us=message.sent_us + by_us, arrived_us=arrived_us)

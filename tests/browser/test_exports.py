@@ -1,0 +1,180 @@
+"""An exported run in a browser, opened from disk with the network off."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.chromium import VIEWPORT, Watched, wait_until
+from tests.browser.test_fold import as_the_page_has_it
+from tests.browser.test_page import button, region
+from zabka.api.exports.explained import Explained
+from zabka.api.exports.file import page_of
+from zabka.api.exports.played import scenario_runs, seed_run
+from zabka.api.exports.recorded import Recorded
+from zabka.api.runs.divergences import first_difference
+from zabka.api.runs.messages import Messages, Window
+from zabka.journal.fold import fold
+from zabka.simulation.scenarios.library import LIBRARY
+
+EVENTS, BYTES_MAX = 20_000, 1_500_000
+ASK = """async ([method, ...asked]) => {
+  const {source} = await import("web/source/source.js");
+  return JSON.stringify(await source()[method](...asked));
+}"""
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Recorded]:
+    return scenario_runs(LIBRARY["kafka-1211"])
+
+
+@pytest.fixture(scope="module")
+def exported(runs: list[Recorded], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("exported") / "run.html"
+    path.write_text(page_of(runs, "kafka-1211.bug"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def offline(browser_process: Browser) -> Iterator[Watched]:
+    context = browser_process.new_context(viewport=VIEWPORT, reduced_motion="reduce", offline=True)
+    yield Watched(context)
+    context.close()
+
+
+@pytest.fixture
+def page(offline: Watched, exported: Path) -> Iterator[Page]:
+    """The file, opened from disk. It must send no request, and its console must be empty at the end."""
+    requests: list[str] = []
+    offline.page.on("request", lambda request: requests.append(request.url))
+    offline.page.goto(exported.as_uri())
+    expect(region(offline.page, "Tracks")).to_be_visible()
+    yield offline.page
+    assert [url for url in requests if not url.startswith(("file:", "blob:", "data:"))] == []
+    assert offline.leave() == []
+
+
+def ask(page: Page, method: str, *asked: Any) -> Any:
+    """Call the file's source of runs."""
+    return json.loads(page.evaluate(ASK, [method, *asked]))
+
+
+def in_json(value: object) -> Any:
+    return as_the_page_has_it(json.loads(msgspec.json.encode(value)))
+
+
+def test_exported_run_opens_at_its_decisive_moment(page: Page, runs: list[Recorded]) -> None:
+    decisive = runs[1].about.decisive_seq
+    expect(page.locator(".when")).to_contain_text(f"event {decisive}")
+    expect(page.locator(".which")).to_contain_text("with its bug")
+    expect(region(page, "Why")).to_contain_text("First cause: this fault.")
+    expect(page.get_by_role("button", name="Kill broker 1")).to_have_count(0)
+    expect(page.get_by_role("link", name="Lab", exact=True)).to_have_count(0)
+
+
+def test_keys_and_links_work_in_an_exported_run(page: Page, exported: Path, runs: list[Recorded]) -> None:
+    decisive = runs[1].about.decisive_seq or 0
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".when")).to_contain_text(f"event {decisive - 1}")
+    page.keyboard.press("Home")
+    expect(page.locator(".when")).to_contain_text("event 1")
+    page.keyboard.press("e")
+    expect(region(page, "Why")).to_contain_text("leads the ensemble")
+    page.keyboard.press("End")
+    expect(page.locator(".when")).to_contain_text(f"event {runs[1].about.last_seq}")
+
+    page.goto("about:blank")
+    page.goto(f"{exported.as_uri()}#run=kafka-1211&at=1500&tab=table")
+    expect(page.locator(".when")).to_contain_text("event 1500")
+    expect(page.get_by_role("heading", name="orders")).to_be_visible()
+
+
+def test_exported_run_plays_and_shows_messages(page: Page) -> None:
+    page.keyboard.press("Home")
+    button(page, "▶ play").click()
+    expect(page.locator(".when")).not_to_contain_text("event 1 ")
+    button(page, "❚❚ pause").click()
+    page.get_by_role("link", name="Messages").click()
+    expect(region(page, "Messages")).to_contain_text("messages in")
+    wait_until(page, "async () => (await import('web/messages/tab.js')).theDiagram().scene?.arrows.length > 0")
+
+
+def test_exported_runs_are_compared(page: Page, runs: list[Recorded]) -> None:
+    page.get_by_role("link", name="Compare").click()
+    found = first_difference(runs[1].entries, runs[0].entries)
+    expect(region(page, "Side by side")).to_contain_text("truncated")
+    assert ask(page, "divergence", "kafka-1211.bug", "kafka-1211")["at"] == in_json(found["at"])
+
+
+def test_exported_causes_are_those_of_the_api(page: Page, runs: list[Recorded]) -> None:
+    run = runs[1]
+    explained = Explained(run)
+    expected = {entry.seq: in_json(explained.why(entry.seq)) for entry in run.entries}
+    found = page.evaluate(
+        """async ([run, numbers]) => {
+          const {source} = await import("web/source/source.js");
+          return JSON.stringify(await Promise.all(numbers.map((seq) => source().why(run, seq))));
+        }""",
+        [run.about.id, list(expected)],
+    )
+    for steps, known in zip(json.loads(found), expected.values(), strict=True):
+        assert steps == [{name: step[name] for name in step if name != "link"} for step in known]
+
+
+def test_exported_states_are_the_folds_of_the_journal(page: Page, runs: list[Recorded]) -> None:
+    run = runs[0]
+    for seq in (0, 1, 700, 999, 1000, 1001, 1905, run.about.last_seq):
+        assert ask(page, "state", run.about.id, seq) == in_json(fold(run.entries[:seq])), seq
+
+
+def test_exported_messages_are_those_of_the_api(page: Page, runs: list[Recorded]) -> None:
+    run = runs[1]
+    begin_us, end_us = run.about.first_us + 2_000_000, run.about.first_us + 5_000_000
+    for classes, limit in ((["data", "fetch"], 50), ([], 0), (["controller"], 5_000)):
+        expected = Messages(run.messages).select(Window(begin_us, end_us, frozenset(classes), limit))
+        assert ask(page, "messages", run.about.id, begin_us, end_us, classes, limit) == in_json(expected._asdict())
+
+
+def test_part_of_a_run_begins_with_the_state_before_it(offline: Watched, runs: list[Recorded], tmp_path: Path) -> None:
+    run = runs[1]
+    begin_us = run.about.first_us + 5_000_000
+    part = run.part(begin_us, run.about.first_us + 9_500_000)
+    path = tmp_path / "part.html"
+    path.write_text(page_of([part], part.about.id))
+    page = offline.page
+    page.goto(f"{path.as_uri()}#run={part.about.id}")
+    first, last = part.about.first_seq, part.about.last_seq
+    assert 1 < first < last < run.about.last_seq
+    expect(page.locator(".when")).to_contain_text(f"event {last}")
+    page.keyboard.press("Home")
+    expect(page.locator(".when")).to_contain_text(f"event {first}")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".when")).to_contain_text(f"event {first + 1}")
+    assert ask(page, "state", part.about.id, last) == in_json(fold(run.entries[:last]))
+    assert ask(page, "state", part.about.id, first - 1) == in_json(fold(run.entries[: first - 1]))
+    ends = {step["end"] for entry in part.entries for step in ask(page, "why", part.about.id, entry.seq)[-1:]}
+    assert ends >= {"fault", "unknown"}
+    assert offline.leave() == []
+
+
+def test_address_of_another_run_shows_the_end_and_the_reason(offline: Watched, exported: Path) -> None:
+    offline.page.goto(f"{exported.as_uri()}#run=r1a2b3c4d&at=5")
+    expect(offline.page.get_by_role("alert")).to_contain_text("does not contain the run r1a2b3c4d")
+    expect(region(offline.page, "Tracks")).to_be_visible()
+    assert offline.leave() == []
+
+
+def test_exported_seed_is_small() -> None:
+    """A run of 20,000 events, with its messages, has at most 1.5 MB."""
+    run = seed_run(7, "chaos", None, "")
+    size = len(page_of([run], run.about.id))
+    empty = len(page_of([run.part(None, run.about.first_us)], run.about.id))
+    assert len(run.entries) > EVENTS / 4
+    assert empty + (size - empty) * EVENTS / len(run.entries) < BYTES_MAX

@@ -1,0 +1,63 @@
+"""`zabka export`: runs of seeds, scenarios, journals and a running cluster as one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from tests.api.api_server import Server
+from zabka.api.exports.opened import opened
+from zabka.cli.export import command
+
+
+def test_scenario_is_exported_with_its_bug(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "run.html"
+    command(out, scenario="kafka-1211", from_="0", to="100 s")
+    shown, other = opened(out.read_bytes())
+    assert (shown.about.variant, other.about.variant) == ("with its bug", None)
+    assert shown.about.replay == "zabka scenarios run kafka-1211"
+    assert shown.messages
+
+
+def test_seed_and_its_journal_export_the_same_events(tmp_path: Path) -> None:
+    from zabka.cli.replay import replay
+
+    command(tmp_path / "seed.html", seed=3, scenario="ensemble")
+    assert replay(3, "ensemble", [], tmp_path / "seed.jsonl") == 0
+    command(tmp_path / "journal.html", journals=tmp_path / "seed.jsonl")
+    [one], [other] = (opened((tmp_path / name).read_bytes()) for name in ("seed.html", "journal.html"))
+    assert one.taken == other.taken
+    assert (one.about.id, one.about.link) == ("ensemble-3", "scenario=ensemble&seed=3")
+
+
+def test_live_cluster_is_exported_by_its_url(tmp_path: Path) -> None:
+    with Server(tmp_path / "data") as server:
+        with pytest.raises(typer.Exit):
+            command(tmp_path / "run.html", run="live", on=server.url)
+        with pytest.raises(typer.Exit):
+            command(tmp_path / "run.html", run="r00000000", on=server.url)
+    assert not (tmp_path / "run.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({}, "takes one of"),
+        ({"run": "live", "seed": 1}, "takes one of"),
+        ({"scenario": "chaos"}, "add --seed"),
+        ({"scenario": "kafka-1212"}, "there is no scenario"),
+        ({"journals": Path("/nowhere")}, "there is no journal"),
+        ({"seed": 1, "from_": "noon"}, "is no time"),
+        ({"run": "live", "set_": ["a=b"]}, "--set works with"),
+        ({"run": "live", "on": "http://127.0.0.1:9"}, "127.0.0.1:9"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    given: dict[str, object], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        command(tmp_path / "run.html", **given)  # type: ignore[arg-type]
+    assert ended.value.exit_code == 2
+    assert reason in capsys.readouterr().err
