@@ -14,6 +14,7 @@ import msgspec
 from zabka.api.exports.explained import Explained, RuleList
 from zabka.api.exports.recorded import Recorded, copied
 from zabka.api.runs.divergences import first_difference
+from zabka.api.runs.incident_list import incident_list
 from zabka.api.runs.lanes import lanes
 from zabka.api.runs.rewind import Lasted
 from zabka.journal.sentence_file import SENTENCES
@@ -52,8 +53,17 @@ def _run(explained: Explained, rules: RuleList, *, with_axis: bool) -> Json:
         "events": [entry.to_dict() for entry in explained.entries],
         "messages": run.messages,
         "causes": explained.causes(rules),
+        "incidents": _incidents(explained),
         "spans": _axis(explained) if with_axis else None,
     }
+
+
+def _incidents(explained: Explained) -> list[Json]:
+    """Return the incidents of the whole run whose first cause is in the exported part."""
+    about = explained.run.about
+    return [
+        each for each in incident_list(explained.run.history) if about.first_seq <= each["cause_seq"] <= about.last_seq
+    ]
 
 
 def _axis(explained: Explained) -> Json:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from zabka.api.exports.document import NoPage
-from zabka.api.exports.file import page_of
+from zabka.api.exports.file import MEDIA_TYPES, SUFFIXES, Format, file_of
 from zabka.api.exports.stored import stored_runs
 from zabka.api.http.problems import Problem, responses
 from zabka.api.routes.runs import RunId
@@ -17,7 +17,7 @@ from zabka.api.services import Service
 router = APIRouter(prefix="/api/v1", tags=["runs"])
 _FILE: dict[int | str, dict[str, Any]] = {
     200: {
-        "content": {"text/html": {"schema": {"type": "string"}}},
+        "content": {kind: {"schema": {"type": "string"}} for kind in MEDIA_TYPES.values()},
         "headers": {"Content-Disposition": {"description": "The file's name", "schema": {"type": "string"}}},
     }
 }
@@ -36,19 +36,21 @@ async def export_run(
         int | None, Query(alias="from", ge=0, le=2**63, description="In microseconds, like `wall_us`")
     ] = None,
     to_us: Annotated[int | None, Query(alias="to", ge=0, le=2**63, description="In microseconds")] = None,
+    form: Annotated[Format, Query(alias="format", description="`perfetto` and `shiviz` are traces")] = Format.HTML,
 ) -> Response:
     """Return the page with this run, and with its pair if that is stored, as one HTML file.
 
-    It opens from disk, without a server or a network. The part between `from` and `to` can be exported alone.
+    It opens from disk, without a server or a network. The part between `from` and `to` can be exported alone. The
+    other formats are Chrome trace JSON, for Perfetto, and a log with vector clocks, for ShiViz.
     """
     runs = await stored_runs(service, id, from_us, to_us)
     about = runs[0].about
     try:
-        html = await asyncio.to_thread(page_of, runs, about.id)
+        file = await asyncio.to_thread(file_of, runs, about.id, form)
     except NoPage as reason:
         raise Problem(503, str(reason)) from None
-    name = f"zabka-{about.of or about.id}.html".replace("/", "-")
-    return Response(html, media_type="text/html", headers={"content-disposition": _attachment(name)})
+    name = f"zabka-{about.of or about.id}{SUFFIXES[form]}"
+    return Response(file, media_type=MEDIA_TYPES[form], headers={"content-disposition": _attachment(name)})
 
 
 def _attachment(name: str) -> str:

@@ -12,9 +12,10 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from zabka.api.collector import event_models as events
 from zabka.api.http.problems import Problem, responses
 from zabka.api.runs.divergences import divergence
+from zabka.api.runs.incident_list import incidents_of
 from zabka.api.runs.lanes import encoded
 from zabka.api.runs.pages import EventFilter, first_after, last_until
-from zabka.api.runs.run_models import Divergence, Run, SpansView, StateAt, WhyStep
+from zabka.api.runs.run_models import Divergence, IncidentView, Run, SpansView, StateAt, WhyStep
 from zabka.api.services import Service
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
@@ -219,6 +220,17 @@ async def get_why(
     They follow the references in the events, without guessing.
     """
     return lasting(request, msgspec.json.encode(await service.runs.whys(id).why(seq)))
+
+
+@router.get(
+    "/runs/{id}/incidents",
+    summary="The incidents of a run",
+    response_model=list[IncidentView],
+    responses={**responses(404, 422), **_UNCHANGED, 200: {"headers": _ETAG}},
+)
+async def get_incidents(id: RunId, service: Service, request: Request) -> Response:
+    """Return the incidents among the last events of a run, as `zabka pipeline show incidents` reports them."""
+    return lasting(request, msgspec.json.encode(await incidents_of(service.runs.rewind(id).history)))
 
 
 @router.get(

@@ -179,6 +179,29 @@ class WhyStep(BaseModel):
     )
 
 
+class IncidentView(BaseModel):
+    """A first cause, such as a fault, with everything that the recorded causes lead back to it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "number": 1, "kind": "kill", "target": "broker-1", "cause_seq": 412, "from_us": 1700000005000000,
+                "to_us": 1700000013203000, "headline": "22:13:25.000Z broker-1 is down (host-1#12)",
+                "summary": ["session of broker-1 expired after 6,250 ms", "recovered after 8,203 ms"],
+            }
+        }
+    )  # fmt: skip
+
+    number: int
+    kind: str = Field(description="Of the fault, the action on the process, or the type of the event")
+    target: str = Field(description="The node that the first cause is about; for a link, both ends")
+    cause_seq: int = Field(description="The event of the first cause")
+    from_us: int
+    to_us: int | None = Field(description="When everything was as before; null while it is not")
+    headline: str = Field(description="The time and the first cause")
+    summary: list[str] = Field(description="The effects as sentences: detection, failover, damage, recovery")
+
+
 class Parted(BaseModel):
     """The diverging event in each run; null if a run has no further event of that node."""
 

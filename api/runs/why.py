@@ -37,7 +37,8 @@ _type_of = msgspec.json.Decoder(_Typed).decode
 
 
 @cache
-def _sentences() -> Sentences:
+def read_sentences_once() -> Sentences:
+    """Return the sentences of all events."""
     return read_sentences()
 
 
@@ -123,7 +124,7 @@ def step(entry: Entry, link: str | None) -> dict[str, Any]:
     return {
         "seq": entry.seq,
         "event": entry.to_dict(),
-        "told": _sentences().sentence(entry.node, entry.event),
+        "told": read_sentences_once().sentence(entry.node, entry.event),
         "link": link,
         "rule": None if rule is None else rule_to_json(rule),
         "end": None,

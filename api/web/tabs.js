@@ -16,7 +16,7 @@ import { view as tracks } from "./tracks/tab.js";
 
 /** @type {Tab[]} In their order. */
 export const TABS = [
-  { name: "tracks", title: "Tracks", view: tracks, panels: ["tracks", "standing", "why", "events", "calls"] },
+  { name: "tracks", title: "Tracks", view: tracks, panels: ["tracks", "standing", "why", "incidents", "events", "calls"] },
   { name: "messages", title: "Messages", load: () => import("./messages/tab.js"), panels: ["messages"] },
   { name: "links", title: "Links", load: () => import("./links/tab.js"), panels: ["links"] },
   { name: "table", title: "Table", load: () => import("./table/tab.js"), panels: ["controller_terms", "peers", "brokers", "beliefs", "partitions", "topics", "transactions", "losses"] },

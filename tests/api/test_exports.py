@@ -21,6 +21,8 @@ from zabka.api.exports.played import scenario_runs
 from zabka.api.exports.recorded import NothingToExport, Recorded
 from zabka.api.runs.intake import NoHistory
 from zabka.journal.fold import fold
+from zabka.journal.incidents import headline, incidents, summary
+from zabka.journal.sentence_file import read_sentences
 from zabka.simulation.scenarios.library import LIBRARY
 
 V1 = "/api/v1"
@@ -69,6 +71,18 @@ def test_export_of_a_part_contains_that_time_alone(http: httpx.Client) -> None:
     assert (refused.status_code, refused.json()["detail"]) == (422, "no event of the run is in that time")
 
 
+def test_export_as_a_trace_has_its_own_type_and_name(http: httpx.Client) -> None:
+    run = http.post(f"{V1}/runs", content=lines(played()), params={"name": "mine"}).json()
+    for form, media, name in (
+        ("perfetto", "application/json", "zabka-mine.perfetto.json"),
+        ("shiviz", "text/plain; charset=utf-8", "zabka-mine.shiviz.log"),
+    ):
+        answer = http.get(f"{V1}/runs/{run['id']}/export?format={form}")
+        assert (answer.status_code, answer.headers["content-type"]) == (200, media)
+        assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
+    assert http.get(f"{V1}/runs/{run['id']}/export?format=pdf").status_code == 422
+
+
 def test_export_of_an_unknown_run_is_not_found(http: httpx.Client) -> None:
     assert http.get(f"{V1}/runs/r00000000/export").status_code == 404
 
@@ -87,7 +101,8 @@ def test_uploaded_export_is_stored_with_its_pair(http: httpx.Client, runs: list[
     assert (other["pair"], other["variant"], other["link"]) == (shown["id"], None, "scenario=kafka-1211")
     window = {"from_us": known.first_us, "to_us": known.last_us, "limit": 20_000}
     found = http.get(f"{V1}/runs/{shown['id']}/messages", params=window).json()["messages"]
-    assert [each["sent_us"] for each in found] == [each.sent_us for each in runs[1].messages]
+    sent = [each.sent_us for each in runs[1].messages if each.sent_us <= known.last_us]
+    assert [each["sent_us"] for each in found] == sent
 
 
 @pytest.mark.parametrize(
@@ -122,3 +137,18 @@ def test_part_of_a_part_has_the_state_before_it(runs: list[Recorded]) -> None:
 def test_exported_run_is_the_same_each_time(runs: list[Recorded]) -> None:
     again = scenario_runs(LIBRARY["kafka-1211"])
     assert page_of(again, again[1].about.id) == page_of(runs, runs[1].about.id)
+
+
+def test_incidents_of_a_run_are_those_of_the_pipeline(http: httpx.Client, runs: list[Recorded]) -> None:
+    run = runs[1]
+    page = page_of(runs, run.about.id)
+    stored = http.post(f"{V1}/runs", content=page.encode()).json()
+    sentences = read_sentences()
+    expected = [(headline(each, sentences), summary(each, sentences)) for each in incidents(run.entries)]
+    assert expected
+    answer = http.get(f"{V1}/runs/{stored['id']}/incidents").json()
+    assert [(each["headline"], each["summary"]) for each in answer] == expected
+    cause = http.get(f"{V1}/runs/{stored['id']}/journal?after={answer[0]['cause_seq'] - 1}&limit=1").json()[0]
+    assert cause["type"] == "fault_injected"
+    [exported] = [each for each in contents_of(page)["runs"] if each["about"]["id"] == run.about.id]
+    assert exported["incidents"] == answer

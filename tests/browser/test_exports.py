@@ -142,6 +142,16 @@ def test_exported_messages_are_those_of_the_api(page: Page, runs: list[Recorded]
         assert ask(page, "messages", run.about.id, begin_us, end_us, classes, limit) == in_json(expected._asdict())
 
 
+def test_incidents_are_copied_as_markdown(page: Page) -> None:
+    panel = region(page, "Incidents")
+    expect(panel).to_contain_text("2 incidents in view")
+    expect(panel.locator("details[open]").first).to_contain_text("smaller ISRs: orders-0 lacked broker 2")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button(page, "Copy as Markdown").click()
+    expect(panel.locator("[data-done=yes]")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()").startswith("### 22:13:22.")
+
+
 def test_part_of_a_run_begins_with_the_state_before_it(offline: Watched, runs: list[Recorded], tmp_path: Path) -> None:
     run = runs[1]
     begin_us = run.about.first_us + 5_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,11 @@ def test_seed_and_its_journal_export_the_same_events(tmp_path: Path) -> None:
     assert (one.about.id, one.about.link) == ("ensemble-3", "scenario=ensemble&seed=3")
 
 
+def test_trace_of_a_seed_is_written(tmp_path: Path) -> None:
+    command(tmp_path / "trace.json", seed=3, scenario="ensemble", form="perfetto")
+    assert json.loads((tmp_path / "trace.json").read_bytes())["traceEvents"]
+
+
 def test_live_cluster_is_exported_by_its_url(tmp_path: Path) -> None:
     with Server(tmp_path / "data") as server:
         with pytest.raises(typer.Exit):
@@ -50,6 +56,7 @@ def test_live_cluster_is_exported_by_its_url(tmp_path: Path) -> None:
         ({"scenario": "kafka-1212"}, "there is no scenario"),
         ({"journals": Path("/nowhere")}, "there is no journal"),
         ({"seed": 1, "from_": "noon"}, "is no time"),
+        ({"seed": 1, "form": "pdf"}, "there is no format pdf"),
         ({"run": "live", "set_": ["a=b"]}, "--set works with"),
         ({"run": "live", "on": "http://127.0.0.1:9"}, "127.0.0.1:9"),
     ],

@@ -13,6 +13,7 @@ from zabka.cli.failure import fail
 from zabka.cli.options import Settings
 
 if TYPE_CHECKING:
+    from zabka.api.exports.file import Format
     from zabka.api.exports.recorded import Recorded
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -50,6 +51,14 @@ def command(
         ),
     ] = None,
     to: Annotated[str | None, typer.Option(envvar="ZABKA_TO", help="End here, as for --from")] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            envvar="ZABKA_FORMAT",
+            help="html, or a trace for another viewer: perfetto (Chrome trace JSON) or shiviz",
+        ),
+    ] = "html",
 ) -> None:
     """Write a run as one HTML file: the page with its tracks, messages, causes and comparison. It opens from disk,
     without a server and without a network."""
@@ -58,12 +67,12 @@ def command(
         fail("zabka export takes one of --run, --seed or --scenario, and --journals", 2)
     if set_ and not given[1]:
         fail("--set works with --seed and --scenario: other runs have happened already", 2)
-    _check_times(from_, to)
+    _check(form, from_, to)
     if run is not None:
-        _write(out, _downloaded(on, run, from_, to))
+        _write(out, _downloaded(on, run, form, from_, to))
         return
     from zabka.api.exports.document import NoPage
-    from zabka.api.exports.file import page_of
+    from zabka.api.exports.file import file_of
     from zabka.api.exports.recorded import NothingToExport
     from zabka.api.runs.intake import NoHistory
 
@@ -71,10 +80,20 @@ def command(
         runs = _journal(journals) if journals is not None else _simulated(seed, scenario, set_ or [])
         parts = [_part(each, from_, to) for each in runs]
         # The run with the bug is the one to look at.
-        page = page_of(parts, parts[-1].about.id)
+        page = file_of(parts, parts[-1].about.id, _format(form))
     except (OSError, ValueError, NoHistory, NoPage, NothingToExport) as reason:
         fail(reason, 2)
-    _write(out, page.encode())
+    _write(out, page)
+
+
+def _format(text: str) -> Format:
+    """Return the format of that name. Raises ValueError."""
+    from zabka.api.exports.file import Format
+
+    try:
+        return Format(text)
+    except ValueError:
+        raise ValueError(f"there is no format {text}; there are {', '.join(Format)}") from None
 
 
 def _journal(path: Path) -> list[Recorded]:
@@ -124,16 +143,17 @@ def _time_us(text: str | None, first_us: int) -> int | None:
         raise ValueError(f"{text!r} is no time: give seconds, such as 12.5, or 2026-11-29T12:00:05") from None
 
 
-def _check_times(*texts: str | None) -> None:
-    """End the command if a text is no time, before the run is played."""
+def _check(form: str, *texts: str | None) -> None:
+    """End the command for a wrong format or time, before the run is played."""
     try:
+        _format(form)
         for text in texts:
             _time_us(text, 0)
     except ValueError as reason:
         fail(reason, 2)
 
 
-def _downloaded(url: str, run: str, from_: str | None, to: str | None) -> bytes:
+def _downloaded(url: str, run: str, form: str, from_: str | None, to: str | None) -> bytes:
     """Return the file as the cluster's API exports it. Ends the command if it cannot."""
     import json
 
@@ -150,12 +170,12 @@ def _downloaded(url: str, run: str, from_: str | None, to: str | None) -> bytes:
         fail(f"{url} does not export {run}: {detail}", 2)
 
     try:
-        limits = {}
+        limits: dict[str, int | None] = {}
         if from_ is not None or to is not None:
             first_us = json.loads(read(""))["first_us"]
             limits = {"from": _time_us(from_, first_us), "to": _time_us(to, first_us)}
         query = "&".join(f"{name}={at_us}" for name, at_us in limits.items() if at_us is not None)
-        return read(f"/export?{query}")
+        return read(f"/export?format={_format(form)}&{query}")
     except (NoAnswer, ValueError) as reason:
         fail(f"{url}: {reason}", 2)
 
@@ -166,4 +186,4 @@ def _write(out: Path, page: bytes) -> None:
         out.write_bytes(page)
     except OSError as reason:
         fail(reason, 2)
-    typer.echo(f"{out}: {len(page) / 1_000_000:.2f} MB; open it in a browser", err=True)
+    typer.echo(f"{out}: {len(page) / 1_000_000:.2f} MB", err=True)

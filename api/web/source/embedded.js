@@ -20,7 +20,7 @@ import { unpacked } from "./packed.js";
  *   gaps: [number, NonNullable<Step["controller_gap"]>][]}} Causes  `back` has for each event how many numbers earlier its
  *   cause is, 0 for none; `rules` the place of its rule plus one; `chains` the chains that `back` does not give.
  * @typedef {{about: RunInfo, before: ClusterState | null, events: Entry[], messages: Message[], causes: Causes,
- *   spans: import("./source.js").SpansView | null}} Recorded  `before` is the state before the first event.
+ *   incidents: import("./source.js").Incident[], spans: import("./source.js").SpansView | null}} Recorded  `before` is the state before the first event.
  * @typedef {{opening: Partial<import("../time/hash.js").Place>, sentences: import("../sentences.js").Table,
  *   rules: NonNullable<Step["rule"]>[], runs: Recorded[], divergences: [string, string, import("../compare/tab.js").Divergence][],
  *   lessons: {lesson: import("../lessons/tab.js").Lesson, answer: import("../lessons/tab.js").Revealed | null}[]}} Contents
@@ -92,6 +92,11 @@ export class EmbeddedSource {
     throw new NoMoment("this file does not contain the comparison of these runs");
   }
 
+  /** @param {string} run */
+  async incidents(run) {
+    return this.#found(run).incidents;
+  }
+
   /** @param {string} run @param {number} from_us @param {number} to_us @param {string[]} classes @param {number} limit */
   async messages(run, from_us, to_us, classes, limit) {
     return select(this.#found(run).messages, from_us, to_us, classes, limit);
@@ -146,12 +151,13 @@ export class EmbeddedSource {
 /** One run of the file. */
 class RecordedRun {
   /** @param {Recorded} recorded @param {Contents} contents of its file */
-  constructor({ about, before, events, messages, causes, spans }, { sentences, rules }) {
+  constructor({ about, before, events, messages, causes, incidents, spans }, { sentences, rules }) {
     this.sentences = sentences;
     this.rules = rules;
     this.about = about;
     this.events = events;
     this.messages = messages;
+    this.incidents = incidents;
     this.spans = spans;
     this.places = new Map(events.map((entry, place) => [entry.seq, place]));
     this.causes = {

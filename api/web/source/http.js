@@ -58,6 +58,11 @@ export class HttpSource {
     return read(`/runs/${run}/divergence?from=${other}`);
   }
 
+  /** @param {string} run */
+  incidents(run) {
+    return read(`/runs/${run}/incidents`);
+  }
+
   /** @param {string} run @param {number} from_us @param {number} to_us @param {string[]} classes @param {number} limit */
   messages(run, from_us, to_us, classes, limit) {
     return read(`/runs/${run}/messages?from_us=${from_us}&to_us=${to_us}&classes=${classes.join()}&limit=${limit}`);
@@ -81,13 +86,13 @@ export class HttpSource {
     return playKept(scripted ? requests.play(scenario, seed) : requests.playSeed(seed, scenario), actions);
   }
 
-  /** @param {string} run @param {{from_us: number, to_us: number} | null} time */
-  async download(run, time) {
-    const answer = await fetch(`/api/v1/runs/${run}/export${time === null ? "" : `?from=${time.from_us}&to=${time.to_us}`}`).catch(() => null);
+  /** @param {string} run @param {{from_us: number, to_us: number} | null} time @param {string} format */
+  async download(run, time, format) {
+    const answer = await fetch(`/api/v1/runs/${run}/export?format=${format}${time === null ? "" : `&from=${time.from_us}&to=${time.to_us}`}`).catch(() => null);
     if (answer === null) throw new NoMoment("the API does not respond");
     if (!answer.ok) throw new NoMoment(`this run cannot be downloaded: ${(await answer.json().catch(() => null))?.detail ?? answer.status}`);
     const name = /filename="([^"]+)"/.exec(answer.headers.get("content-disposition") ?? "")?.[1];
-    return new File([await answer.blob()], name ?? `${run}.html`, { type: "text/html" });
+    return new File([await answer.blob()], name ?? `${run}.${format}`);
   }
 
   /** Upload a journal or an exported run. @param {File} file @param {import("../actions.js").Actions} actions */
