@@ -50,7 +50,7 @@ class Explained:
         for entry in run.history:
             if type_name(entry.event) not in progress:
                 self._causes.see(entry)
-        self._terms: list[ControllerTermView] = fold(run.history).reigns
+        self._terms: list[ControllerTermView] = fold(run.history).controller_terms
 
     def why(self, seq: int) -> list[dict[str, Any]]:
         """Return the steps from an exported event back to its first cause, in the form of the API."""
