@@ -10,6 +10,7 @@ import msgspec
 from zabka.agent.http_call import NoAnswer, call
 from zabka.agent.protocol import Snapshot
 from zabka.compose.files import TOKEN_FILE, agent_url, is_running, load_run
+from zabka.compose.health import read_health, show_health
 from zabka.compose.topology import HostSpec, Topology, load
 
 ANSWER_S = 2.0
@@ -43,6 +44,7 @@ def read_status(data: Path) -> dict[str, Any] | None:
         "zookeeper_connect": topology.connect,
         "bootstrap_servers": topology.bootstrap,
         "processes": processes,
+        "health": read_health(topology.api_url) if running else None,
     }
 
 
@@ -75,10 +77,10 @@ def read_snapshot(host: HostSpec, token: str) -> Snapshot:
     return msgspec.json.decode(answer.body, type=Snapshot)
 
 
-def show(status: dict[str, Any]) -> str:
+def show(status: dict[str, Any], *, colours: bool = False) -> str:
     """Format the status as lines."""
     head = f"zabka in {status['data']}: " + (f"running, {status['url']}" if status["running"] else "stopped")
-    lines = [head]
+    lines = [head, *(show_health(status["health"], colours=colours) if status["running"] else [])]
     for process in status["processes"]:
         pid = f"pid {process['pid']}" if process["pid"] else ""
         lines.append(f"  {process['name']:<12} {process['process']:<8} port {process['port']:<6} {pid}".rstrip())

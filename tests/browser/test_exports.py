@@ -145,7 +145,8 @@ def test_exported_messages_are_those_of_the_api(page: Page, runs: list[Recorded]
 def test_incidents_are_copied_as_markdown(page: Page) -> None:
     panel = region(page, "Incidents")
     expect(panel).to_contain_text("2 incidents in view")
-    expect(panel.locator("details[open]").first).to_contain_text("smaller ISRs: orders-0 lacked broker 2")
+    panel.locator("summary").first.click()
+    expect(panel.locator("details[open]")).to_contain_text("smaller ISRs: orders-0 lacked broker 2")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     button(page, "Copy as Markdown").click()
     expect(panel.locator("[data-done=yes]")).to_be_visible()

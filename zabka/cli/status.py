@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +18,7 @@ def command(
     data: Data = Path(".zabka"),
     as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="Print JSON")] = False,
 ) -> None:
-    """Print the processes of a cluster and their addresses."""
+    """Print the health of a cluster, its processes and their addresses."""
     from zabka.compose.status import read_status, show
     from zabka.compose.topology import BadTopology
 
@@ -26,5 +28,10 @@ def command(
         fail(reason)
     if found is None:
         fail(f"there is no cluster in {data}")
-    print(json.dumps(found, indent=2) if as_json else show(found))  # noqa: T201
+    print(json.dumps(found, indent=2) if as_json else show(found, colours=_has_colours()))  # noqa: T201
     raise typer.Exit(0 if found["running"] else 3)
+
+
+def _has_colours() -> bool:
+    """Return whether standard output is a terminal with colours (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -15,7 +15,7 @@ from importlib import import_module
 VERBS = {
     "up": "Start a cluster on this machine: an ensemble, brokers and the dashboard.  Ctrl-C stops it.",
     "down": "Stop the cluster of a data directory.",
-    "status": "Print the processes of a cluster and their addresses.",
+    "status": "Print the health of a cluster, its processes and their addresses.",
     "compose": "Write the compose.yaml of a cluster of containers.",
     "kubernetes": "Write the Kubernetes manifests of a cluster.",
     "peer": "Run one ensemble server in the foreground.",

@@ -4,8 +4,10 @@ import { html, nothing } from "lit-html";
 import { ref } from "lit-html/directives/ref.js";
 
 import { clock, clockShort, controllerTerm, lastKnown } from "../format.js";
+import { usersTopics } from "../model.js";
 import { FOLDED_ABOVE } from "../partition_filter.js";
 import { sentence } from "../sentences.js";
+import { begin } from "../views/begin.js";
 import { icon, panel } from "../views/parts.js";
 import { Stage } from "./stage.js";
 
@@ -22,7 +24,7 @@ let stage = null;
 export const theStage = () => stage;
 
 /** @type {import("../tabs.js").View} */
-export function view(state, m, moment, changed) {
+export function view(state, m, moment, changed, actions) {
   const { timeline } = moment;
   stage ??= new Stage(moment, timeline);
   const history = timeline.history();
@@ -30,8 +32,9 @@ export function view(state, m, moment, changed) {
   stage.show(state, m);
   const { live, first_seq, last_seq, seq, at_us } = moment.current();
   const hint = html`<span class="sum hint">click or drag to go to a moment, scroll to zoom</span>`;
+  const empty = live && state.known && m.brokers.length > 0 && usersTopics(m.topics).length === 0;
   const body = html`
-    ${filters(state, m, changed)}
+    ${empty ? begin(m, moment, actions) : nothing}${filters(state, m, changed)}
     <div class="overview"><canvas ${ref(stage.setOverview)} aria-hidden="true"></canvas></div>
     <div class="tracks-frame">
       <div class="tracks-view" ${ref(stage.setView)} role="slider" tabindex="0" aria-label="Moment" aria-orientation="horizontal"

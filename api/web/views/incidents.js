@@ -42,9 +42,7 @@ export function incidentsPanel(moment, changed) {
 
 /** @param {Incident} each @param {Moment} moment */
 function incident(each, moment) {
-  const { at_us, live } = moment.current();
-  const here = !live && each.from_us <= at_us && at_us <= (each.to_us ?? Infinity);
-  return html`<details ?open=${here}><summary>${each.headline}</summary>
+  return html`<details><summary>${each.headline}</summary>
     <ul>${each.summary.map((line) => html`<li>${line}</li>`)}</ul>
     <p><a href=${hash({ ...moment.place, run: moment.current().run, at: each.cause_seq })}>Go to its cause</a></p></details>`;
 }

@@ -10,7 +10,7 @@ import { count, plural } from "../format.js";
 import { interesting, NotPlayed } from "../lessons/play.js";
 import { NoMoment } from "../source/no_moment.js";
 import { source } from "../source/source.js";
-import { badge, copyable, icon, panel } from "./parts.js";
+import { badge, copyable, icon, panel, select } from "./parts.js";
 
 /**
  * @typedef {import("../actions.js").Actions} Actions
@@ -78,7 +78,42 @@ export function scenarios(state, actions, moment, changed) {
   // The run is above the list, where users look for it after pressing Play.
   return panel("scenarios", "Outage library", aside, html`${run ? keyed(run.id, runView(list, run)) : nothing}
     ${requested?.trouble && !run?.error ? html`<p class="bad" role="alert">${icon("bad")} ${requested.name} cannot be shown: ${requested.trouble}.</p>` : nothing}
-    ${list.length ? guard([list, state.ui.armed, actions.off], () => table(list, state, actions, moment, changed)) : intro}`);
+    ${list.length ? html`${search(list, changed)}${guard([list, state.ui.armed, actions.off, wanted.text, wanted.kind], () => table(found(list), state, actions, moment, changed))}` : intro}`);
+}
+
+/** The filter of the library. */
+const wanted = { text: "", kind: "all" };
+/** @type {Record<string, {title: string, passes: (script: any) => boolean}>} The kinds of scenarios. */
+const SCENARIO_KINDS = {
+  all: { title: "all scenarios", passes: () => true },
+  kafka: { title: "Kafka", passes: ({ brokers }) => brokers > 0 },
+  zookeeper: { title: "ZooKeeper", passes: ({ brokers }) => !brokers },
+  lost: { title: "lost records", passes: ({ outage }) => /lost|lose|survive/i.test(outage?.shows ?? "") },
+  live: { title: "run on this cluster", passes: ({ running_obstacle }) => running_obstacle === null },
+};
+
+/** The scenarios with all words of the text in their name, title, reason, source or bug. @param {any[]} list @param {{text: string, kind: string}} filter */
+export function found(list, { text, kind } = wanted) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  return list.filter((script) => {
+    const { name, title, hypothesis, source: reported, switches } = script;
+    const searched = [name, title, hypothesis, reported, ...(switches ?? [])].join(" ").toLowerCase();
+    return SCENARIO_KINDS[kind].passes(script) && words.every((word) => searched.includes(word));
+  });
+}
+
+/** @param {any[]} list @param {() => void} changed */
+function search(list, changed) {
+  const set = (/** @type {Partial<typeof wanted>} */ to) => {
+    Object.assign(wanted, to);
+    changed();
+  };
+  const count_of = found(list).length;
+  return html`<div class="row find" role="search" aria-label="Outage library">
+    <input type="search" aria-label="Search the library" placeholder="search: watermark, KAFKA-1211, session" .value=${wanted.text}
+      @input=${(/** @type {Event} */ e) => set({ text: /** @type {HTMLInputElement} */ (e.target).value })}>
+    ${select("library", "kind", "show", Object.entries(SCENARIO_KINDS).map(([value, { title }]) => ({ value, text: title })), wanted.kind, (kind) => set({ kind }))}
+    <span class="quiet" role="status">${count_of === list.length ? nothing : `${count_of} of ${list.length}`}</span></div>`;
 }
 
 /** Scroll to a run when it begins. @param {Element | undefined} section */
