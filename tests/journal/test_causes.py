@@ -222,6 +222,18 @@ def test_link_to_a_restarted_peer_ignores_its_earlier_crash() -> None:
     assert (history.chain(lost).end, history.chain(lost).says) == (End.FAULT, "link peer-3")
 
 
+def test_link_to_a_killed_peer_has_the_kill_that_is_logged_later() -> None:
+    """The host writes the kill after a peer has noticed it; the killed peer had looked for a leader at its start."""
+    history = History()
+    history.add("peer-3", looking(3, "start"))
+    history.add("peer-3", following(3))
+    lost = history.add("peer-1", looking(1, link_cause(3)))
+    history.add("host-1", e.ProcessChanged("peer-3", "down", None, "kill"))
+
+    assert history.types(lost) == ["peer_state_changed", "process_changed"]
+    assert history.chain(lost).end is End.FAULT
+
+
 def test_use_of_a_request_fault_is_caused_by_the_fault() -> None:
     history = History()
     history.add("host-1", e.FaultInjected("f1", "request", "Produce: close, once", "broker-1", False))

@@ -94,8 +94,8 @@ def test_kill_of_the_controller_is_one_incident_with_all_effects() -> None:
         "with server 1 (peer-1#1)",
         "session of broker-1 expired after 6,000 ms",
         "no controller for 6,900 ms; broker 2 is controller after broker 1 (controller epoch 2)",
-        "without a leader: t-0 for 7,000 ms",
-        "smaller ISRs: t-0 lacked broker 1 for a time that still lasts",
+        "without a leader for 7,000 ms: t-0",
+        "ISRs without broker 1 for a time that still lasts: t-0",
         "not recovered yet",
     ]
 
@@ -129,6 +129,26 @@ def test_unclean_election_and_loss_after_a_restart_belong_to_the_kill() -> None:
     assert {name: lost.records for name, lost in found.lost.items()} == {"t-0": 20}
     assert "unclean elections: t-0" in text(found)
     assert "lost: 20 records of t-0, at least 12 of them committed" in text(found)
+    assert found.acknowledged is None, "no workload wrote to the topic"
+
+
+def test_lost_records_of_two_incidents_are_acknowledged_once() -> None:
+    """The workload misses offsets 52 to 54, and seven records from 60 to 90: six are in the first loss, one is not."""
+    history = cluster()
+    lost = [(50, 65, "diverging_epoch"), (60, 99, "offset_out_of_range")]
+    for second, (first, last, cause) in zip((10, 30), lost, strict=True):
+        history.add(second * 1_000, "host-1", KILLED)
+        history.add(second * 1_000 + 100, "host-1", e.ProcessChanged("broker-1", "running", 7, "start"))
+        started = history.add(second * 1_000 + 200, "broker-1", e.NodeStarted("broker", 1, {}))
+        caused_by = event_cause("broker-1", started.node_seq)
+        count = last + 1 - first
+        history.add(second * 1_000 + 300, "broker-1", e.RecordsLost(1, "t", 0, first, last, count, 0, cause, caused_by))
+    missing = [e.LostSpan(0, 52, 54, 3), e.LostSpan(0, 60, 90, 7)]
+    progressed = e.WorkloadProgressed("w", "t", 100, 100, 0, 10, acks="1", missing=missing)
+    history.add(40_000, "api-1", progressed)
+    first_one, second_one = history.incidents()
+    assert (first_one.acknowledged, second_one.acknowledged) == (9, 1)
+    assert "lost: 16 records of t-0, 9 acknowledged to workloads" in text(first_one)
 
 
 def test_cut_between_leader_and_follower_is_an_incident_of_the_link() -> None:
@@ -142,7 +162,7 @@ def test_cut_between_leader_and_follower_is_an_incident_of_the_link() -> None:
     (found,) = history.incidents()
     assert (kind_of(found), target_of(found)) == ("cut", "broker-1 broker-3")
     assert [(each.partition, each.replica, each.from_us) for each in found.removals] == [("t-0", 3, 20_200_000)]
-    assert text(found)[-2:] == ["smaller ISRs: t-0 lacked broker 3 for a time that still lasts", "not recovered yet"]
+    assert text(found)[-2:] == ["ISRs without broker 3 for a time that still lasts: t-0", "not recovered yet"]
 
 
 def test_unexplained_expiry_begins_an_incident_itself() -> None:
@@ -225,3 +245,71 @@ def test_planned_stop_of_a_broker_counts_only_with_an_outage() -> None:
     (found,) = history.incidents()
     assert (kind_of(found), target_of(found)) == ("node_stopped", "broker-1")
     assert [outage.partition for outage in found.outages] == ["t-0"]
+
+
+def test_cut_from_all_nodes_is_the_cause_of_the_expiry() -> None:
+    history = cluster()
+    history.add(10_000, "host-1", e.FaultInjected("f1", "cut", "broker-1", "*", True, requester="page"))
+    history.add(16_000, "peer-1", e.SessionExpired(11, 6_000, 6_000, 1))
+    (found,) = history.incidents()
+    assert (kind_of(found), target_of(found)) == ("cut", "broker-1 *")
+    assert text(found)[1] == "requested by page"
+    assert [each.node for each in found.expiries] == ["broker-1"]
+
+
+def test_lag_after_a_pause_of_the_leader_belongs_to_the_pause() -> None:
+    history = cluster()
+    history.add(10_000, "host-1", e.ProcessChanged("broker-1", "paused", 7, "pause"))
+    history.add(11_600, "host-1", e.ProcessChanged("broker-1", "running", 7, "resume"))
+    standings = [e.ReplicaStanding(number, 90, 91, 90, 1_620, 1_500) for number in (2, 3)]
+    timer = timer_cause("isr-expiration")
+    history.add(11_610, "broker-1", e.IsrProposed(1, "t", 0, [1], 0, 0, "lag", standings, timer))
+    changed = e.IsrChanged("t", 0, [1], 1, 0, 1, "lag", 1, 130, left=[1, 2, 3], caused_by=proposal_cause(T0, 0))
+    history.add(11_700, "broker-1", changed)
+    (found,) = history.incidents()
+    assert (kind_of(found), target_of(found)) == ("pause", "broker-1")
+    assert "ISRs without broker 2 for a time that still lasts: t-0" in text(found)
+
+
+def test_stop_of_the_whole_cluster_and_deletion_are_no_incidents() -> None:
+    history = cluster()
+    request = history.add(9_000, "broker-1", e.AdminRequested("DeleteTopics", ["t"], "client"))
+    history.add(9_100, "broker-1", elected(-1, 1, [1, 2, 3], event_cause("broker-1", request.node_seq)))
+    history.add(9_200, "broker-1", e.TopicDeleted("t", request_cause("StopReplica")))
+    request = history.add(9_300, "broker-1", e.AdminRequested("CreateTopics", ["t", "id2"], "client"))
+    history.add(9_400, "broker-1", elected(1, 0, [1, 2, 3], event_cause("broker-1", request.node_seq)))
+    history.add(10_000, "broker-1", e.NodeStopped("shutdown"))
+    stopped = e.ProcessChanged("broker-1", "down", None, "stop", "shutdown of the host agent")
+    history.add(10_100, "host-1", stopped)
+    assert history.incidents() == []
+
+
+def test_lag_of_a_replica_that_has_just_returned_belongs_to_its_kill() -> None:
+    """Broker 3 is killed, and returns to t-0, which it leaves again for 0.1 s before it is back in u-0."""
+    history = cluster()
+    request = history.add(60, "broker-1", e.AdminRequested("CreateTopics", ["u", "id"], "client"))
+    created = e.LeaderElected("u", 0, 1, 0, [1, 3], [1, 3], 0, 1, False, "new_topic", zxid=101,
+                              caused_by=event_cause("broker-1", request.node_seq))  # fmt: skip
+    history.add(70, "broker-1", created)
+    history.add(10_000, "host-1", e.ProcessChanged("broker-3", "down", None, "kill"))
+    history.add(16_000, "peer-1", e.SessionExpired(13, 6_000, 6_000, 1))
+    history.add(16_010, "peer-1", e.SessionClosed(13, 110, ["/brokers/ids/3"], expiry_cause(13)))
+
+    def changed(at_ms: int, topic: str, isr: list[int], epoch: int, caused_by: str) -> None:
+        event = e.IsrChanged(topic, 0, isr, 1, 0, epoch, "", 1, 110 + epoch, caused_by=caused_by)
+        history.add(at_ms, "broker-1", event)
+
+    changed(16_100, "t", [1, 2], 1, registration_cause(3, 3))
+    changed(16_100, "u", [1], 1, registration_cause(3, 3))
+    history.add(20_000, "broker-3", e.NodeStarted("broker", 3, {}))
+    changed(21_000, "t", [1, 2, 3], 2, request_cause("Fetch"))
+    standing = e.ReplicaStanding(3, 90, 120, 90, -1, 1_500)
+    history.add(21_050, "broker-1", e.IsrProposed(1, "t", 0, [1, 2], 0, 2, "lag", [standing], timer_cause("isr")))
+    changed(21_060, "t", [1, 2], 3, proposal_cause(T0, 2))
+    changed(21_160, "t", [1, 2, 3], 4, request_cause("Fetch"))
+    changed(21_200, "u", [1, 3], 2, request_cause("Fetch"))
+    (found,) = history.incidents()
+    assert (kind_of(found), target_of(found)) == ("kill", "broker-3")
+    assert [(each.partition, each.from_us) for each in found.removals] == [
+        ("t-0", 16_100_000), ("u-0", 16_100_000), ("t-0", 21_060_000),
+    ]  # fmt: skip

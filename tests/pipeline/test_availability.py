@@ -84,6 +84,21 @@ def test_cut_ends_when_its_host_agent_starts_again(spark: SparkSession, tmp_path
     assert (row["isr_stalled_ms"], row["available_acks_1_ms"]) == (20_000, 50_000)
 
 
+def test_cut_from_all_nodes_stalls_the_isr_of_the_leader(spark: SparkSession, tmp_path: Path) -> None:
+    """Broker 2, a follower, is cut off from 10 to 25, and broker 3, not in the ISR, from 30 to 40."""
+    history = written(
+        tmp_path,
+        ("broker-1", 0, e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2, 3], 0, 1, False, "new_topic", 2)),
+        ("host-1", 10, e.FaultInjected("f1", "cut", "broker-2", "*", True)),
+        ("host-1", 25, e.FaultRemoved("f1")),
+        ("host-1", 30, e.FaultInjected("f2", "cut", "*", "broker-3", False)),
+        ("host-1", 40, e.FaultRemoved("f2")),
+        ("broker-1", 50, e.NodeStopped("end")),
+    )
+    (row,) = rows_of(jobs.read_journal(spark, history), availability)
+    assert (row["isr_stalled_ms"], row["available_acks_1_ms"]) == (15_000, 50_000)
+
+
 def test_client_availability_is_the_share_without_waiting(spark: SparkSession, tmp_path: Path) -> None:
     """All writes of w1 were acknowledged, but it waited for 30 of 120 seconds; w2 is of an older version."""
 

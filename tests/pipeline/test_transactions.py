@@ -21,8 +21,12 @@ class Coordinator:
         self._history = history
         self._id, self._producer_id = transactional_id, producer_id
 
-    def changed(self, broker: int, state: str, epoch: int, partitions: list[str], after: str) -> None:
-        event = e.TransactionChanged(broker, self._id, state, self._producer_id, epoch, partitions, after)
+    def changed(
+        self, broker: int, state: str, epoch: int, partitions: list[str], after: str, started_ms: int = -1
+    ) -> None:
+        event = e.TransactionChanged(
+            broker, self._id, state, self._producer_id, epoch, partitions, after, started_ms=started_ms
+        )
         self._history.write(f"broker-{broker}", event)
 
     def loaded(self, broker: int, state: str, epoch: int, partitions: list[str], started_ms: int) -> None:
@@ -114,3 +118,31 @@ def test_state_that_a_new_coordinator_loads_is_no_decision(spark: SparkSession, 
     assert [timed_out[name] for name in moments] == [1_000_000, 3_000_000, 5_000_000, 4_000, 2_000, "timed out"]
     assert [unknown[name] for name in moments] == [4_250_000, None, 7_000_000, None, None, None]
     assert (unknown["outcome"], unknown["partitions"]) == ("aborted", ["b-0"])
+
+
+def test_late_line_of_a_paused_coordinator_belongs_to_its_transaction(spark: SparkSession, history: Any) -> None:
+    """Broker 1 is paused after it decided in second 2; broker 2 has another transaction when broker 1 completes it."""
+    pay = Coordinator(history, "pay", 7)
+    pay.changed(1, "Ongoing", 0, ["a-0"], "partitions added", 1_000)
+    pay.changed(1, "PrepareCommit", 0, ["a-0"], "ended by its producer", 1_000)
+    pay.changed(2, "Ongoing", 0, ["a-1"], "partitions added", 3_000)
+    pay.changed(1, "CompleteCommit", 0, [], "markers written", 1_000)
+    pay.changed(2, "PrepareAbort", 0, ["a-1"], "ended by its producer", 3_000)
+    pay.changed(2, "CompleteAbort", 0, [], "markers written", 3_000)
+    columns = ("number", "from_us", "decided_us", "to_us", "outcome", "partitions")
+    assert [tuple(row[name] for name in columns) for row in found(spark, history)] == [
+        (1, 1 * SECOND_US, 2 * SECOND_US, 4 * SECOND_US, "committed", ["a-0"]),
+        (2, 3 * SECOND_US, 5 * SECOND_US, 6 * SECOND_US, "aborted", ["a-1"]),
+    ]
+
+
+def test_transaction_that_a_new_coordinator_does_not_know_is_one_itself(spark: SparkSession, history: Any) -> None:
+    """The new coordinator did not receive the first one, and stores the next one under another beginning."""
+    pay = Coordinator(history, "pay", 7)
+    pay.changed(1, "Ongoing", 0, ["a-0"], "partitions added", 1_000)
+    pay.changed(2, "Ongoing", 0, ["a-1"], "partitions added", 2_000)
+    pay.changed(2, "PrepareCommit", 0, ["a-1"], "ended by its producer", 2_000)
+    rows = found(spark, history)
+    assert [(row["number"], row["outcome"], row["partitions"]) for row in rows] == [
+        (1, None, ["a-0"]), (2, "committed", ["a-1"]),
+    ]  # fmt: skip

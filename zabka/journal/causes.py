@@ -193,10 +193,11 @@ class Causes:
         earlier = [entry for at, entry in recorded if at < place]
         if earlier and word == LINK and any(self.place(earlier[-1]) < at < place for at in self._linked.get(rest, ())):
             # That peer has come back since, so the earlier end of its connections is not the cause.
-            return None
+            earlier = []
         if earlier:
             return earlier[-1]
-        late = [entry for _, entry in recorded if entry.wall_us - effect.wall_us <= _LOGGED_LATE_US_MAX]
+        after = [entry for at, entry in recorded if at >= place]
+        late = [entry for entry in after if entry.wall_us - effect.wall_us <= _LOGGED_LATE_US_MAX]
         return late[0] if late else None
 
     def _end_of_session(self, session_id: int | None, effect: Entry) -> Entry | None:

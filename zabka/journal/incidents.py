@@ -11,17 +11,19 @@ first cause together with the decisions that lead back to it:
 A chain that ends at the start of a node goes on with the fault that had stopped this node: what the node does when it
 is back belongs to the same incident. A chain that ends at a timer, because the journals do not show why a node was
 silent, begins an incident at that decision. A request is a first cause of an incident only if it left a partition
-without a leader or lost records, and a fault without any effect is no incident.
+without a leader or lost records, and a fault without any effect is no incident. Neither is the stop of a whole cluster,
+nor the deletion of a topic.
 
 The wait of a client is the only part that no journal links: workloads report how long their writes waited. It belongs
 to the incident that affected a partition of the workload's topic, and that lasted longest during the wait.
 
-Times are wall-clock times of the nodes that wrote the events, as on the page. The table `incidents` and `zabka pipeline
-show incidents` use this module.
+Times are the `wall_us` of the entries. The table `incidents` and `zabka pipeline show incidents` use this module, with
+entries whose `wall_us` is the moment on the one clock of the run.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -33,7 +35,7 @@ from zabka.journal.cluster_state import Loss
 from zabka.journal.controller_gaps import gap_before
 from zabka.journal.event import Level, TopicPartition, snake
 from zabka.journal.events import BY_NAME, Entry, Event
-from zabka.journal.losses import LostRecords, lost_by_partition
+from zabka.journal.losses import LostRecords, covered, lost_by_partition
 from zabka.journal.sentences import Sentences
 from zabka.journal.spans import NO_REPLICA, Spans
 
@@ -44,10 +46,14 @@ KINDS = tuple(name for name, kind in BY_NAME.items() if kind.level is Level.NORM
 """The types of events that incidents are made of: all of the normal level but those of mere progress."""
 _STOPPED = ("down", "paused")
 _STOPS = ("crash", "power_loss", "pause")
+_ACKNOWLEDGING = ("all", "1")
 _DETECTS = (
     e.SessionExpired, e.SessionClosed, e.IsrProposed, e.IsrChanged, e.LeaderElected, e.ControllerResigned,
     e.PeerStateChanged,
 )  # fmt: skip
+_ORDERLY = ("stop", "restart")
+HOST_SHUTDOWN = "shutdown of the host agent"
+"""The requester of the stop of every process of a host (`ProcessChanged`)."""
 _EFFECTS = (*_DETECTS, e.ControllerElected, e.LeaderEstablished, e.RecordsLost)
 
 
@@ -84,6 +90,10 @@ class Removal(NamedTuple):
     from_us: int
     to_us: int | None
 
+    def lasts_at(self, at_us: int) -> bool:
+        """Return whether the replica was missing at that time."""
+        return self.from_us < at_us and (self.to_us is None or at_us <= self.to_us)
+
 
 class Stall(NamedTuple):
     """A time in which a write of a workload waited (`WorkloadProgressed.waited_ms`), and the records that failed."""
@@ -94,6 +104,26 @@ class Stall(NamedTuple):
     from_us: int
     to_us: int | None
     failed: int
+
+
+class Missing(NamedTuple):
+    """Acknowledged records of a topic that a workload did not find when it read them back."""
+
+    topic: str
+    span: e.LostSpan
+
+    def count_in(self, losses: Iterable[Loss]) -> int:
+        """Return how many of them these losses explain at most: a span can contain records of other losses."""
+        span = self.span
+        own = (loss for loss in losses if (loss.topic, loss.partition) == (self.topic, span.partition))
+        shared = [
+            (max(span.first_offset, each.first_offset), min(span.last_offset, each.last_offset) + 1) for each in own
+        ]
+        return min(span.count, covered([(first, end) for first, end in shared if first < end]))
+
+    def without(self, count: int) -> Missing:
+        """Return the span with that many records fewer."""
+        return self._replace(span=msgspec.structs.replace(self.span, count=self.span.count - count))
 
 
 class Incident(msgspec.Struct):
@@ -112,6 +142,10 @@ class Incident(msgspec.Struct):
     """The partitions that an unclean election gave a leader."""
     stalls: list[Stall] = []
     losses: list[Loss] = []
+    requester: str = ""
+    """Who requested the fault or the stop; empty if no journal reports it."""
+    acknowledged: int | None = None
+    """How many of the lost records had been acknowledged to workloads; None if none wrote to these topics."""
 
     @property
     def from_us(self) -> int:
@@ -157,6 +191,10 @@ class _History:
         self._spans = Spans()
         self._owners: dict[int, str] = {}
         self._stops: dict[str, list[Entry]] = {}
+        self._orderly: dict[str, list[Entry]] = {}
+        """By node: its stops and restarts on request, as its host saw them."""
+        self._deleted: set[tuple[str, int]] = set()
+        """Deleted topics, with the time."""
         self._effects: list[Entry] = []
         self._removals: list[tuple[Entry, Removal]] = []
         self._losses: dict[tuple[str, int], Loss] = {}
@@ -177,12 +215,17 @@ class _History:
                 self._owners[session_id] = f"broker-{number}"
             case e.ProcessChanged(target=node, process=process) if process in _STOPPED:
                 self._stops.setdefault(node, []).append(entry)
+                if event.action in _ORDERLY:
+                    self._orderly.setdefault(node, []).append(entry)
             case e.FaultInjected(kind=kind, target=node, source=source) if kind in _STOPS and source == node:
                 self._stops.setdefault(node, []).append(entry)
             case e.LeaderElected() | e.IsrChanged():
                 self._note_isr(entry, f"{event.topic}-{event.partition}", isr, event.isr)
             case e.TopicDeleted(topic=topic):
-                self._removals = [row for row in self._removals if row[1].partition.rpartition("-")[0] != topic]
+                self._deleted.add((topic, entry.wall_us))
+                for place, (by, removal) in enumerate(self._removals):
+                    if removal.to_us is None and removal.partition.rpartition("-")[0] == topic:
+                        self._removals[place] = (by, removal._replace(to_us=entry.wall_us))
             case e.RecordsLost():
                 self._losses[entry.node, entry.node_seq] = self._spans.state.losses[-1]
             case e.WorkloadProgressed():
@@ -225,10 +268,19 @@ class _History:
         root = decided.root
         key = (root.node, root.node_seq)
         if key not in self._found:
-            self._found[key] = Incident(0, root, root.wall_us)
+            self._found[key] = Incident(0, root, root.wall_us, requester=self._requester(root))
         found = self._found[key]
         found.until_us = max(found.until_us, decided.entry.wall_us)
         return found
+
+    def _requester(self, root: Entry) -> str:
+        """Return who requested a fault, or the orderly stop of a node, which its host reports after the node."""
+        event = root.event
+        if isinstance(event, e.NodeStopped):
+            place = self._causes.place(root)
+            stops = [stop for stop in self._orderly.get(root.node, ()) if self._causes.place(stop) > place]
+            event = stops[0].event if stops else event
+        return event.requester if isinstance(event, e.FaultInjected | e.ProcessChanged) else ""
 
     def _is_candidate(self, decided: _Decided) -> bool:
         """Return whether a decision of this first cause is part of an incident."""
@@ -249,9 +301,11 @@ class _History:
         self._add_outages()
         self._add_effects()
         self._add_removals()
+        self._join_returns()
         self._add_failovers()
         self._add_stalls()
         found = [each for each in self._found.values() if _matters(each)]
+        self._add_acknowledged(found)
         found.sort(key=lambda each: self._causes.place(each.cause))
         for number, each in enumerate(found, start=1):
             each.number = number
@@ -280,7 +334,10 @@ class _History:
             # A new partition has no leader yet.
             if (to_us is None or to_us > from_us) and not isinstance(begun.event, e.TopicCreated | e.AssignmentChanged):
                 decided = self._decided(begun)
-                self._incident(decided).outages.append(Outage(lane.removeprefix("isr:"), from_us, to_us))
+                partition = lane.removeprefix("isr:")
+                is_deleted = to_us is not None and (partition.rpartition("-")[0], to_us) in self._deleted
+                if not (is_deleted and decided.end is End.REQUEST):
+                    self._incident(decided).outages.append(Outage(partition, from_us, to_us))
 
     def _add_effects(self) -> None:
         for entry in self._effects:
@@ -308,6 +365,24 @@ class _History:
             decided = self._decided(entry)
             if self._is_candidate(decided):
                 self._incident(decided).removals.append(removal)
+
+    def _join_returns(self) -> None:
+        """Join a leader's timer, by which a replica that has just returned leaves an ISR again, with its incident.
+
+        No journal links them; the replica is still missing in other ISRs because of that incident.
+        """
+        for key, each in list(self._found.items()):
+            if not isinstance(each.cause.event, e.IsrProposed) or each.outages or not each.removals:
+                continue
+            replicas = {removal.replica for removal in each.removals}
+            for other in self._found.values():
+                if other is not each and any(
+                    removal.replica in replicas and removal.lasts_at(each.from_us) for removal in other.removals
+                ):
+                    other.removals += each.removals
+                    other.until_us = max(other.until_us, each.until_us)
+                    del self._found[key]
+                    break
 
     def _add_failovers(self) -> None:
         terms = self._spans.state.controller_terms
@@ -338,9 +413,22 @@ class _History:
                 if best is not None and _shared_us(best, stall.topic, stall.from_us, to_us) > 0:
                     best.stalls.append(stall)
 
+    def _add_acknowledged(self, found: Iterable[Incident]) -> None:
+        """Count the acknowledged records among the lost ones; an offset that was lost twice counts for the first."""
+        last = [report for each in self._workloads.values() if (report := each.last).acks in _ACKNOWLEDGING]
+        topics = {report.topic for report in last}
+        missing = [Missing(report.topic, span) for report in last for span in report.missing]
+        for incident in found:
+            if not topics.isdisjoint(loss.topic for loss in incident.losses):
+                counts = [each.count_in(incident.losses) for each in missing]
+                incident.acknowledged = sum(counts)
+                missing = [each.without(count) for each, count in zip(missing, counts, strict=True)]
+
 
 def _matters(incident: Incident) -> bool:
     """Return whether the effects are more than decisions of the ensemble, or follow from an injected fault."""
+    if incident.requester == HOST_SHUTDOWN:
+        return False
     if incident.outages or incident.losses or incident.failovers or incident.removals or incident.expiries:
         return True
     return isinstance(incident.cause.event, e.FaultInjected | e.ProcessChanged) and incident.detected is not None
@@ -358,12 +446,15 @@ class _Workload:
     """The reports of a workload, and its waits so far: consecutive reports with a growing `waited_ms`."""
 
     def __init__(self, first: e.WorkloadProgressed) -> None:
+        self.last = first
+        """The last report."""
         self._last = msgspec.structs.replace(first, waited_ms=0, failed=0)
         self._open: Stall | None = None
         self._stalls: list[Stall] = []
 
     def see(self, at_us: int, report: e.WorkloadProgressed) -> None:
         """Add a report."""
+        self.last = report
         grown_us, failed = 1000 * (report.waited_ms - self._last.waited_ms), report.failed - self._last.failed
         if report.waited_ms < 0:
             # Workloads of older versions do not report it.
@@ -397,8 +488,9 @@ def headline(incident: Incident, sentences: Sentences) -> str:
 
 
 def summary(incident: Incident, sentences: Sentences) -> list[str]:
-    """Return the effects of the first cause as sentences: detection, expiry, failover, damage, recovery."""
-    return [*_course(incident, sentences), *_damage(incident), _recovery(incident)]
+    """Return who requested the first cause and its effects: detection, expiry, failover, damage, recovery."""
+    requested = [f"requested by {incident.requester}"] if incident.requester else []
+    return [*requested, *_course(incident, sentences), *_damage(incident), _recovery(incident)]
 
 
 def _course(incident: Incident, sentences: Sentences) -> Iterator[str]:
@@ -414,21 +506,43 @@ def _course(incident: Incident, sentences: Sentences) -> Iterator[str]:
 
 
 def _damage(incident: Incident) -> Iterator[str]:
-    if incident.outages:
-        each = [f"{outage.partition} for {_length(outage)}" for outage in incident.outages]
-        yield f"without a leader: {_listed(each)}"
+    by_length: dict[str, list[str]] = {}
+    for outage in incident.outages:
+        by_length.setdefault(_length(outage), []).append(outage.partition)
+    for length, partitions in by_length.items():
+        yield f"without a leader for {length}: {_listed(partitions)}"
     if incident.unclean:
         yield f"unclean elections: {_listed(incident.unclean)}"
-    if incident.removals:
-        each = [f"{row.partition} lacked broker {row.replica} for {_length(row)}" for row in incident.removals]
-        yield f"smaller ISRs: {_listed(each)}"
+    yield from _smaller_isrs(incident.removals)
     for stall in incident.stalls:
         failed = f", {stall.failed:,} records failed" if stall.failed else ""
         workload = f"workload {stall.workload_id} ({stall.topic}, acks={stall.acks})"
         yield f"clients: {workload} waited {_length(stall)}{failed}"
-    for name, lost in incident.lost.items():
-        committed = f", at least {lost.committed_at_least:,} of them committed" if lost.committed_at_least else ""
-        yield f"lost: {lost.records:,} records of {name}{committed}"
+    if incident.lost:
+        yield _lost(incident)
+
+
+def _smaller_isrs(removals: Iterable[Removal]) -> Iterator[str]:
+    """Yield for each broker the partitions whose ISR lacked it, and for how long at most."""
+    of_replica: dict[int, list[Removal]] = {}
+    for removal in removals:
+        of_replica.setdefault(removal.replica, []).append(removal)
+    for replica, own in of_replica.items():
+        partitions = sorted({removal.partition for removal in own})
+        longest = max(own, key=lambda row: math.inf if row.to_us is None else row.to_us - row.from_us)
+        at_most = "at most " if len(own) > 1 and longest.to_us is not None else ""
+        yield f"ISRs without broker {replica} for {at_most}{_length(longest)}: {_listed(partitions)}"
+
+
+def _lost(incident: Incident) -> str:
+    lost = incident.lost
+    records, committed = (sum(getattr(each, name) for each in lost.values()) for name in LostRecords._fields)
+    known = [f"at least {committed:,} of them committed"] if committed else []
+    if incident.acknowledged:
+        known.append(f"{incident.acknowledged:,} acknowledged to workloads")
+    of_each = _listed(f"{each.records:,} of {name}" for name, each in lost.items())
+    where = f" of {next(iter(lost))}" if len(lost) == 1 else ""
+    return f"lost: {', '.join([f'{records:,} records{where}', *known])}" + ("" if where else f": {of_each}")
 
 
 def _recovery(incident: Incident) -> str:

@@ -63,14 +63,14 @@ def committed_records_lost(losses: Iterable[Loss]) -> int:
 
 def committed_at_least(losses: Iterable[Loss]) -> int:
     """Return how many committed records these losses of one partition include at least."""
-    return _covered([(loss.first_offset, loss.first_offset + loss.committed_at_least) for loss in losses])
+    return covered([(loss.first_offset, loss.first_offset + loss.committed_at_least) for loss in losses])
 
 
 def _records(losses: Iterable[Loss]) -> int:
-    return _covered([(loss.first_offset, loss.last_offset + 1) for loss in losses])
+    return covered([(loss.first_offset, loss.last_offset + 1) for loss in losses])
 
 
-def _covered(spans: list[tuple[int, int]]) -> int:
+def covered(spans: list[tuple[int, int]]) -> int:
     """Return how many offsets are in at least one of these ranges; a range excludes its end."""
     total = end = 0
     for first, after in sorted(spans):

@@ -7,7 +7,8 @@ when the last message arrived. An earlier silence had another reason.
 A request fault that began to reach the follower's fetches then is a cause as well.
 
 A process that ended and was started again counts too, if nothing arrived since: a new process does not continue the
-session of the old one, and it has to catch up first.
+session of the old one, and it has to catch up first. So does a pause of the leader itself, which received nothing
+meanwhile: after it, all followers seem to lag.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ RESTARTS_MAX = 8
 """How many ends of a process are kept that was started again."""
 _STOPS = frozenset({"crash", "power_loss", "pause"})
 _STOPPED = frozenset({"down", "paused"})
+ANY = "*"
+"""Every node, as an end of a cut link."""
 
 
 class _Silence(NamedTuple):
@@ -56,10 +59,13 @@ class _Silence(NamedTuple):
         return by.wall_us < decided.wall_us - 1000 * (self.lasts_ms + self.limit_ms // 3)
 
     def may_be_of(self, cut: Event) -> bool:
-        """Return whether that cut keeps its messages from the other node."""
-        if not isinstance(cut, FaultInjected) or {cut.source, cut.target} != {self.node, self.receiver}:
+        """Return whether that cut keeps its messages from the other node; * is every node."""
+        if not isinstance(cut, FaultInjected):
             return False
-        return cut.both_ways or cut.source == self.node or self.waits_for_answers
+        if cut.source in (self.node, ANY) and cut.target in (self.receiver, ANY):
+            return True
+        returns = cut.source in (self.receiver, ANY) and cut.target in (self.node, ANY)
+        return returns and (cut.both_ways or self.waits_for_answers)
 
 
 class Silences:
@@ -70,6 +76,8 @@ class Silences:
         self._stopped: dict[str, Entry] = {}
         self._restarted: dict[str, list[Entry]] = {}
         """The ends of processes that were started again, by node: the last few of each."""
+        self._resumed: dict[str, Entry] = {}
+        """The last pause of each node that was resumed."""
         self._cuts: dict[str, Entry] = {}
         self._faulted: dict[tuple[str, str, str], Entry] = {}
         """The first use of each request fault, by its id, the client and the node that applied it."""
@@ -100,7 +108,9 @@ class Silences:
             case FaultRemoved(fault_id=fault_id):
                 self._cuts.pop(fault_id, None)
                 self._faulted = {key: by for key, by in self._faulted.items() if key[0] != fault_id}
-                self._stopped = {node: by for node, by in self._stopped.items() if _fault_of(by.event) != fault_id}
+                ended = {node: by for node, by in self._stopped.items() if _fault_of(by.event) == fault_id}
+                self._resumed |= {node: by for node, by in ended.items() if not _is_process_end(by.event)}
+                self._stopped = {node: by for node, by in self._stopped.items() if node not in ended}
             case Expired() | IsrProposed():
                 found = [self._silenced(entry, silence) for silence in self._silences(entry.event)]
                 found_causes = {(by.node, by.node_seq): by for by in found if by is not None}
@@ -113,6 +123,8 @@ class Silences:
         ended = self._stopped.pop(node, None)
         if ended is not None and _is_process_end(ended.event):
             self._restarted[node] = [*self._restarted.get(node, ())[1 - RESTARTS_MAX :], ended]
+        elif ended is not None:
+            self._resumed[node] = ended
 
     def find_cause(self, effect: Entry) -> Entry | None:
         """Return the cause of the silence that an event was decided by, or None if no journal contains it."""
@@ -137,6 +149,9 @@ class Silences:
         held = [by for node, by in self._stopped.items() if node == silence.node]
         held += [by for by in self._cuts.values() if silence.may_be_of(by.event)]
         held += [by for by in self._restarted.get(silence.node, ()) if not silence.outlived(by, decided)]
+        paused = self._resumed.get(silence.receiver)
+        if paused is not None and silence.waits_for_answers and not silence.outlived(paused, decided):
+            held.append(paused)
         # A request fault may be used up, so it counts only if it began with the silence.
         uses = [by for (_, client, at), by in self._faulted.items() if (client, at) == (silence.node, silence.receiver)]
         held += [by for by in uses if not silence.outlived(by, decided)]

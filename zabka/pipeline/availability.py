@@ -24,13 +24,15 @@ def availability(journal: Journal) -> DataFrame:
 
     observed_ms has four parts in which a write fails or waits, and the rest.  offline_ms: the controller had written
     that there is no leader.  leader_down_ms: the leader's process was down or paused, and not replaced yet.
-    under_min_isr_ms: it ran, but the ISR was smaller than min.insync.replicas, so acks=all is refused.
-    isr_stalled_ms: none of these, but the process of another member of the ISR did not run, or its link to the leader
-    was cut in a direction, so the high watermark stands still and acks=all waits.
+    under_min_isr_ms: it ran, but the ISR was smaller than min.insync.replicas, so acks=all is refused.  That is the
+    override of the topic, else of the leader, else of all brokers, else what the leader started with, and at most the
+    number of replicas.  isr_stalled_ms: none of these, but the process of another member of the ISR did not run, or its
+    link to the leader was cut in a direction (also by a cut of either from all nodes), so the high watermark stands
+    still and acks=all waits.
 
     available_acks_1_ms is observed_ms without the first two, and available_acks_all_ms without all four.
-    availability_acks_1 and availability_acks_all are their shares of observed_ms, 0 to 1.  under_replicated_ms is the
-    part of observed_ms with an ISR smaller than the replicas, with or without a leader.
+    availability_acks_1 and availability_acks_all are their shares of observed_ms, 0 to 1, to six digits.
+    under_replicated_ms is the part of observed_ms with an ISR smaller than the replicas, with or without a leader.
 
     Not observed are planned_ms (the leader was stopped on purpose) and unseen_ms (its process ended unseen: from its
     last sign of life to its next start).  The time between a topic's deletion and its next creation does not count.
@@ -181,7 +183,7 @@ def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
     of_member = (
         members.join(stopped.withColumnRenamed("leader", "member"), ["run", "member"])
         .where("how != 'unseen'")
-        .unionByName(members.join(_cut_links(journal), ["run", "leader", "member"]), allowMissingColumns=True)
+        .unionByName(members.join(_cut_links(journal, members), ["run", "leader", "member"]), allowMissingColumns=True)
         .select(*_SPAN, f.lit("stalled").alias("how"), _within())
     )
     times = (
@@ -220,8 +222,8 @@ def _union(spans: Column) -> Column:
     return f.aggregate(f.array_sort(spans), start, add, lambda found: found["total"])
 
 
-def _cut_links(journal: Journal) -> DataFrame:
-    """When a link of two brokers was cut, in either direction: run, leader, member, since, until; one row for each end.
+def _cut_links(journal: Journal, members: DataFrame) -> DataFrame:
+    """When the link of a leader and a member of its ISR was cut, in a direction: run, leader, member, since, until.
 
     A cut ends when it is removed, or when the host agent that held it starts again.
     """
@@ -236,16 +238,24 @@ def _cut_links(journal: Journal) -> DataFrame:
     cuts = (
         reported.where("type != 'node_started'")
         .withColumn("removed", f.lead("run_us").over(in_order))
-        .where("kind = 'cut' AND source RLIKE '^broker-' AND target RLIKE '^broker-'")
+        .where("kind = 'cut'")
         .join(starts, ["run", "node"], "left")
         .withColumn("until", f.least("removed", later))
-        .withColumnRenamed("run_us", "since")
+        .select("run", "source", "target", f.col("run_us").alias("since"), "until")
     )
-    one, other = (
-        cuts.select("run", node_number(leader).alias("leader"), node_number(member).alias("member"), "since", "until")
-        for leader, member in (("source", "target"), ("target", "source"))
-    )
-    return one.unionByName(other)
+    pairs = members.select("run", "leader", "member").distinct()
+    leader, member = (f.concat(f.lit("broker-"), f.col(name)) for name in ("leader", "member"))
+
+    def between(one: Column, other: Column) -> Column:
+        # A cut can name all other nodes as `*`.
+        return _is_end("source", one) & _is_end("target", other)
+
+    is_cut = between(leader, member) | between(member, leader)
+    return cuts.join(pairs, "run").where(is_cut).select("run", "leader", "member", "since", "until")
+
+
+def _is_end(column: str, node: Column) -> Column:
+    return (f.col(column) == node) | (f.col(column) == "*")
 
 
 def client_availability(journal: Journal) -> DataFrame:
@@ -259,7 +269,9 @@ def client_availability(journal: Journal) -> DataFrame:
     acknowledgement or failure.  waited_ms is the time in which at least one write waited, running_ms the time in which
     the workload produced, and `share` is 1 - waited_ms / running_ms.  So `share` is the share of time in which the
     client wanted to write and could; `client_availability` of a campaign is the same.  With acks=0 a write waits only
-    for a connection to the leader.  acks and the times are null in journals of older versions.
+    for a connection to the leader.  acks and the times are null in journals of older versions.  A workload of
+    transactions counts the records of committed transactions as acknowledged, and those of transactions with an error
+    as failed; it has no times, and no share.
     """
     reported = bodies(
         journal.rows, ["workload_progressed"],

@@ -40,6 +40,10 @@ def _timed_rows(journal: Journal) -> DataFrame:
 
 def run_clocks(journal: Journal) -> DataFrame:
     """The runs whose monotonic clocks are one clock: run, base_us (the wall clock's reading when it showed 0)."""
+    return journal.once("run_clocks", lambda: _run_clocks(journal))
+
+
+def _run_clocks(journal: Journal) -> DataFrame:
     ahead = f.col("wall_us") - f.col("mono_us")
     bases = (
         journal.rows.where(f.col("problem").isNull())

@@ -117,7 +117,7 @@ _TABLES = {
     "incidents": """
         run number from_us to_us duration_ms kind target cause_node cause_node_seq detected_by detection_ms expired
         expiry_ms controller controller_epoch no_controller_ms leaderless leaderless_ms elected_uncleanly
-        under_replicated stalled stall_ms failed lost committed_at_least headline summary
+        under_replicated stalled stall_ms failed lost committed_at_least acknowledged requester headline summary
     """,
     "clock_steps": "run node node_seq at_us step_ms",
     "bad_lines": "run file position problem line",
@@ -275,6 +275,8 @@ _MEANINGS = {
     "incidents.failed": "number of records that these workloads gave up",
     "incidents.lost": "number of lost records",
     "incidents.committed_at_least": "number of these records that were committed, at least",
+    "incidents.acknowledged": "number of these records that had been acknowledged to workloads",
+    "incidents.requester": "who requested the fault",
     "headline": "the incident in one sentence",
     "summary": "what happened, in sentences, one on each line",
 }

@@ -1,11 +1,12 @@
-"""The terms of controllers, ordered by the ensemble, and timed without comparing clocks of different nodes.
+"""The terms of controllers, ordered by the ensemble, and timed without comparing wall clocks of different nodes.
 
 Zxids and controller epochs decide which term is whose, what ended it and which came next.  Durations need more care: a
-term begins on a broker's clock and often ends on those of peers.  One moment is on both clocks: every peer reports when
+term begins on a broker's clock and often ends on those of peers.  If all monotonic clocks of the run are one clock
+(`clocks`), they are differences of two readings of it.  Otherwise one moment is on both clocks: every peer reports when
 the broker's session was created, and the broker reports when it was connected, a round trip later.  So the broker's
 election has its place on the clock of each peer, and the durations below are differences of two readings of one clock.
 Of several peers the median counts, because one of them may lag.  If no peer reports that session (its journal was
-removed, or the ensemble is not zabka's) the clocks are used as they are.
+removed, or the ensemble is not zabka's) the wall clocks are used as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType
 
 from zabka.pipeline.bodies import STRINGS, bodies, milliseconds
-from zabka.pipeline.clocks import timed
+from zabka.pipeline.clocks import run_clocks, timed
 from zabka.pipeline.processes import processes_not_running
 from zabka.pipeline.rows import Journal
 
@@ -34,7 +35,7 @@ def controller_terms(journal: Journal) -> DataFrame:
     Columns: run, broker_id, controller_epoch, from_us, to_us (null while it lasts), ended_by, gaps.  A term ends when
     its controller resigned (shutdown, illegal_state), or when the session that held /controller was closed
     (session_closed) or expired (session_expired).  At the latest it ends at the election of the next controller
-    (superseded).  from_us and to_us are readings of that controller's clock.
+    (superseded).  from_us and to_us are readings of that controller's clock: to_us is from_us and the duration.
 
     gap_before_ms is how long there was no controller that could act: from the death or freeze of the last controller to
     the first decision of this one.  Its parts are detection_ms (until the session of the last controller ended),
@@ -147,6 +148,7 @@ def _elected(journal: Journal) -> DataFrame:
         .withColumn("next_zxid", f.lead("zxid").over(in_order))
         .withColumn("next_epoch", f.lead("controller_epoch").over(in_order))
         .withColumn("next_from_us", f.lead("from_us").over(in_order))
+        .withColumn("next_run_us", f.lead("run_us").over(in_order))
         .drop("telling", "type")
     )
 
@@ -245,14 +247,27 @@ def _with_endings(terms: DataFrame, closings: DataFrame, journal: Journal) -> Da
         f.min("closed_run_us").alias("closed_run_us"),
         f.max(f.coalesce(f.col("caused_by").startswith("expiry"), f.lit(False))).alias("expired"),
     )
+    one_clock = f.col("base_us").isNotNull()
+
+    def length(on_one_clock: Column, on_peers: str, otherwise: Column) -> Column:
+        return f.coalesce(f.when(one_clock, on_one_clock), on_peers, otherwise)
+
+    closed_run_us, next_run_us = f.col("closed_run_us"), f.col("next_run_us")
     return (
         terms.join(resigned, ["run", "broker_id", "controller_epoch"], "left")
         .join(closed, _TERM, "left")
         .join(apart, _TERM, "left")
         .join(gaps, _TERM, "left")
-        .withColumn("closed_after", f.coalesce("closed_apart", f.col("c_us") - f.col("from_us")))
-        .withColumn("next_after", f.coalesce("next_apart", f.col("next_from_us") - f.col("from_us")))
-        .withColumn("gap_after_closing", f.coalesce("gap_apart", f.col("next_from_us") - f.col("c_us")))
+        .join(run_clocks(journal), "run", "left")
+        .withColumn(
+            "closed_after", length(closed_run_us - f.col("run_us"), "closed_apart", f.col("c_us") - f.col("from_us"))
+        )
+        .withColumn(
+            "next_after", length(next_run_us - f.col("run_us"), "next_apart", f.col("next_from_us") - f.col("from_us"))
+        )
+        .withColumn(
+            "gap_after_closing", length(next_run_us - closed_run_us, "gap_apart", f.col("next_from_us") - f.col("c_us"))
+        )
     )
 
 

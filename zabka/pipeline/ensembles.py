@@ -70,9 +70,10 @@ def elections(journal: Journal) -> DataFrame:
 
     A row begins when a peer is LOOKING, and ends when it broadcasts under a leader, or stops.  All times are on that
     peer's clock.  election_ms, discovery_ms and synchronization_ms are times in those phases.  They are null if the
-    phase still lasts, or if the peer was killed in it, at an unknown time.  total_ms is the sum (null if it never
-    ended).  rounds is the number of election rounds that it took part in.  state is its final state (LEADING,
-    FOLLOWING, OBSERVING; null if none), with leader_id and epoch.
+    peer did not reach the phase, if the phase still lasts, or if the peer was killed in it, at an unknown time.  to_us
+    is when it broadcast, and total_ms the time until then; both are null if it did not, also if it stopped.  rounds is
+    the number of election rounds that it took part in.  state is its final state (LEADING, FOLLOWING, OBSERVING; null
+    if none), with leader_id and epoch.
     """
     reported = bodies(
         journal.rows, ["peer_state_changed", "node_started", "node_stopped"],

@@ -6,18 +6,22 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from zabka.journal.events import Entry
 from zabka.journal.incidents import KINDS, Incident, headline, kind_of, summary, target_of
 from zabka.journal.incidents import incidents as incidents_of
+from zabka.journal.reader import decode_line
 from zabka.journal.sentence_file import read_sentences
 from zabka.journal.sentences import Sentences
-from zabka.pipeline.audits.histories import in_order, lines_of
+from zabka.pipeline.audits.histories import in_order
 from zabka.pipeline.bodies import STRINGS
+from zabka.pipeline.clocks import timed_rows
 from zabka.pipeline.rows import Journal
 
 _LONG, _TEXT = LongType(), StringType()
@@ -31,7 +35,8 @@ SCHEMA = StructType(
             ("controller", _LONG), ("controller_epoch", _LONG), ("no_controller_ms", _LONG),
             ("leaderless", STRINGS), ("leaderless_ms", _LONG), ("elected_uncleanly", STRINGS),
             ("under_replicated", STRINGS), ("stalled", STRINGS), ("stall_ms", _LONG), ("failed", _LONG),
-            ("lost", _LONG), ("committed_at_least", _LONG), ("headline", _TEXT), ("summary", _TEXT),
+            ("lost", _LONG), ("committed_at_least", _LONG), ("acknowledged", _LONG), ("requester", _TEXT),
+            ("headline", _TEXT), ("summary", _TEXT),
         )
     ]
 )  # fmt: skip
@@ -52,18 +57,21 @@ def incidents(journal: Journal) -> DataFrame:
     living leader, the worst one for leaderless_ms.  elected_uncleanly are the partitions with an unclean election, and
     under_replicated those that lost members of their ISR.  stalled are the workloads whose writes waited, the worst one
     for stall_ms; failed of their records failed.  They are linked by topic and time only.  lost is the number of lost
-    records, of which committed_at_least were committed.  headline and summary are the same as sentences.
+    records, of which committed_at_least were committed, and acknowledged had been acknowledged to workloads with acks
+    1 or all (null if none wrote to these topics).  requester is who requested the fault, as in `faults`.  headline and
+    summary are the same as sentences.
 
-    A time that still lasts counts until the end of the journals.  Each is a reading of the clocks of the nodes that
-    wrote the events.
+    The stop of a whole cluster, and partitions of a topic that is being deleted, are not in it.  A time that still
+    lasts counts until the end of the journals.  All moments are on the one clock of the run (`run_us`), so that a wall
+    clock that was stepped changes none.
     """
     # Kept, because Spark does not know that the result has the rows of a run in one partition, as a stream requires.
     return journal.once("incidents", lambda: _incidents(journal))
 
 
 def _incidents(journal: Journal) -> DataFrame:
-    chosen = journal.rows.where(f.col("problem").isNull() & f.col("type").isin(*KINDS))
-    return chosen.select("run", "file", "position", "body", "problem").groupBy("run").applyInArrow(_rows_of_run, SCHEMA)
+    chosen = timed_rows(journal).where(f.col("problem").isNull() & f.col("type").isin(*KINDS))
+    return chosen.select("run", "file", "position", "body", "run_us").groupBy("run").applyInArrow(_rows_of_run, SCHEMA)
 
 
 @cache
@@ -73,10 +81,19 @@ def _sentences() -> Sentences:
 
 def _rows_of_run(own: pa.Table) -> pa.Table:
     run: str = own["run"][0].as_py()
-    entries = list(in_order(run, lines_of(own, [])))
-    until_us = max(entry.wall_us for entry in entries)
+    lines = own.sort_by([("file", "ascending"), ("position", "ascending")]).to_pylist()
+    entries = list(in_order(run, (entry for line in lines if (entry := _entry_of(line)) is not None)))
+    until_us = max((entry.wall_us for entry in entries), default=0)
     rows = [{"run": run, **_row(each, until_us)} for each in incidents_of(entries)]
     return pa.Table.from_pylist(rows, _ARROW)
+
+
+def _entry_of(line: dict[str, Any]) -> Entry | None:
+    """Return the entry of a line, at its moment on the clock of the run; None if a field that no table reads is bad."""
+    try:
+        return msgspec.structs.replace(decode_line(line["body"].encode()), wall_us=line["run_us"])
+    except ValueError:
+        return None
 
 
 def _row(incident: Incident, until_us: int) -> dict[str, Any]:
@@ -110,5 +127,6 @@ def _row(incident: Incident, until_us: int) -> dict[str, Any]:
         "failed": sum(stall.failed for stall in incident.stalls),
         "lost": sum(each.records for each in lost),
         "committed_at_least": sum(each.committed_at_least for each in lost),
+        "acknowledged": incident.acknowledged, "requester": incident.requester or None,
         "headline": headline(incident, _sentences()), "summary": "\n".join(summary(incident, _sentences())),
     }  # fmt: skip

@@ -32,7 +32,8 @@ def transactions(journal: Journal) -> DataFrame:
     and markers is how many of them have an end marker (null unless journals are full).  duration_ms lasts from the
     first partition to the last marker, and decision_ms to the decision; both are null if no journal has the beginning.
     producer_epoch is the epoch of the producer; a transaction that is fenced or timed out is aborted under a higher
-    one.
+    one.  The time at which it began (started_ms) tells transactions apart, so that a coordinator that was replaced
+    while it was paused can report the end of an older one later.
     """
     steps = _steps(journal)
     # A broker that becomes coordinator reports the state that it loads.
@@ -69,7 +70,9 @@ def _moment(state: str, name: str, decided: Column) -> tuple[Column, Column]:
 def _steps(journal: Journal) -> DataFrame:
     """The events of each transactional id, with the number of the transaction that they belong to.
 
-    A transaction begins when the state becomes Ongoing.  If no journal reports that, it begins with its outcome.
+    A transaction begins when the state becomes Ongoing, or if it began at another time (started_ms).  If no journal
+    reports that, it begins with its outcome.  A coordinator that was replaced while it was paused reports the end of an
+    older transaction later: that line belongs to the older one.
     """
     reported = timed(
         journal, ["transaction_changed"],
@@ -79,14 +82,25 @@ def _steps(journal: Journal) -> DataFrame:
     outcome = f.coalesce(*(f.when(f.col("state") == state, f.lit(end)) for state, end in _OUTCOMES.items()))
     steps = reported.withColumn("outcome", outcome).unionByName(_markers(journal, reported), allowMissingColumns=True)
     in_order = Window.partitionBy(*_ID).orderBy("run_us", "node", "node_seq")
-    before = f.last("state", ignorenulls=True).over(in_order.rowsBetween(Window.unboundedPreceding, -1))
+    earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    of_transaction = (f.col("state") == "Ongoing") | f.col("outcome").isNotNull()
+    start = f.when(of_transaction & (f.col("started_ms") >= 0), f.col("started_ms"))
+    newest = f.max("start").over(earlier)
+    is_late = f.coalesce(f.col("start") < newest, f.lit(False))
+    before = f.last(f.when(~f.col("is_late"), f.col("state")), ignorenulls=True).over(earlier)
     is_open = f.coalesce(before.like("Prepare%") | (before == "Ongoing"), f.lit(False))
     begins = f.when(f.col("state") == "Ongoing", ~f.coalesce(before == "Ongoing", f.lit(False))).otherwise(
         f.col("outcome").isNotNull() & ~is_open
     )
+    begins = ~f.col("is_late") & (begins | (f.col("start") > newest))
+    same = Window.partitionBy(*_ID, "start")
+    of_same = f.min(f.when(~f.col("is_late"), f.col("number"))).over(same)
     return (
-        steps.withColumn("begins", f.coalesce(begins, f.lit(False)).cast(LongType()))
+        steps.withColumn("start", start)
+        .withColumn("is_late", is_late)
+        .withColumn("begins", f.coalesce(begins, f.lit(False)).cast(LongType()))
         .withColumn("number", f.sum("begins").over(in_order))
+        .withColumn("number", f.when(f.col("is_late"), f.coalesce(of_same, "number")).otherwise(f.col("number")))
         .withColumn("step", f.struct("run_us", "node", "node_seq"))
         .where("number > 0 AND (outcome IS NOT NULL OR marked IS NOT NULL OR state = 'Ongoing')")
     )
