@@ -1,7 +1,8 @@
 """Stock Kafka clients as separate programs, each a producer or a member of a group, for the duration of a test.
 
-`python outage_clients.py LIBRARY ROLE BOOTSTRAP TOPIC GROUP`. A producer sends the numbers 0, 1, 2, … with acks=all and
-prints `number partition offset` for each acknowledged one; a consumer prints `partition offset number` for each record.
+`python outage_clients.py LIBRARY ROLE BOOTSTRAP TOPIC GROUP [ACKS]`. A producer sends the numbers 0, 1, 2, … with
+acks=all (idempotent) or acks=1 and prints `number partition offset` for each acknowledged one; a consumer prints
+`partition offset number` for each record.
 SIGTERM ends a producer once everything is acknowledged, a consumer once it has left its group. A client is never
 restarted: an error that it does not handle ends the program with a non-zero code.
 """
@@ -51,7 +52,7 @@ def numbers() -> Callable[[], int | None]:
 # ---- confluent-kafka (librdkafka) ------------------------------------------------------------------------------
 
 
-def confluent_produce(bootstrap: str, topic: str) -> None:
+def confluent_produce(bootstrap: str, topic: str, acks: str) -> None:
     from confluent_kafka import KafkaError, Message, Producer
 
     failures: list[str] = []
@@ -65,8 +66,8 @@ def confluent_produce(bootstrap: str, topic: str) -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
-            "acks": "all",
-            "enable.idempotence": True,
+            "acks": acks,
+            "enable.idempotence": acks == "all",
             "message.timeout.ms": DELIVERY_S * 1000,
         }
     )
@@ -107,12 +108,15 @@ def confluent_consume(bootstrap: str, topic: str, group: str) -> None:
 # ---- kafka-python ----------------------------------------------------------------------------------------------
 
 
-def kafka_python_produce(bootstrap: str, topic: str) -> None:
+def kafka_python_produce(bootstrap: str, topic: str, acks: str) -> None:
     from kafka import KafkaProducer
 
     failures: list[str] = []
     producer = KafkaProducer(
-        bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, delivery_timeout_ms=DELIVERY_S * 1000
+        bootstrap_servers=bootstrap,
+        acks=acks if acks == "all" else int(acks),
+        enable_idempotence=acks == "all",
+        delivery_timeout_ms=DELIVERY_S * 1000,
     )
     due = numbers()
     while (number := due()) is not None:
@@ -161,11 +165,14 @@ def kafka_python_consume(bootstrap: str, topic: str, group: str) -> None:
 # ---- aiokafka --------------------------------------------------------------------------------------------------
 
 
-async def aiokafka_produce(bootstrap: str, topic: str) -> None:
+async def aiokafka_produce(bootstrap: str, topic: str, acks: str) -> None:
     from aiokafka import AIOKafkaProducer
 
     producer = AIOKafkaProducer(
-        bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, request_timeout_ms=DELIVERY_S * 1000
+        bootstrap_servers=bootstrap,
+        acks=acks if acks == "all" else int(acks),
+        enable_idempotence=acks == "all",
+        request_timeout_ms=DELIVERY_S * 1000,
     )
     await producer.start()
     failures: list[str] = []
@@ -210,9 +217,9 @@ async def aiokafka_consume(bootstrap: str, topic: str, group: str) -> None:
     await consumer.stop()
 
 
-def main(library: str, role: str, bootstrap: str, topic: str, group: str) -> None:
+def main(library: str, role: str, bootstrap: str, topic: str, group: str, acks: str = "all") -> None:
     signal.signal(signal.SIGTERM, _end)
-    arguments = (bootstrap, topic) if role == "produce" else (bootstrap, topic, group)
+    arguments = (bootstrap, topic, acks) if role == "produce" else (bootstrap, topic, group)
     if library == "aiokafka":
         aio = {"produce": aiokafka_produce, "consume": aiokafka_consume}[role]
         asyncio.run(aio(*arguments))  # type: ignore[operator]

@@ -1,0 +1,115 @@
+"""Compare the tables of a live run, figure by figure, with those computed in plain Python.
+
+`python -m tests.plain_tables.compare DATA` prints what differs, after `zabka pipeline tables --data DATA`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+
+from tests.plain_tables.availability import availability
+from tests.plain_tables.clients import client_availability, records_lost, transactions
+from tests.plain_tables.controllers import controller_terms, failovers
+from tests.plain_tables.ensembles import elections, faults, sessions
+from tests.plain_tables.incidents import incidents
+from tests.plain_tables.journals import Row, read
+from tests.plain_tables.partitions import isr_changes, isr_membership, partition_leaderships
+
+SHARE_MAX = 1e-6
+"""The tables round shares to six digits."""
+RUN_US_MAX = 1_000
+"""Moments on the clock of a run differ by microseconds from those of the node: its wall clock is slewed."""
+ON_RUN_CLOCK = frozenset({("incidents", "from_us")})
+NOT_COMPUTED = {
+    "incidents": {
+        # Only recorded causes tell which decisions belong to an incident.
+        "number", "to_us", "duration_ms", "detected_by", "detection_ms", "committed_at_least", "acknowledged",
+        "headline", "summary",
+    },
+}  # fmt: skip
+_OF_RUN = {"run", "cluster_run", "simulated_run", "run_us"}
+
+
+class Table(NamedTuple):
+    """A table's computation, and the columns that identify a row."""
+
+    rows_of: Callable[[list[Row]], list[Row]]
+    key: tuple[str, ...]
+
+
+_WRITE = ("topic", "partition", "zxid", "partition_epoch")
+TABLES = {
+    "controller_terms": Table(controller_terms, ("controller_epoch",)),
+    "failovers": Table(failovers, ("controller_epoch",)),
+    "partition_leaderships": Table(partition_leaderships, _WRITE),
+    "isr_changes": Table(isr_changes, _WRITE),
+    "isr_membership": Table(isr_membership, ("topic", "partition", "life", "replica", "from_zxid")),
+    "availability": Table(availability, ("topic", "partition")),
+    "client_availability": Table(client_availability, ("node", "workload_id", "topic")),
+    "records_lost": Table(records_lost, ("topic", "partition", "topic_id", "first_offset")),
+    "transactions": Table(transactions, ("transactional_id", "number")),
+    "sessions": Table(sessions, ("session_id",)),
+    "elections": Table(elections, ("peer", "first_seq")),
+    "faults": Table(faults, ("node", "node_seq")),
+    "incidents": Table(incidents, ("cause_node", "cause_node_seq")),
+    "clock_steps": Table(lambda lines: [], ("node", "node_seq")),
+    "bad_lines": Table(lambda lines: [], ("file", "position")),
+}
+
+
+class Compared(NamedTuple):
+    """How many rows and figures of a table were compared, and what differs."""
+
+    rows: int
+    figures: int
+    differences: list[str]
+
+
+def compare(name: str, data: Path, lines: list[Row]) -> Compared:
+    """Compare one table of a data directory with the computation from its journals' lines."""
+    table = TABLES[name]
+    expected = {tuple(row[part] for part in table.key): row for row in table.rows_of(lines)}
+    found = pq.read_table((data / "analytics" / name).resolve())
+    rows = {tuple(row[part] for part in table.key): row for row in found.to_pylist()}
+    differences = [f"{name} {key} is only in the table" for key in rows.keys() - expected.keys()]
+    differences += [f"{name} {key} is not in the table" for key in expected.keys() - rows.keys()]
+    figures = 0
+    for key in sorted(rows.keys() & expected.keys(), key=str):
+        computed, row = expected[key], rows[key]
+        columns = {each for each in row if not each.endswith("_ts")} - _OF_RUN - NOT_COMPUTED.get(name, set())
+        figures += len(columns)
+        differences += [
+            f"{name} {key}: {column} is {row[column]!r} in the table, and {computed.get(column)!r} was computed"
+            for column in sorted(columns)
+            if not _is_equal(name, column, row[column], computed[column])
+        ]
+    return Compared(len(rows), figures, differences)
+
+
+def _is_equal(table: str, column: str, one: object, other: object) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        return sorted(one, key=str) == sorted(other, key=str)
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) < SHARE_MAX
+    if isinstance(one, int) and isinstance(other, int) and (table, column) in ON_RUN_CLOCK:
+        return abs(one - other) < RUN_US_MAX
+    return one == other
+
+
+def main(data: Path) -> int:
+    """Print the comparison of all tables; return 1 if a figure differs."""
+    lines = read(data)
+    compared = {name: compare(name, data, lines) for name in TABLES}
+    for name, each in compared.items():
+        sys.stdout.write(f"{name}: {each.rows} rows, {each.figures} figures, {len(each.differences)} differ\n")
+        sys.stdout.writelines(f"  {difference}\n" for difference in each.differences)
+    return int(any(each.differences for each in compared.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,33 @@
+"""The lines of the journals of a cluster's nodes, as dictionaries, in the order of the monotonic clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+NOT_RUNNING = ("down", "paused")
+
+
+def read(data: Path) -> list[Row]:
+    """Return all lines of all nodes; the files of messages have no events."""
+    files = [file for file in data.glob("*/journal/*.jsonl") if ".messages." not in file.name]
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return sorted(lines, key=lambda line: (line["mono_us"], line["node"], line["node_seq"]))
+
+
+def of_type(lines: Iterable[Row], *types: str) -> list[Row]:
+    """Return the lines of these types."""
+    return [line for line in lines if line["type"] in types]
+
+
+def ms(since: Row, until: Row | None) -> int | None:
+    """Return the whole milliseconds between two lines on the one clock; None without an end."""
+    return None if until is None else (until["mono_us"] - since["mono_us"]) // 1000
+
+
+def wall(line: Row | None) -> int | None:
+    """Return the moment of a line on the clock of its node."""
+    return None if line is None else line["wall_us"]
