@@ -20,7 +20,7 @@ from zabka.pipeline.campaign.engine import Ended
 from zabka.pipeline.campaign.failovers import ELECTED, PARTITION, Failover
 from zabka.pipeline.campaign.play import Played
 from zabka.pipeline.campaign.provenance import Provenance, provenance
-from zabka.pipeline.campaign.report import report
+from zabka.pipeline.campaign.report import report, run_of_report
 from zabka.pipeline.campaign.results import Results, results, write_tables
 from zabka.pipeline.campaign.statistics import Estimate
 from zabka.pipeline.campaign.stopping import Verdict, rivals
@@ -374,3 +374,11 @@ def test_tables_contain_every_run_figure_and_violation(tmp_path: Path) -> None:
     assert (violation["seed"], violation["command"], violation["problems"]) == (3, "zabka replay --seed 3", ["broken"])
     runs = pq.read_table(tmp_path / "runs").to_pylist()
     assert dict(runs[0]["figures"]) == {"failover_ms": 5_100.0, "false_expiries": 1.0}
+
+
+def test_report_gives_the_first_run_of_the_baseline() -> None:
+    page = report(found(-4_000, 2.0), TEXT, MADE)
+    assert "zabka replay --seed 1" in page
+    assert run_of_report(page) == (1, {"failover_ms": 5_100.0, "false_expiries": 1.0})
+    with pytest.raises(ValueError, match="made by an older version"):
+        run_of_report("<p>a report</p>")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
-from html import escape
+from html import escape, unescape
 from itertools import pairwise
 
 from zabka.pipeline.campaign.answer import answer, chance, paired, share, short
@@ -17,6 +18,7 @@ from zabka.pipeline.campaign.stopping import cost_level, level_of
 
 FAILOVER, FALSE = "failover_ms", "false_expiries"
 AVAILABILITIES = ("client_availability", "availability")
+_RUN_BEGIN, _RUN_END = '<pre id="first-run">', "</pre>"
 STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --rule: #d8dee4; --paper: #ffffff;
   --s1: #0b62c4; --s2: #b35900; --s3: #1a7f37; --s4: #8250df; --s5: #a40e26; --s6: #57606a; }
@@ -65,6 +67,7 @@ def report(found: Results, definition: str, made: Provenance) -> str:
         *_table(found),
         *_violations(found),
         *_method(found),
+        *_one_run(found),
         f"<h2>The campaign's file</h2><pre>{escape(definition)}</pre>",
         "</body></html>\n",
     ]
@@ -258,6 +261,31 @@ def _violations(found: Results) -> Iterator[str]:
     for run in found.violating:
         yield f"<li><code>{escape(run.command)}</code><br>{escape(run.problems[0])}</li>"
     yield "</ul>"
+
+
+def _one_run(found: Results) -> Iterator[str]:
+    """The first run of the baseline, which shows whether the report still holds: `run_of_report` reads it."""
+    run = next((run for run in found.runs if run.point == 0), None)
+    if run is None:
+        return
+    names = dict.fromkeys((found.campaign.decide, *found.campaign.also))
+    known = {name: value for name in names if (value := run.figures.get(name)) is not None}
+    text = json.dumps({"seed": run.seed, "figures": known}, indent=1)
+    yield "<h2>Whether it still holds</h2>"
+    yield (
+        f"<p>The baseline with seed {run.seed} had these figures. If a later version has others, the campaign must be "
+        f"run again: <code>{escape(run.command)}</code></p>"
+    )
+    yield f"{_RUN_BEGIN}{escape(text, quote=False)}{_RUN_END}"
+
+
+def run_of_report(page: str) -> tuple[int, dict[str, float]]:
+    """Return the seed and the figures of the baseline's first run, from a report.  Raises ValueError if it has none."""
+    _, found, after = page.partition(_RUN_BEGIN)
+    if not found:
+        raise ValueError("the report has no run of the baseline: it was made by an older version")
+    run = json.loads(unescape(after.partition(_RUN_END)[0]))
+    return run["seed"], run["figures"]
 
 
 def _method(found: Results) -> Iterator[str]:
