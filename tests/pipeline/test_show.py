@@ -76,6 +76,15 @@ def test_text_shows_markup_and_control_characters_literally(capsys: pytest.Captu
     assert row.split() == ["│", "[red]x[/red]", "│", r"\x1b[2J\n", "│"]
 
 
+def test_text_leaves_out_columns_that_repeat_others(capsys: pytest.CaptureFixture[str]) -> None:
+    moment = datetime(2026, 11, 29, 10, 0, 0, 250_000, UTC)
+    row = {"run": ".", "cluster_run": ".", "simulated_run": None, "at_us": 1, "at_ts": moment, "run_us": 2}
+    print_rows(list(row), [row], Format.TEXT)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["┃", "run", "┃", "at_ts", "┃", "run_us", "┃"]
+    assert lines[3].split() == ["│", ".", "│", "2026-11-29T10:00:00.250000Z", "│", "2", "│"]
+
+
 def test_wide_table_on_a_terminal_shows_one_value_per_line() -> None:
     code = (
         "from zabka.cli.table_formats import *; "
@@ -100,6 +109,16 @@ def test_stored_table_is_shown_in_its_order_without_spark(tmp_path: Path, monkey
 def test_older_name_of_a_table_shows_the_table(tmp_path: Path) -> None:
     code, output = shown("controller_reigns", "--out", str(written(tmp_path, "controller_terms")), "--format", "json")
     assert (code, len(json.loads(output))) == (0, 2)
+
+
+def test_older_name_of_a_table_next_to_journals_needs_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    written(tmp_path / "analytics", "controller_terms")
+    (tmp_path / "analytics" / "controller_reigns").symlink_to("controller_terms")
+    code, output = shown("controller_reigns", "--data", str(tmp_path), "--format", "csv")
+    assert code == 0
+    assert "run,node,node_seq" in output
 
 
 def test_tables_next_to_the_journals_are_shown_by_default(tmp_path: Path) -> None:

@@ -215,7 +215,8 @@ def show(
     """Print a table, of an earlier run of `tables` or `stream`, or built from the journals of --data.
 
     Rows of an earlier run are printed without starting Spark, unless --where is given. The text of `incidents` is a
-    summary of each: what happened, why, and what it cost. Exit code 1 if a journal cannot be read.
+    summary of each: what happened, why, and what it cost. The text of other tables leaves out columns that repeat
+    another one: moments in microseconds, and the two kinds of runs. Exit code 1 if a journal cannot be read.
     """
     place = _place(data)
     if fresh and out is not None:
@@ -239,12 +240,15 @@ def show(
 def _stored(table: str, place: Place, out: Path | None) -> Path | None:
     """Return the directory with the table of an earlier run; None if journals are to be read."""
     from zabka.pipeline.selected import stored_tables
+    from zabka.pipeline.versions import OLDER_NAMES
 
     if out is not None:
         return _local("--out", out)
-    if not isinstance(place, Path) or not place.is_dir() or table not in stored_tables(place / "analytics"):
+    if not isinstance(place, Path) or not place.is_dir():
         return None
-    age_s = time.time() - (place / "analytics" / table).stat().st_mtime
+    if OLDER_NAMES.get(table, table) not in stored_tables(place / "analytics"):
+        return None
+    age_s = time.time() - (place / "analytics" / OLDER_NAMES.get(table, table)).stat().st_mtime
     _err.print(f"{place / 'analytics' / table}, {age_s:.0f} s old; --fresh reads the journals again")
     return place / "analytics"
 

@@ -32,7 +32,8 @@ class Format(StrEnum):
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], form: Format) -> None:
     """Print rows on standard output.
 
-    Text is one line per row; on a terminal that is too narrow for it, each value gets its own line.  CSV begins with
+    Text is one line per row, without the columns that repeat another one; on a terminal that is too narrow for it, each
+    value gets its own line.  CSV begins with
     the names of the columns.  JSON is an array with one object per line.  Missing values are empty, and null in JSON.
     """
     if form is Format.CSV:
@@ -43,7 +44,8 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], form: 
         lines = ",\n".join(msgspec.json.encode(dict(row)).decode() for row in rows)
         sys.stdout.write(f"[\n{lines}\n]\n" if rows else "[]\n")
     else:
-        _print_text(columns, [[printable(_cell(row[name])) for name in columns] for row in rows])
+        shown = [name for name in columns if not _is_repeated(name, columns)]
+        _print_text(shown, [[printable(_cell(row[name])) for name in shown] for row in rows])
     sys.stdout.flush()
 
 
@@ -60,6 +62,13 @@ def print_summaries(rows: Sequence[Mapping[str, Any]]) -> None:
         console.print("no incidents")
 
 
+def _is_repeated(name: str, columns: Sequence[str]) -> bool:
+    """Return whether another column has the same: the run's name, or the moment as a timestamp."""
+    if name in ("cluster_run", "simulated_run"):
+        return "run" in columns
+    return name.endswith("_us") and f"{name.removesuffix('_us')}_ts" in columns
+
+
 def _cell(value: Any) -> str:
     """Return a value as one cell: lists and structures as JSON, a missing value as an empty text."""
     if value is None:
@@ -67,7 +76,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, datetime):
-        return value.isoformat()
+        return value.isoformat().replace("+00:00", "Z")
     return msgspec.json.encode(value).decode()
 
 

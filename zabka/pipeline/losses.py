@@ -19,7 +19,8 @@ def records_lost(journal: Journal) -> DataFrame:
     """The lost records: run, topic, partition, topic_id, first_offset, last_offset, count, and the columns below.
 
     Several replicas may report the loss of the same records: a row is a span of the union of their offsets, and spans
-    of a partition do not touch.  A topic that was deleted and created again has another topic_id, and rows of its own
+    of a partition do not touch.  So an offset whose records were lost under two leaders, one after the other, counts
+    once.  A topic that was deleted and created again has another topic_id, and rows of its own
     (topic_id is empty in journals without it).
 
     `committed_at_least` is how many of the records were committed, at least.  The committed records of a loss are the
