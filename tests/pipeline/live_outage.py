@@ -175,7 +175,7 @@ def _inject(cluster: LiveCluster, risky: Topic, quiet_s: float) -> None:
     def leader(topic: str) -> Broker:
         return cluster.brokers[cluster.topics[topic].partitions[0].leader]
 
-    for fault in (
+    faults: tuple[Callable[[], None], ...] = (
         lambda: _down(cluster, controller(), LONG_S),
         lambda: _paused(cluster, leader("all"), LONG_S),
         lambda: _follower_misses_records(cluster, risky),
@@ -183,7 +183,8 @@ def _inject(cluster: LiveCluster, risky: Topic, quiet_s: float) -> None:
         lambda: _isolated(cluster, controller(), LONG_S),
         lambda: _last_replica_dies(cluster, risky),
         lambda: _paused(cluster, leader("one"), SHORT_S),
-    ):
+    )
+    for fault in faults:
         fault()
         _recovered(cluster)
         cluster.let_pass(quiet_s)

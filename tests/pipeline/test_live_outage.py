@@ -21,7 +21,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of a run with its tables."""
     directory = tmp_path_factory.mktemp("live") / "data"
     play(directory)
-    zabka("pipeline", "tables", "--data", directory, within_s=300)
+    zabka("pipeline", "tables", "--data", directory, within_s=600)
     return directory
 
 
