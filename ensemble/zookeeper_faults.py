@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from zabka.ensemble.auth.schemes import DIGEST, AuthId
 from zabka.ensemble.errors import ErrorCode
 from zabka.ensemble.op_names import op_name
 from zabka.ensemble.records import MultiRequest, OpCode, Request
@@ -122,18 +121,12 @@ def subject_of(request: Request) -> ZooKeeperSubject:
     return ZooKeeperSubject(request.op, paths)
 
 
-def principal(identity: AuthId) -> str:
-    """Return an identity as rules name it: without the hash of a digest's password."""
-    scheme, name = identity
-    return f"{scheme}:{name.partition(':')[0] if scheme == DIGEST else name}"
-
-
-def matches(rule: RequestFault, subject: ZooKeeperSubject, identities: Iterable[AuthId] = ()) -> bool:
+def matches(rule: RequestFault, subject: ZooKeeperSubject, principals: Iterable[str] = ()) -> bool:
     """Return whether a rule selects a request; a multi is selected if one of its paths is.
 
-    `identities` are those that the connection has proved before.
+    `principals` name the identities that the connection has proved before (`principal`).
     """
-    if rule.principal and not any(matches_text(rule.principal, principal(each)) for each in identities):
+    if rule.principal and not any(matches_text(rule.principal, each) for each in principals):
         return False
     if rule.opcode == ANY:
         if subject.op == OpCode.PING:

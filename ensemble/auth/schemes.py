@@ -27,6 +27,12 @@ _INT = re.compile(r"[+-]?[0-9]{1,4000}", re.ASCII)
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 
+def principal(identity: AuthId) -> str:
+    """Return an identity as rules name it: without the hash of a digest's password."""
+    scheme, name = identity
+    return f"{scheme}:{name.partition(':')[0] if scheme == DIGEST else name}"
+
+
 def _is_digest(identity: str) -> bool:
     # Java's split drops empty parts at the end.
     return len(identity.rstrip(":").split(":")) == 2

@@ -197,7 +197,7 @@ def test_faults_are_created_listed_and_reset(server: Server, http: httpx.Client)
 
     assert made.status_code == 201
     assert made.json() == {"id": made.json()["id"], "from": "broker-1", "to": "*", "kind": "cut", "delay_ms": 0,
-                           "both_ways": True, "requester": "HTTP client 127.0.0.1"}  # fmt: skip
+                           "bytes_per_s": 0, "both_ways": True, "requester": "HTTP client 127.0.0.1"}  # fmt: skip
     assert http.get(f"{V1}/faults").json() == [made.json()]
     assert http.delete(f"{V1}/faults/{made.json()['id']}").status_code == 204
     assert http.delete(f"{V1}/faults/{made.json()['id']}").status_code == 404

@@ -146,7 +146,7 @@ def test_incidents_are_copied_as_markdown(page: Page) -> None:
     panel = region(page, "Incidents")
     expect(panel).to_contain_text("2 incidents in view")
     panel.locator("summary").first.click()
-    expect(panel.locator("details[open]")).to_contain_text("smaller ISRs: orders-0 lacked broker 2")
+    expect(panel.locator("details[open]")).to_contain_text("ISRs without broker 2 for 6,018 ms: orders-0")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     button(page, "Copy as Markdown").click()
     expect(panel.locator("[data-done=yes]")).to_be_visible()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import NamedTuple, Protocol
 
-from zabka.ensemble.auth.schemes import AuthId
+from zabka.ensemble.auth.schemes import AuthId, principal
 from zabka.ensemble.jute import MalformedRecord
 from zabka.ensemble.op_names import op_name
 from zabka.ensemble.records import ClientMessage, Frames, OpCode, PathWatchRequest, ReplyFrames, Request
@@ -130,8 +130,8 @@ class ClientFaults:
         except MalformedRecord:
             return None
         subject = subject_of(request)
-        identities = connection.proved()
-        uses = self._active.due(lambda rule: matches(rule, subject, identities), self._now_ms(), self._draw)
+        principals = [principal(each) for each in connection.proved()]
+        uses = self._active.due(lambda rule: matches(rule, subject, principals), self._now_ms(), self._draw)
         return None if uses is None else _Due(uses, subject)
 
     def _report(self, due: _Due, connection: FaultedConnection) -> None:
