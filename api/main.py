@@ -1,4 +1,4 @@
-"""The API's process."""
+"""Entry point of the API's process."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ ANYWHERE = ("", "0.0.0.0", "::")
 
 
 def build(settings: Settings, player: Sequence[str]) -> Services:
-    """Create the services that these settings describe; `player` is the player's command line.
+    """Create the services for these settings; `player` is the player's command line.
 
-    Raises OSError if a token or directory is not available, NewerHistory.
+    Raises OSError if a token or directory is not available, and NewerHistory.
     """
     agent_token = read_token(settings.agent_token_file)
     agents = Agents([Agent(address, agent_token) for address in settings.agents])
@@ -75,7 +75,7 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
 
 
 def _here(settings: Settings) -> Here:
-    """Return where a process on this machine finds the API."""
+    """Return how a process on this machine can reach the API."""
     host = LOOPBACK if settings.host in ANYWHERE else settings.host
     url = f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
     return Here(url, None if loopback(settings.host) else settings.token_file)

@@ -1,6 +1,7 @@
 """/metrics: the cluster under the names that Kafka's JMX exporter and ZooKeeper's own exporter use.
 
-So existing Grafana dashboards work. The values come from the journal's fold, the nodes' statuses and the ensemble.
+Existing Grafana dashboards therefore work. The values come from the journal's fold, the nodes' statuses and the
+ensemble.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class _Once(MetricsCollector):
 
 
 def render(peers: list[Peer], brokers: list[Broker], topics: list[Topic], collector: Collector, fresh: Fresh) -> bytes:
-    """Render the exposition text; `fresh` has the age of the reading of the ensemble for brokers and topics."""
+    """Render the exposition text. `fresh` has the age of the reading of the ensemble for brokers and topics."""
     families = [*_reading(fresh), *_controller(brokers, topics), *_controller_own(brokers)]
     families += [*_replicas(brokers, topics), *_events(collector)]
     families += _ensemble(peers, collector)
@@ -119,7 +120,7 @@ def _controller_own(brokers: list[Broker]) -> list[Metric]:
 
 
 def _controller_help(name: str) -> str:
-    """Return the HELP text of a controller metric; timers are `NameRateAndTimeMs_Count`, `_Sum` and `_Max`."""
+    """Return the HELP text of a controller metric. Timers are `NameRateAndTimeMs_Count`, `_Sum` and `_Max`."""
     if name in _CONTROLLER_HELP:
         return _CONTROLLER_HELP[name]
     timer, _, part = name.partition("_")
@@ -161,7 +162,7 @@ def _replicas(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:
 
 
 def _min_in_sync(topic: Topic) -> int:
-    """Return the value as a broker parses it: another client may have written anything to the znode."""
+    """Return min.insync.replicas as a broker parses it, because any client may have written the znode."""
     return plain_number(topic.config.get("min.insync.replicas", "").strip(), INT32_MAX) or 1
 
 
@@ -205,7 +206,7 @@ def _events(collector: Collector) -> list[Metric]:
 
 
 def _controller_gap(collector: Collector) -> Metric:
-    """Return the last time without a controller, and its parts."""
+    """Return the duration of the last time without a controller, and of its parts."""
     terms = collector.state.controller_terms
     gaps = (gap_before(terms, place) for place in reversed(range(len(terms))))
     last = next((gap for gap in gaps if gap is not None), None)

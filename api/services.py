@@ -50,7 +50,7 @@ class Workloads(Protocol):
 
 @dataclass
 class Services:
-    """All services of the application."""
+    """All services that the application's routes use."""
 
     settings: Settings
     agents: Agents
@@ -72,7 +72,7 @@ class Services:
         self.messages = RunMessages(self.agents, self.runs)
 
     async def watchers(self, path: str) -> list[str] | None:
-        """Return the sessions that watch a znode, from the peers' admin command `wchp`; None if no peer answers it."""
+        """Return the sessions that watch a znode, from the peers' command `wchp`; None if no peer replies to it."""
         return await watchers(self.settings.zookeeper_connect, path)
 
     def _task_failed(self, task: str, reason: str, trace: str) -> None:
@@ -81,7 +81,7 @@ class Services:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the background tasks for the duration of the block."""
+        """Run the background tasks until the block ends."""
         work: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "looking at the agents": self.agents.run,
             "collecting journals": lambda: self.collector.run(self.agents.all),

@@ -1,6 +1,6 @@
-"""The settings of the API process: one JSON file, written from the topology.
+"""The settings of the API process: one JSON file, generated from the topology.
 
-ZABKA_API_… variables apply to settings that are not in the file.
+Environment variables ZABKA_API_… apply to settings that are not in the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PREFIX = "ZABKA_API_"
 
 
 class AgentAddress(BaseModel):
-    """A host agent and the nodes that it owns."""
+    """The address of a host agent, and the nodes that it owns."""
 
     name: str
     url: str
@@ -64,13 +64,13 @@ class Settings(BaseModel):
 
 
 def load_settings(path: Path) -> Settings:
-    """Read a settings file.  Raises OSError, ValueError (pydantic's, with the reason)."""
+    """Read a settings file. Raises OSError, ValueError (pydantic's, with the reason)."""
     raw: dict[str, Any] = json.loads(path.read_text())
     return Settings(**{**_from_environment(), **raw})
 
 
 def _from_environment() -> dict[str, Any]:
-    """Read settings from variables: a value that begins with `[` is JSON, any other is taken literally."""
+    """Read settings from environment variables. A value that begins with `[` is JSON; others are taken literally."""
     found = {name: os.environ.get(f"{_PREFIX}{name.upper()}") for name in Settings.model_fields}
     return {
         name: json.loads(value) if value.startswith("[") else value

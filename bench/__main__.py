@@ -17,11 +17,11 @@ BENCHES = {
     "histories": ("bench.histories", "records what clients see under faults, and checks it"),
     "page": ("tests.browser.page_times", "times of the dashboard: draw, seek, event and kill to pixel, long tasks"),
 }
-"""By name: the module with its `main`, and one line about it."""
+"""Benchmarks by name: the module that has `main`, and a one-line description."""
 
 
 def app_of(name: str) -> typer.Typer:
-    """The command line of one benchmark.  Its module is imported here: some need Spark or a browser."""
+    """Import a benchmark and return its command line.  Imports are late because some need Spark or a browser."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command()(import_module(BENCHES[name][0]).main)
     return app

@@ -1,12 +1,12 @@
-"""Ensemble throughput and latency compared with Apache ZooKeeper (`make bench`) or a commit (`make bench BASE=commit`).
+"""Ensemble throughput and latency compared with Apache ZooKeeper (`make bench`) or a commit (`make bench BASE=…`).
 
-Three servers a side on loopback, measured on small and on grown trees.  With ZooKeeper the sides take turns, a fresh
-ensemble each round.  With a commit both ensembles run at the same time and are loaded in turns of a second or two: the
-machine drifts little within such a pair, so that a regression of 5 % is detected.
+Three servers a side on loopback, measured on small and on grown trees.  Compared with ZooKeeper, the sides take turns,
+each round with a fresh ensemble.  Compared with a commit, both ensembles run at the same time and are loaded in turns
+of a second or two.  The speed of the machine drifts little within such a pair, so a regression of 5 % is detected.
 
-The load generator is zkload, which takes little of the cores that it shares with the servers.  Each side does the same
-number of operations, so that the trees remain equal: in a fixed time the faster side would make the larger tree, and be
-measured on it.
+The load generator is zkload, which uses little CPU time of the cores that it shares with the servers.  Each side does
+the same number of operations, so that both trees have the same size.  If both ran for the same time, the faster side
+would create a larger tree and would then be measured on that tree.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from bench.servers import ROOT, CannotMeasure, Ensemble, Shape, held, node_count
 SOURCE = Path(__file__).with_name("zkload.c")
 LOAD_S_MAX = 600.0
 LOAD_TIMEOUT_S = 660.0
-"""Longer than zkload's own limit: it writes its keys one by one first."""
+"""Longer than zkload's own limit, because zkload first writes its keys one by one."""
 WARM_UP_SHARE = 8
-"""One operation in eight precedes each measurement uncounted, to open connections and fill pipelines."""
+"""Before each measurement, one eighth of its operations run uncounted, to open connections and fill pipelines."""
 FIGURES = (
     Figure("ops_per_s", "ops/s", ",.0f", "more"),
     Figure("p50_ms", "p50 ms", ",.2f"),
@@ -43,15 +43,14 @@ FIGURES = (
 )
 PAIRED = (FIGURES[3], FIGURES[0], FIGURES[1], FIGURES[2])
 JAVA_WARM_UP_S, PYTHON_WARM_UP_S = 8.0, 2.0
-"""Load on a fresh ensemble before anything counts.  Both sides of a comparison get the same; the JVM's compiler needs
-8 s."""
+"""Load on a fresh ensemble before measurements count, the same for both sides.  The JVM's compiler needs 8 s."""
 SETTLE_S = 3.0
-"""A grown tree rests for this long before its memory is measured."""
+"""Idle time of a grown tree before its memory is measured."""
 Tree = Literal["small", "grown"]
 
 
 class Work(NamedTuple):
-    """zkload's operation, connections, requests in flight on each, and operations a second of Apache ZooKeeper."""
+    """zkload's operation, connections, requests in flight on each, and Apache ZooKeeper's operations a second."""
 
     name: str
     op: str
@@ -61,7 +60,7 @@ class Work(NamedTuple):
     usual_per_s: int
 
     def ops(self, seconds: float) -> int:
-        """The number of operations that take ZooKeeper about that long."""
+        """Return the number of operations that take ZooKeeper about that long."""
         return max(1, round(self.usual_per_s * seconds))
 
 
@@ -76,11 +75,11 @@ WORKS = {
         Work("set1", "set", 1, 1, "set, 1 x 1", 2_000),
     )
 }
-"""By name, in the order of the table.  16 x 32 is 16 connections with 32 requests in flight on each."""
+"""Works by name, in the order of the table.  16 x 32 is 16 connections with 32 requests in flight on each."""
 
 
 def parse_works(text: str) -> list[Work]:
-    """Works by their names, separated by commas, in the order of the table.  Raises BadParameter."""
+    """Return the works of a comma-separated list of names, in the order of the table.  Raises BadParameter."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in WORKS]
     if unknown or not names:
@@ -122,7 +121,7 @@ def build_zkload(directory: Path) -> Path:
 
 
 class Plan(NamedTuple):
-    """Works, the ZooKeeper-seconds of each, how often, and the size of grown trees; 0 leaves these out."""
+    """Works, how long ZooKeeper takes for each, the number of rounds, and the size of grown trees (0: none)."""
 
     works: Sequence[Work]
     seconds: float
@@ -131,12 +130,12 @@ class Plan(NamedTuple):
 
     @property
     def trees(self) -> tuple[Tree, ...]:
-        """The trees on which the works are measured."""
+        """The trees on which the works are measured: small and grown."""
         return ("small", "grown") if self.grown else ("small",)
 
 
 class Bench:
-    """Loads ensembles by a plan and records the results in a run.  All methods raise CannotMeasure."""
+    """Loads ensembles as planned and records the results in a run.  All methods raise CannotMeasure."""
 
     def __init__(self, run: Run, program: Path, plan: Plan) -> None:
         self._run = run
@@ -144,7 +143,7 @@ class Bench:
         self._plan = plan
 
     def compare(self, sides: Sequence[Side]) -> None:
-        """All rounds, one side at a time, in turns."""
+        """Measure all rounds; the sides take turns."""
         warm_up_s = JAVA_WARM_UP_S if "zookeeper" in sides else PYTHON_WARM_UP_S
         for number in range(self._plan.rounds):
             # The order alternates: a machine that becomes slower then slows both sides.
@@ -161,7 +160,7 @@ class Bench:
                             self._measure(ensemble, work, tree)
 
     def pairs(self, base: Ensemble, now: Ensemble) -> None:
-        """All pairs, on ensembles that run at the same time."""
+        """Measure all pairs, on two ensembles that run at the same time."""
         for ensemble in (base, now):
             self._warm_up(ensemble, PYTHON_WARM_UP_S)
         for tree in self._plan.trees:
@@ -169,7 +168,7 @@ class Bench:
                 self._grow(ensemble)
             for number in range(self._plan.rounds):
                 for work in self._plan.works:
-                    # The order alternates: what one leaves to the other, each leaves as often.
+                    # The order alternates, so that effects of one run on the next are shared equally.
                     for ensemble in (base, now) if number % 2 else (now, base):
                         self._measure(ensemble, work, tree)
 

@@ -2,11 +2,11 @@
 
 leader killed     The ensemble's leader gets SIGKILL while a client writes with one request in flight.  The outage is
                   the longest time between two acknowledged writes.
-leader frozen     SIGSTOP instead.  Its connections stay open and silent, so followers detect it by the read timeout
-                  of `syncLimit` ticks; the time beyond this limit is the election's.
-followers frozen  All other voters get SIGSTOP: the time until the leader stops to serve.
-controller        The broker that is controller gets SIGKILL, five brokers over one ensemble.  The failover begins
-                  when the ensemble has removed its session, and ends when a surviving broker's Metadata has a leader
+leader frozen     SIGSTOP instead.  Its connections stay open and silent, so followers detect the failure by the
+                  read timeout of `syncLimit` ticks; the time beyond this limit is the election.
+followers frozen  All other voters get SIGSTOP: measures the time until the leader stops serving.
+controller        The broker that is controller gets SIGKILL, in a cluster of five brokers.  The failover begins
+                  when the ensemble has expired its session, and ends when a surviving broker's Metadata has a leader
                   for each partition.  The stages come from zabka's journals and Kafka's logs.
 """
 
@@ -36,16 +36,16 @@ from zabka.kafka.wire.frames import decode_response, encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 OUTAGE_MIN_S = 0.01
-"""A longer pause between two acknowledged writes, after the fault, is the outage."""
+"""A pause between two acknowledged writes after the fault counts as the outage only if it is longer than this."""
 WRITING_ON_S = 1.0
 SESSION_S, CALL_S, RETRY_S = 20.0, 2.0, 0.005
 STEP_DOWN_S = 60.0
 BROKERS, REPLICAS = 5, 3
 DEADLINE_S, POLL_S = 300.0, 0.05
 SETTLE_S = 5.0
-"""What the creation of topics leaves to do is no part of the failover: checkpoints, idle fetches, compilation."""
+"""Pause before the fault.  It excludes work that follows topic creation: checkpoints, idle fetches, compilation."""
 CREATED_AT_ONCE = 500
-"""Partitions of one topic: a request that creates ten thousand outlasts the timeouts of clients."""
+"""Partitions per topic.  A request that creates ten thousand partitions at once would exceed client timeouts."""
 SETTINGS = {"zookeeper.session.timeout.ms": 6_000, "auto.leader.rebalance.enable": "false"}
 STAGES = ("detect", "elect", "read", "decide", "propagate")
 LEADER_FIGURES = (
@@ -71,7 +71,7 @@ _LOG_LINE = re.compile(r"^\[?(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]? \w+ \S+ (
 
 
 def client_of(hosts: Sequence[str]) -> KazooClient:
-    """A client that retries at once: its own pauses are no outage."""
+    """Return a client that retries at once, so that pauses between its retries do not count as outage."""
     retry = {"max_tries": -1, "delay": RETRY_S, "backoff": 1, "max_jitter": 0}
     client = KazooClient(",".join(hosts), timeout=SESSION_S, connection_retry=retry, randomize_hosts=False)
     client.start(timeout=DEADLINE_S)
@@ -83,7 +83,7 @@ def write_through(
 ) -> dict[str, float]:
     """Write without a pause and inject the fault after `before_s`; end a second after writes are acknowledged again.
 
-    The figures are the longest pause between acknowledged writes, and what was lost.
+    Return the longest pause between acknowledged writes, and the numbers of lost writes and of lost sessions.
     """
     client, path = client_of(hosts), f"/failover-{time.time_ns()}"
     client.create(path, b"0")
@@ -118,7 +118,7 @@ def write_through(
 
 
 def fail_leader(ensemble: Ensemble, freeze: bool) -> Measurement:
-    """Kill or freeze the leader under a writing client; the server runs again when this returns."""
+    """Kill or freeze the leader while a client writes.  The server runs again when this returns."""
     leader, shape = ensemble.leader, ensemble.shape
     hosts = [host for n, host in zip(ensemble.numbers, ensemble.hosts, strict=True) if n != leader]
     fault = ensemble.freeze if freeze else ensemble.kill
@@ -137,7 +137,7 @@ def fail_leader(ensemble: Ensemble, freeze: bool) -> Measurement:
 
 
 def freeze_followers(ensemble: Ensemble) -> Measurement:
-    """Freeze all voters but the leader, and wait until it serves no longer."""
+    """Freeze all voters except the leader, and wait until the leader stops serving."""
     leader, shape = ensemble.leader, ensemble.shape
     others = [n for n in ensemble.numbers if n != leader]
     time.sleep(random.uniform(0, shape.tick_ms / 1000))
@@ -156,7 +156,7 @@ def freeze_followers(ensemble: Ensemble) -> Measurement:
 
 
 def fail_leaders(run: Run, side: Side, shape: Shape, kills: int, freezes: int) -> None:
-    """All faults of one ensemble.  Raises CannotMeasure."""
+    """Measure all faults of one ensemble.  Raises CannotMeasure."""
     faults: list[Callable[[Ensemble], Measurement]] = [
         *[lambda ensemble: fail_leader(ensemble, freeze=False)] * kills,
         *[lambda ensemble: fail_leader(ensemble, freeze=True)] * freezes,
@@ -169,7 +169,7 @@ def fail_leaders(run: Run, side: Side, shape: Shape, kills: int, freezes: int) -
 
 
 class Moments(NamedTuple):
-    """When the new controller was elected, had read the cluster's state, and had decided: seconds of the wall clock."""
+    """Wall-clock seconds at which the new controller was elected, had read the cluster's state, and had decided."""
 
     elected: float
     read: float
@@ -177,9 +177,9 @@ class Moments(NamedTuple):
 
 
 def has_leaders(address: str, without: int) -> bool:
-    """Whether each partition has a leader other than that broker, by the metadata of the broker at the address.
+    """Return whether, in this broker's metadata, each partition has a leader other than broker `without`.
 
-    librdkafka would choose the broker itself.
+    This does not use librdkafka, because librdkafka chooses the broker that it asks.
     """
     host, _, port = address.rpartition(":")
     metadata = request(ApiKey.METADATA, 5, topics=None, allow_auto_topic_creation=False)
@@ -193,14 +193,14 @@ def has_leaders(address: str, without: int) -> bool:
 
 
 def assignments(partitions: int) -> Iterator[tuple[str, list[list[int]]]]:
-    """Topics whose leaders and replicas are distributed evenly over the brokers."""
+    """Yield topics whose leaders and replicas are distributed evenly over the brokers."""
     for first in range(0, partitions, CREATED_AT_ONCE):
         numbers = range(first, min(partitions, first + CREATED_AT_ONCE))
         yield f"failover-{first}", [[(n + r) % BROKERS + 1 for r in range(REPLICAS)] for n in numbers]
 
 
 def controller_of(client: KazooClient, other_than: int = -1) -> int | None:
-    """The id of the controller if there is one and it is not `other_than`."""
+    """Return the id of the controller, or None if there is none or it is `other_than`."""
     try:
         data, _ = client.get("/controller")
     except KazooException:
@@ -210,7 +210,7 @@ def controller_of(client: KazooClient, other_than: int = -1) -> int | None:
 
 
 def fail_controller(cluster: KafkaCluster) -> dict[str, float]:
-    """Kill the controller's broker and time what follows, in milliseconds by stage.  Raises CannotMeasure."""
+    """Kill the controller's broker and return the duration of each stage in milliseconds.  Raises CannotMeasure."""
     client = client_of(cluster.zookeeper.split(","))
     try:
         victim = wait_until("controller", lambda: controller_of(client), DEADLINE_S)
@@ -227,14 +227,14 @@ def fail_controller(cluster: KafkaCluster) -> dict[str, float]:
     whole = time.time()
     find = journal_moments if cluster.side == "ours" else log_moments
     at = wait_until("record of it all", lambda: find(cluster.home(successor), detected), DEADLINE_S, POLL_S)
-    # The ensemble was polled every few milliseconds, so that the election may have come before the detection.
+    # The ensemble was polled every few milliseconds, so the election may have come before its detection.
     stages = [killed, min(detected, at.elected), at.elected, at.read, at.decided, max(whole, at.decided)]
     took = {f"{s}_ms": (after - before) * 1000 for s, (before, after) in zip(STAGES, pairwise(stages), strict=True)}
     return took | {"after_detection_ms": sum(list(took.values())[1:])}
 
 
 def journal_moments(home: Path, since: float) -> Moments | None:
-    """From the journal of a zabka broker that was elected after `since`."""
+    """Read the moments from the journal of a zabka broker that was elected after `since`."""
     for path in sorted(home.rglob("broker-*.????????????.jsonl")):
         elected = 0.0
         for line in path.read_text().splitlines():
@@ -250,7 +250,7 @@ def journal_moments(home: Path, since: float) -> Moments | None:
 
 
 def log_moments(home: Path, since: float) -> Moments | None:
-    """From the log of a Kafka broker that was elected after `since`."""
+    """Read the moments from the log of a Kafka broker that was elected after `since`."""
     found: dict[str, float] = {}
     for line in (home / "server.log").read_text(errors="replace").splitlines():
         if (matched := _LOG_LINE.match(line)) is None:
@@ -263,7 +263,7 @@ def log_moments(home: Path, since: float) -> Moments | None:
 
 
 def fail_controllers(run: Run, side: Side, sizes: Sequence[int], rounds: int) -> None:
-    """One failover in a fresh cluster for each size and round.  Raises CannotMeasure."""
+    """Measure one failover in a fresh cluster for each size and round.  Raises CannotMeasure."""
     for partitions in sizes:
         for number in range(rounds):
             where = run.directory / f"controller-{side}-{partitions}-{number}"
@@ -287,7 +287,7 @@ def main(
     as_json: Json = False,
     data: Data = None,
 ) -> None:
-    """Kill and freeze leaders and controllers of real processes, and time the failover."""
+    """Kill and freeze leaders and controllers in real processes, and measure the time to fail over."""
     if quick:
         kills, freezes, controllers, partitions = 2, 1, min(controllers, 1), "100"
     shape = Shape(voters=peers, tick_ms=tick_time, sync_limit_ticks=sync_limit)

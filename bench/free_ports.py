@@ -1,8 +1,8 @@
 """Free loopback ports for servers that start a moment later.
 
-A port that the kernel picks (port 0) can be given to another process before the server listens on it.  These ports lie
-below the ranges that Linux, macOS and Windows use for outgoing connections (from 32768 or 49152), and a process gets
-none twice before it has got all.
+A port that the kernel picks (port 0) can be given to another process before the server listens on it.  These ports are
+below the ranges that Linux, macOS and Windows use for outgoing connections (from 32768 or 49152), and a process gets no
+port twice before it has got all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports on which no process listens.  Raises OSError if there are fewer."""
+    """Return different ports on which no process listens.  Raises OSError if fewer are free."""
     found = list(islice(filter(_is_free, islice(_next, _END - _FIRST)), count))
     if len(found) < count:
         raise OSError(f"no {count} of the ports {_FIRST} to {_END - 1} are free")

@@ -1,11 +1,11 @@
 """Record and check what clients of real processes see under faults: `make histories`, `make kafka-histories`.
 
-zookeeper  Clients write, read and watch while peers are killed, paused and isolated.  Checked are linearizability of
-           writes and quorum reads (sync, then getData) of each znode, FIFO order per session, and ephemerals, which
-           live exactly as long as their session.
-kafka      Producers and consumers work while brokers and peers are killed, stopped, paused and cut off.  Checked
-           are lost writes, inconsistent offsets, duplicates, and polls and sends out of order, as in Jepsen's Kafka
-           workload, and the invariants of the cluster's journal.
+zookeeper  Clients write, read and watch while peers are killed, paused and isolated.  The checks are linearizability of
+           writes and quorum reads (sync, then getData) of each znode, FIFO order per session, and that ephemerals
+           exist exactly as long as their session.
+kafka      Producers and consumers work while brokers and peers are killed, stopped, paused and isolated.  The checks
+           find lost writes, inconsistent offsets, duplicates, and polls and sends out of order, as in Jepsen's
+           Kafka workload, and violated invariants of the cluster's journal.
 """
 
 from __future__ import annotations
@@ -39,18 +39,21 @@ from zabka.testing.live.start import start_live, stop_live
 
 PARTITIONS, PAUSE_MS = 3, 20
 FULL_JOURNAL = {"zabka.journal.level": "full"}
-"""With each batch in the journal, the invariants follow the records through the log of each replica."""
+"""The journal contains each batch, so that the invariants can follow records through each replica's log."""
 LAST_S = 120.0
-"""Within this time after the faults replicas are in sync, expired sessions are removed, and consumers have read all."""
+"""Time limit after the faults until replicas are in sync, expired sessions are removed, and consumers are done."""
 SETTLED_S = 3.0
-"""The end of a partition is final this long after the last record, with all replicas in sync."""
+"""The log end of a partition is final this long after the last record, if all replicas are in sync."""
 Victim = Callable[[LiveCluster, random.Random], Node | None]
-"""Chooses the node of the next fault; None for any broker."""
+"""Function that chooses the node of the next fault; None stands for any broker."""
 
 
 class FaultInjector:
-    """Draws faults from `kinds`: kill, kill two, stop, pause, isolate (from all nodes), cut (from one other), cut one
-    way.  Each lasts one of `lasts_s` seconds and is followed by a pause of up to `rest_s`."""
+    """Injects faults drawn from `kinds`.
+
+    Kinds are kill, kill two, stop, pause, isolate (from all nodes), cut (the link to one other node), cut one way.
+    Each fault lasts one of `lasts_s` seconds and is followed by a pause of up to `rest_s`.
+    """
 
     def __init__(
         self, cluster: LiveCluster, seed: int, victim: Victim, kinds: Sequence[str], lasts_s: Sequence[float],
@@ -71,7 +74,7 @@ class FaultInjector:
             self.inject()
 
     def inject(self) -> None:
-        """One fault.  Raises ClusterFailed if it cannot be healed."""
+        """Inject one fault.  Raises ClusterFailed if it cannot be healed."""
         cluster, kind, lasts_s = self._cluster, self._random.choice(self._kinds), self._random.choice(self._lasts_s)
         victim = self._victim(cluster, self._random) or self._random.choice(list(cluster.brokers.values()))
         others: list[Node] = [n for n in (*cluster.peers.values(), *cluster.brokers.values()) if n is not victim]
@@ -97,7 +100,7 @@ class FaultInjector:
 
 
 def counted(done: Counter[str]) -> str:
-    """Counts by kind, for the summary of a run."""
+    """Return the counts by kind, for the summary of a run."""
     return ", ".join(f"{count} x {kind}" for kind, count in sorted(done.items())) or "none"
 
 
@@ -110,7 +113,7 @@ class Checked(NamedTuple):
 
 
 def journal_violations(cluster: LiveCluster) -> tuple[int, list[str]]:
-    """The number of events in the cluster's journal, and the violated invariants."""
+    """Return the number of events in the cluster's journal, and the violated invariants."""
     events = [entry_from_dict(dict(event)) for event in cluster.events(after_us=-1)]
     return len(events), [f"{each.invariant}: {each.detail} (on {each.node})" for each in invariant_violations(events)]
 
@@ -130,7 +133,7 @@ def _client(hosts: str, name: str) -> Client:
 async def _play(
     hosts: str, clients: int, seed: int, history: History, ready: threading.Event, stopping: threading.Event
 ) -> list[str]:
-    """Run the clients until `stopping`; the ephemerals that are wrong."""
+    """Run the clients until `stopping`; return the ephemerals that are wrong."""
     observer = _client(hosts, "observer")
     await observer.start()
     for path in (HISTORIES, ALIVE):
@@ -153,7 +156,7 @@ async def _play(
 
 
 def check_zookeeper(cluster: LiveCluster, seconds: float, clients: int, seed: int) -> Checked:
-    """Let clients run under faults and check what they saw.  The ensemble is whole again at the end."""
+    """Run clients under faults and check what they observed.  All faults are healed when this returns."""
     history, ready, stopping = History(), threading.Event(), threading.Event()
     kinds = ("kill", "kill", "pause", "pause", "isolate", "kill two")
     injector = FaultInjector(cluster, seed, _peer, kinds, lasts_s=(0.5, 1.0, 3.0), rest_s=1.5)
@@ -184,7 +187,7 @@ def _broker_or_leader(cluster: LiveCluster, draw: random.Random) -> Node | None:
 async def _produce_and_consume(
     bootstrap: str, topics: list[TopicPlan], history: KafkaHistory, stopping: threading.Event, settled: threading.Event
 ) -> None:
-    """One producer and one consumer for each topic, until the consumers have read everything."""
+    """Run one producer and one consumer per topic until the consumers have read everything."""
     runtime = AsyncioRuntime(asyncio.get_running_loop())
     channels, producing, consuming = [], [], []
     for topic in topics:
@@ -206,7 +209,7 @@ async def _produce_and_consume(
 
 
 def check_kafka(cluster: LiveCluster, seconds: float, clients: int, seed: int) -> Checked:
-    """Let clients run under faults and check what they saw.  The cluster is whole again at the end."""
+    """Run clients under faults and check what they observed.  All faults are healed when this returns."""
     history, stopping, settled = KafkaHistory(), threading.Event(), threading.Event()
     plans = [TopicPlan(f"history-{n}", PARTITIONS, 3, {"min.insync.replicas": "2"}) for n in range(clients)]
     kinds = ("kill", "kill", "pause", "pause", "cut", "cut", "cut one way", "stop")
@@ -250,7 +253,7 @@ def main(
     seed: Annotated[int, typer.Option(help="Seed of the clients and the faults")] = 1,
     quick: Quick = False,
 ) -> None:
-    """Record what clients of a real cluster see under faults, and check it."""
+    """Record what clients of a real cluster observe under faults, and check it."""
     kafka = system == "kafka"
     check = check_kafka if kafka else check_zookeeper
     with bench_run(f"{system}-histories") as run:

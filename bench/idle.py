@@ -1,8 +1,8 @@
 """Processor time, wakes and memory of an idle cluster: `make idle`.
 
-3 peers, 3 brokers, the host agent and the API as `zabka up` starts them, with no client and no open dashboard.  After a
-time to settle it measures processor time, which a busy machine hardly changes, wakes (voluntary context switches) and
-memory (PSS: of shared pages each process's share).  It fails above the limits.
+3 peers, 3 brokers, the host agent and the API as `zabka up` starts them, with no client and no open dashboard.  After
+the cluster has settled, the benchmark measures processor time (which a busy machine hardly changes), wakes (voluntary
+context switches) and memory (PSS, which counts a shared page in parts).  It fails if a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bench.servers import cpu_s, descendants, number_in
 from zabka.compose.files import load_run
 
 CPU_PERCENT_MAX = 3.0
-"""Of one core."""
+"""Percent of one core."""
 PSS_MIB_MAX = 250.0
 FIGURES = (
     Figure("cpu_percent", "% of a core", ".2f", ""),
@@ -33,21 +33,21 @@ FIGURES = (
 
 
 def usage(pid: int) -> tuple[float, int, float]:
-    """CPU seconds and wakes of a process since its start, and its memory in MiB.  Raises OSError if it has ended."""
+    """Return a process's CPU seconds and wakes since its start, and memory in MiB.  Raises OSError if it has ended."""
     place = Path(f"/proc/{pid}")
     wakes = sum(number_in(task / "status", "voluntary_ctxt_switches:") for task in (place / "task").iterdir())
     return cpu_s(pid), wakes, number_in(place / "smaps_rollup", "Pss:") / 1024
 
 
 def name_of(pid: int) -> str:
-    """The node that a process runs: its last argument is a file in the node's folder."""
+    """Return the node that a process runs: its last argument is a file in the node's folder."""
     arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
     return Path(arguments[-1]).parent.name
 
 
 @contextmanager
 def cluster(data: Path) -> Iterator[int]:
-    """A cluster on free ports; the process id of its agent."""
+    """Start a cluster on free ports and yield the process id of its agent."""
     command = (sys.executable, "-m", "zabka.cli.main")
     ports = ("--port", "0", "--zk-port", "0", "--kafka-port", "0")
     subprocess.run([*command, "up", "--detach", "--data", data, *ports], check=True, stdout=subprocess.DEVNULL)
@@ -60,7 +60,7 @@ def cluster(data: Path) -> Iterator[int]:
 
 
 def measure(run: Run, pids: list[int], seconds: float) -> None:
-    """Each process, and all together."""
+    """Measure each process, and all of them together."""
     before, begin = [usage(pid) for pid in pids], time.monotonic()
     time.sleep(seconds)
     after, took_s = [usage(pid) for pid in pids], time.monotonic() - begin

@@ -1,8 +1,9 @@
-"""Throughput and latency of brokers: `make bench-kafka`, zabka's compared with Apache Kafka's.
+"""Throughput and latency of zabka's brokers compared with Apache Kafka's: `make bench-kafka`.
 
 Three brokers a side over three of zabka's ZooKeeper servers, three replicas, librdkafka's clients.  Clients and brokers
-share the cores, so CPU time for each record, which is of the brokers alone, is more reliable than records a second.
-`python -m bench.kafka WORK`, WORK in JSON, runs the clients of one work, so that their CPU time is no broker's.
+share the cores, so CPU time per record, which counts the brokers only, is more reliable than records per second.
+`python -m bench.kafka WORK`, WORK in JSON, runs the clients of one work, so that their CPU time is not counted as a
+broker's.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from bench.run import Data, Json, Only, Quick, bench_run
 from bench.servers import ROOT, CannotMeasure, KafkaCluster, running_kafka
 
 SIZES, ACKS, CLIENTS, PARTITIONS = (100, 1_000), ("1", "all"), (1, 16, 64), (1, 500)
-"""Of the grid."""
+"""The values of the grid."""
 FEW, PACED_PER_S = 3, 100
-"""Partitions without `--grid`, and the rate of the paced producer."""
+"""Partitions without `--grid`, and records per second of the paced producer."""
 WARM_UP_S, LOAD_S_MAX = 4.0, 240.0
 IN_FLIGHT = 20_000
-"""Records of all clients that wait for an answer: with more, the latency is that of the client's queue."""
+"""Unacknowledged records of all clients.  With more, the latency would be mainly time in the client's queue."""
 TURN, READ_AT_ONCE, SAMPLE_EVERY = 100, 5_000, 20
-FLUSH_S, WAIT_S, REST_S = 60.0, 30.0, 0.001  # a client with nothing to do rests: the brokers need its core
+FLUSH_S, WAIT_S, REST_S = 60.0, 30.0, 0.001  # a client with nothing to do sleeps: the brokers need its core
 FIGURES = (
     Figure("records_per_s", "records/s", ",.0f", "more"),
     Figure("mb_per_s", "MB/s", ",.1f", "more"),
@@ -41,31 +42,31 @@ FIGURES = (
 
 
 class Work(msgspec.Struct, frozen=True):
-    """Clients that produce, at full speed or at a steady rate, or fetch what was produced to the topic before."""
+    """Clients that produce, at full speed or at a steady rate, or that fetch previously produced records."""
 
     acks: str
-    """Empty for a fetch."""
+    """The producer's acks; empty for a fetch."""
     partitions: int
     size: int
     clients: int = 1
     rate: int = 0
-    """Records a second; 0 for as many as the brokers take."""
+    """Records per second; 0 for as many as the brokers accept."""
     bootstrap: str = ""
     topic: str = ""
     seconds: float = 0.0
     records: int = 0
-    """In the topic, for a fetch."""
+    """Number of records in the topic, for a fetch."""
 
     @property
     def title(self) -> str:
-        """The name in the table."""
+        """The name of the work in the table."""
         verb = f"produce acks={self.acks}" if self.acks else "fetch"
         paced = f", {self.rate}/s" if self.rate else ""
         return f"{verb}, {self.partitions} partitions, {self.size} B, {self.clients} clients{paced}"
 
 
 def works(grid: bool) -> list[Work]:
-    """A producer, a consumer and a paced producer for each record size; or each combination of the grid."""
+    """Return a producer, a consumer and a paced producer for each record size, or each combination of the grid."""
     if not grid:
         cells = (("all", 0), ("", 0), ("all", PACED_PER_S))
         return [Work(acks, FEW, size, rate=rate) for size in SIZES for acks, rate in cells]
@@ -73,8 +74,11 @@ def works(grid: bool) -> list[Work]:
 
 
 class Result(msgspec.Struct):
-    """Records, time and latency: of a producer from its queue to the acknowledgement, of a consumer for its requests to
-    the slowest broker."""
+    """Records, time and latency.
+
+    A producer's latency is from its queue to the acknowledgement; a consumer's is the latency of its requests to the
+    slowest broker.
+    """
 
     records: int = 0
     seconds: float = 0.0
@@ -83,7 +87,7 @@ class Result(msgspec.Struct):
 
 
 def produce(work: Work) -> Result:
-    """Send records in batches of 16 kB, Kafka's default.  Raises RuntimeError if a record is refused."""
+    """Send records in batches of 16 kB, Kafka's default.  Raises RuntimeError if a record is rejected."""
     latencies_ms: list[float] = []
     result = Result()
 
@@ -115,7 +119,7 @@ def produce(work: Work) -> Result:
 
 
 def _send(work: Work, producers: list[Producer], begin: float) -> None:
-    """At the rate of the work; without one fill each producer's queue in turn."""
+    """Send records at the rate of the work.  Without a rate, fill the queue of each producer in turn."""
     value = (bytes(range(256)) * (work.size // 256 + 1))[: work.size]
     until, number = begin + work.seconds, 0
     while work.rate and (due := begin + number / work.rate) < until:
@@ -139,7 +143,7 @@ def _send(work: Work, producers: list[Producer], begin: float) -> None:
 
 
 def fetch(work: Work) -> Result:
-    """Read from the beginning: partitions are distributed over the clients, and a single one is read by all."""
+    """Read from the beginning.  Partitions are distributed over the clients; all clients read a single partition."""
     result = Result()
 
     def statistics(text: str) -> None:
@@ -187,7 +191,7 @@ def run_clients(module: str, work: msgspec.Struct, title: str) -> str:
 
 
 class Bench:
-    """Loads one cluster and counts what each topic contains."""
+    """Loads one cluster and counts the records of each topic."""
 
     def __init__(self, cluster: KafkaCluster, seconds: float) -> None:
         self._cluster = cluster
@@ -195,12 +199,12 @@ class Bench:
         self._records: dict[str, int] = {}
 
     def warm_up(self, seconds: float) -> None:
-        """Produce and fetch without a record of it.  Raises CannotMeasure."""
+        """Produce and fetch without recording the results.  Raises CannotMeasure."""
         for acks in ("all", ""):
             self._clients(Work(acks, 1, SIZES[0], 16), "warm-up", seconds)
 
     def measure(self, work: Work) -> Measurement:
-        """Run the clients of a work.  Raises CannotMeasure."""
+        """Run the clients of a work and return the measurement.  Raises CannotMeasure."""
         before = self._cluster.cpu_s()
         result = self._clients(work, f"bench-{work.partitions}-{work.size}", self._seconds)
         if not result.records:
@@ -217,7 +221,7 @@ class Bench:
 
     def _clients(self, work: Work, topic: str, seconds: float) -> Result:
         if topic not in self._records:
-            # Leaders go round, as Kafka distributes them.
+            # Leaders rotate over the brokers, as Kafka assigns them.
             self._cluster.create_topic(topic, [[1 + (n + r) % 3 for r in range(3)] for n in range(work.partitions)])
             self._records[topic] = 0
         bootstrap, records = self._cluster.bootstrap, self._records[topic]
@@ -243,7 +247,7 @@ def main(
     as_json: Json = False,
     data: Data = None,
 ) -> None:
-    """Compare zabka's brokers with Apache Kafka: records/s, CPU time of all brokers a record, latency."""
+    """Compare zabka's brokers with Apache Kafka: records/s, CPU time of all brokers per record, latency."""
     if quick:
         rounds, seconds = 1, 0.5
     with bench_run("kafka", as_json, data) as run:

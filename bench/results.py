@@ -1,8 +1,8 @@
 """Measurements, their medians and ratios, and the tables made of them.
 
-Every benchmark yields measurements of the same kind: a piece of work, the side that did it, and figures by name.
-Several rounds of one work on one side are combined to their median; the sides are compared by the ratio of medians, or
-pair by pair where both were measured at the same time.
+Every benchmark yields measurements of the same kind: a work, the side that did it, and figures by name.  The result of
+several rounds of a work on one side is their median.  Sides are compared by the ratio of the medians, or pair by pair
+if both were measured at the same time.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ Side = Literal["ours", "zookeeper", "kafka", "base"]
 """`base` is an earlier commit of zabka."""
 TITLES: dict[Side, str] = {"ours": "zabka", "zookeeper": "ZooKeeper", "kafka": "Kafka", "base": "base"}
 EVEN = 0.02
-"""A ratio this close to 1 is neither better nor worse."""
+"""A ratio that differs from 1 by no more than this is neither better nor worse."""
 SEEN = 0.05
-"""In pairs, a change of this size counts if it is beyond doubt."""
+"""In pairs, a change of at least this size counts if it is statistically certain (see DOUBT)."""
 DOUBT = 0.05
-"""The probability that the true ratio lies outside of the range that is shown."""
+"""The probability that the true ratio is outside the displayed range."""
 
 
 class Figure(NamedTuple):
-    """A column of a table: the key of the figure, its heading, its format, which direction is better, and how rounds
-    are combined."""
+    """A column of a table: the figure's key, heading, format and better direction, and how rounds are combined."""
 
     key: str
     heading: str
@@ -38,7 +37,7 @@ class Figure(NamedTuple):
 
 
 class Measurement(msgspec.Struct, frozen=True):
-    """One piece of work on one side.  `problems` are broken guarantees: lost writes, error replies."""
+    """One work on one side.  `problems` are broken guarantees: lost writes, error replies."""
 
     work: str
     side: Side
@@ -46,14 +45,14 @@ class Measurement(msgspec.Struct, frozen=True):
     problems: list[str] = []
 
     def text(self, figures: Sequence[Figure]) -> str:
-        """One line for a reader who waits."""
+        """Return one line to display while the benchmark runs."""
         shown = [f for f in figures if f.combine is median and f.key in self.figures]
         parts = [f"{figure.heading} {self.figures[figure.key]:{figure.style}}" for figure in shown]
         return f"{self.work}, {TITLES[self.side]}: " + ", ".join([*parts, *self.problems])
 
 
 def grouped(measurements: Iterable[Measurement]) -> dict[str, dict[Side, list[Measurement]]]:
-    """Measurements by work and side, in the order of the first measurement of each work."""
+    """Group measurements by work and side, in the order of the first measurement of each work."""
     found: dict[str, dict[Side, list[Measurement]]] = {}
     for each in measurements:
         found.setdefault(each.work, {}).setdefault(each.side, []).append(each)
@@ -61,13 +60,13 @@ def grouped(measurements: Iterable[Measurement]) -> dict[str, dict[Side, list[Me
 
 
 def combined(measurements: Sequence[Measurement], figure: Figure) -> float | None:
-    """A figure of several rounds; None if no round has it."""
+    """Combine a figure of several rounds; return None if no round has it."""
     values = [each.figures[figure.key] for each in measurements if figure.key in each.figures]
     return figure.combine(values) if values else None
 
 
 def comparison_table(title: str, measurements: Iterable[Measurement], figures: Sequence[Figure]) -> Table:
-    """One line for each work and side, and a line with the ratio, zabka's figure divided by Apache's."""
+    """Return one line for each work and side, and a line with the ratio: zabka's figure divided by Apache's."""
     caption = "÷ is zabka divided by Apache: green is better."
     by_work = grouped(measurements)
     compared = any("ours" in sides and len(sides) > 1 for sides in by_work.values())
@@ -100,43 +99,43 @@ def _ratio_text(figure: Figure, ours: float | None, theirs: float | None) -> str
 
 
 class Ratio(NamedTuple):
-    """Median of the ratios of pairs, and the range that contains the true median with 95 % probability."""
+    """Median of the pairs' ratios, and the range that contains the true median with 95 % probability."""
 
     median: float
     low: float
     high: float
 
     def grew(self) -> bool:
-        """Whether the figure is larger by 5 % or more, beyond doubt."""
+        """Whether the figure is larger by 5 % or more, with statistical certainty (DOUBT)."""
         return self.low > 1 and self.median >= 1 + SEEN
 
     def shrank(self) -> bool:
-        """Whether the figure is smaller by 5 % or more, beyond doubt."""
+        """Whether the figure is smaller by 5 % or more, with statistical certainty (DOUBT)."""
         return self.high < 1 and self.median <= 1 - SEEN
 
     def text(self, better: str) -> str:
-        """The ratio, red if the figure got worse and green if it got better."""
+        """Return the ratio, in red if the figure got worse and in green if it got better."""
         worse, improved = (self.shrank(), self.grew()) if better == "more" else (self.grew(), self.shrank())
         colour = "red" if worse else "green" if improved else "default"
         return f"[{colour}]{self.median:.3f}[/] ({self.low:.2f} to {self.high:.2f})"
 
 
 def ratio_of(ratios: Sequence[float]) -> Ratio:
-    """The median with the order statistics around it (sign test), which assume no distribution."""
+    """Return the median with the order statistics around it (sign test), which assume no distribution."""
     if not ratios:
         return Ratio(math.nan, math.nan, math.nan)
     ordered, count = sorted(ratios), len(ratios)
     outside = 0
     while 2 * sum(math.comb(count, k) for k in range(outside + 1)) <= DOUBT * 2**count:
         outside += 1
-    # Five pairs or fewer prove nothing: even the outermost ones are not certain enough.
+    # Five pairs or fewer prove nothing: their interval is wider than the required confidence.
     if not outside:
         return Ratio(median(ordered), 0.0, math.inf)
     return Ratio(median(ordered), ordered[outside - 1], ordered[count - outside])
 
 
 def paired_ratios(measurements: Iterable[Measurement], figures: Sequence[Figure]) -> dict[str, list[Ratio]]:
-    """For each work and figure the ratio of this tree to the base; the n-th measurements of both sides are a pair."""
+    """Return this tree's ratios to the base by work and figure.  The n-th measurements of both sides are a pair."""
     return {
         work: [
             ratio_of([
@@ -151,7 +150,7 @@ def paired_ratios(measurements: Iterable[Measurement], figures: Sequence[Figure]
 
 
 def worse(measurements: Iterable[Measurement], figures: Sequence[Figure]) -> list[str]:
-    """One line for each figure that is worse than the base by 5 % or more, beyond doubt."""
+    """Return one line for each figure that is certainly (DOUBT) worse than the base by 5 % or more."""
     return [
         f"{work}: {figure.heading} is worse, {ratio.median:.3f} times the base"
         for work, ratios in paired_ratios(measurements, figures).items()
@@ -161,7 +160,7 @@ def worse(measurements: Iterable[Measurement], figures: Sequence[Figure]) -> lis
 
 
 def paired_table(title: str, measurements: Iterable[Measurement], figures: Sequence[Figure]) -> Table:
-    """One line for each work: this tree divided by the base."""
+    """Return a table with one line for each work: this tree divided by the base."""
     caption = "Median of the pairs, and its range with 95 % certainty; red is worse by 5 % beyond doubt."
     table = Table(title=title, caption=caption, caption_justify="left")
     table.add_column("work")

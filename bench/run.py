@@ -1,8 +1,9 @@
 """One run of a benchmark: its folder, what it prints, and how it ends.
 
-Progress goes to standard error and tables to standard output.  With `--json` standard output has one JSON object a
-line (the machine, each measurement, each failure), and the tables go to standard error.  Exit codes: 0; 1 if it cannot
-measure, or zabka broke a guarantee; 2 for a bad option; 130 after Ctrl-C, when every server has been stopped.
+Progress goes to standard error and tables to standard output.  With `--json`, standard output has one JSON object per
+line (the machine, each measurement, each failure), and the tables go to standard error.  Exit codes: 0; 1 if the
+benchmark cannot measure or zabka broke a guarantee; 2 for an invalid option; 130 after Ctrl-C, once every server has
+been stopped.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from scripts.setup.compiled_with_profiles import compiled_with_profiles
 
 INTERRUPTED = 130
 WIDTH = 160
-"""Of a table that is written to a file."""
+"""Width of a table that is written to a file."""
 
 Only = Annotated[Literal["ours", "apache"] | None, typer.Option(help="Measure one side alone")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output")]
@@ -62,15 +63,15 @@ class Run:
         self.tables = lambda: [comparison_table(title, self.measurements, figures)]
 
     def note(self, text: str, style: str = "dim") -> None:
-        """Say how the run proceeds."""
+        """Print the progress of the run."""
         self._errors.print(text, style=style, markup=False, soft_wrap=True)
 
     def result(self, text: str) -> None:
-        """A line of the result that is no measurement."""
+        """Print a line of the result that is not a measurement."""
         self._out.print(text, markup=False, soft_wrap=True)
 
     def add(self, measurement: Measurement) -> None:
-        """Keep a measurement."""
+        """Add a measurement to the run."""
         self.measurements.append(measurement)
         if measurement.side in ("ours", "base"):
             self.failures += [f"{measurement.work}, {TITLES[measurement.side]}: {p}" for p in measurement.problems]
@@ -78,9 +79,9 @@ class Run:
         self._print_json(measurement)
 
     def sides(self, apache: Side, only: Literal["ours", "apache"] | None) -> tuple[Side, ...]:
-        """The sides to measure; zabka alone, and a note, if Apache's servers cannot be started here.
+        """Return the sides to measure: only zabka, with a printed note, if Apache's servers cannot be started here.
 
-        Raises CannotMeasure if Apache's alone are asked for.
+        Raises CannotMeasure if only Apache's servers are requested.
         """
         reason = None if only == "ours" else missing(apache)
         if reason and only == "apache":
@@ -108,7 +109,7 @@ class Run:
 
 @contextmanager
 def bench_run(name: str, as_json: bool = False, data: Path | None = None) -> Iterator[Run]:
-    """A run in a temporary folder below `data`; it ends the command with the exit code.  Raises typer.Exit."""
+    """Yield a run in a temporary folder below `data`.  Raises typer.Exit with the run's exit code at the end."""
     code = 0
     with interruptible(), tempfile.TemporaryDirectory(prefix=f"zabka-{name}-", dir=data) as directory:
         run = Run(Path(directory), as_json)
@@ -128,7 +129,7 @@ def bench_run(name: str, as_json: bool = False, data: Path | None = None) -> Ite
 
 
 def fdatasync_ms(directory: Path) -> float:
-    """The median time of a small append with fdatasync in `directory`."""
+    """Return the median time of a small append with fdatasync in `directory`."""
     times = []
     with tempfile.TemporaryFile(dir=directory) as file:
         for _ in range(50):
@@ -140,7 +141,7 @@ def fdatasync_ms(directory: Path) -> float:
 
 
 def describe(directory: Path) -> dict[str, object]:
-    """Cores, load, disk and versions."""
+    """Describe the machine: cores, load, disk and versions."""
     cpus = Path("/proc/cpuinfo").read_text()
     return {
         "processor": found[1] if (found := re.search(r"model name\s*: (.*)", cpus)) else "unknown",
@@ -155,7 +156,7 @@ def describe(directory: Path) -> dict[str, object]:
 
 
 def cautions(machine: dict[str, object]) -> list[str]:
-    """Reasons why the figures are less certain than they look."""
+    """Return reasons why the figures are less certain than they look."""
     cores, load = machine["cores"], machine["load_before"]
     found = []
     if isinstance(cores, int) and isinstance(load, float) and load > cores * 0.25:

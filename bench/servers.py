@@ -1,6 +1,6 @@
 """ZooKeeper ensembles and Kafka brokers on loopback, zabka's or Apache's, with the same configuration files.
 
-Also what the kernel reports about a process (`/proc`, Linux), and how signals end a run.
+The module also reads what the kernel reports about a process (`/proc`, Linux), and handles signals that end a run.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ log4j.appender.file.layout.ConversionPattern=%d{{ISO8601}} %p %c %m%n
 
 
 class CannotMeasure(Exception):
-    """A requirement of the measurement is missing or failed; the message names it."""
+    """A requirement of the measurement is missing or has failed; the message names it."""
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[No
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first SIGINT or SIGTERM; ignore later ones, while the servers are stopped."""
+    """Raise KeyboardInterrupt at the first SIGINT or SIGTERM.  Ignore later ones, while the servers are stopped."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         for each in SIGNALS:
@@ -84,7 +84,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Deliver signals at the end of the block: a process is not lost between its start and its record."""
+    """Delay signals until the end of the block, so that each started process is also recorded in `processes`."""
     seen: list[int] = []
     try:
         with _handled_by(lambda number, frame: seen.append(number)):
@@ -105,10 +105,10 @@ def wait_until(what: str, condition: Callable[[], T | None], timeout_s: float, p
 
 
 class Servers:
-    """Servers numbered from 1, each a process of its own with its files in `home(n)`.
+    """Servers numbered from 1, each in its own process with its files in `home(n)`.
 
-    As a context manager it starts all of them, waits until they serve, and in the end kills them and removes their
-    data.  `processes` are the servers that have been started and not killed.
+    As a context manager it starts all servers and waits until they serve; on exit it kills them and removes their
+    data.  `processes` has the servers that have been started and not killed.
     """
 
     def __init__(self, side: Side, directory: Path, count: int) -> None:
@@ -121,15 +121,15 @@ class Servers:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def command(self, n: int) -> Sequence[str]:
-        """The command line of a server."""
+        """Return the command line of a server."""
         raise AssertionError(n)
 
     def serves(self) -> bool:
-        """Whether all servers serve."""
+        """Return whether all servers serve requests."""
         raise AssertionError
 
     def home(self, n: int) -> Path:
-        """The folder of a server's files."""
+        """Return the folder of a server's files."""
         return self.directory / str(n)
 
     @property
@@ -138,9 +138,9 @@ class Servers:
         return [process.pid for process in self.processes.values()]
 
     def start(self, n: int) -> None:
-        """Start a server; after a kill it finds its data again."""
+        """Start a server; after a kill it starts with its existing data."""
         with (self.home(n) / "out.log").open("ab") as log, held():
-            # In a session of its own: Ctrl-C reaches the benchmark alone, which then stops its servers.
+            # In its own session: Ctrl-C reaches only the benchmark, which then stops its servers.
             self.processes[n] = subprocess.Popen(
                 self.command(n), cwd=self.folder, env=self.environment, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -153,11 +153,11 @@ class Servers:
         process.wait(STOP_S)
 
     def freeze(self, n: int, frozen: bool = True) -> None:
-        """Send SIGSTOP: the connections stay open, and no request is answered.  SIGCONT if not `frozen`."""
+        """Send SIGSTOP: the connections stay open and requests get no reply.  Send SIGCONT if not `frozen`."""
         self.processes[n].send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def await_ready(self) -> None:
-        """Wait until all servers serve.  Raises CannotMeasure, with the output of a server that ended."""
+        """Wait until all servers serve.  Raises CannotMeasure with the output of a server that has ended."""
 
         def ready() -> bool:
             ended = [n for n, process in self.processes.items() if process.poll() is not None]
@@ -169,11 +169,11 @@ class Servers:
         wait_until(f"{self.title} cluster that serves", ready, READY_S, poll_s=0.1)
 
     def cpu_s(self) -> float:
-        """CPU time of all servers with a process, in seconds since their start."""
+        """Return the CPU time of all running servers, in seconds since their start."""
         return sum(cpu_s(pid) for pid in self.pids)
 
     def rss_mb(self) -> float:
-        """Resident memory of all servers together, in megabytes (10⁶ bytes)."""
+        """Return the resident memory of all servers together, in megabytes (10⁶ bytes)."""
         return sum(number_in(Path(f"/proc/{pid}/status"), "VmRSS:") for pid in self.pids) * 1024 / 1e6
 
     def __enter__(self) -> Self:
@@ -200,20 +200,20 @@ class Servers:
 
 
 def cpu_s(pid: int) -> float:
-    """User and system time of all threads of a process, in seconds since its start.  Raises OSError if it has ended."""
+    """Return user and system time of all threads of a process, in seconds.  Raises OSError if it has ended."""
     # The process name in parentheses may contain anything; the times are fields 14 and 15.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def number_in(file: Path, key: str) -> int:
-    """The number after a key in a file below `/proc`; 0 if the key is missing, as for a process that has ended."""
+    """Return the number after a key in a file below `/proc`; 0 if the key is missing, as for an ended process."""
     lines = file.read_text().splitlines()
     return next((int(line.split()[1]) for line in lines if line.startswith(key)), 0)
 
 
 def descendants(pid: int) -> list[int]:
-    """The process, its children, their children, and so on."""
+    """Return the process, its children, their children, and so on."""
     found = [pid]
     for parent in found:
         for task in sorted(Path(f"/proc/{parent}/task").glob("*/children")):
@@ -223,7 +223,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def java_major() -> int | None:
-    """The major version of the `java` in PATH; None if there is none."""
+    """Return the major version of the `java` in PATH, or None if there is none."""
     if shutil.which("java") is None:
         return None
     printed = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
@@ -232,27 +232,27 @@ def java_major() -> int | None:
 
 
 def zookeeper_jars() -> list[Path]:
-    """The jars of ZooKeeper and its dependencies in the package pyspark; empty if it is not installed."""
+    """Return the jars of ZooKeeper and its dependencies in the package pyspark; none if it is not installed."""
     spec = importlib.util.find_spec("pyspark")
     folders = [Path(place) / "jars" for place in (spec and spec.submodule_search_locations) or ()]
     return [jar for folder in folders for pattern in JARS for jar in sorted(folder.glob(f"{pattern}.jar"))]
 
 
 def zookeeper_version() -> str:
-    """The version of the Apache ZooKeeper that is measured."""
+    """Return the version of the Apache ZooKeeper that is measured."""
     names = (jar.name for jar in zookeeper_jars())
     return next((found[1] for name in names if (found := re.match(r"zookeeper-(\d[\d.]*)\.jar", name))), "unknown")
 
 
 @functools.cache
 def kafka_classpath() -> str:
-    """The class path of Apache Kafka, fetched by Maven the first time; empty if it cannot be fetched."""
+    """Return the class path of Apache Kafka, fetched by Maven the first time; empty if it cannot be fetched."""
     command = [sys.executable, "-c", _KAFKA_JARS]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def missing(apache: Side) -> str | None:
-    """Why Apache's servers cannot be started here; None if they can."""
+    """Return why Apache's servers cannot be started here, or None if they can."""
     major = java_major()
     if major is None:
         return f"there is no java in PATH (version {JAVA_MIN} or newer)"
@@ -264,27 +264,27 @@ def missing(apache: Side) -> str | None:
 
 
 class Shape(NamedTuple):
-    """Size and time-outs of an ensemble."""
+    """Size and timeouts of an ensemble."""
 
     voters: int = 3
     tick_ms: int = 2000
     sync_limit_ticks: int = 5
     znodes: int = 0
-    """The largest number of znodes it will hold, about."""
+    """Approximate number of znodes at most."""
 
     @property
     def heap_mb(self) -> int:
-        """Java's heap: enough for the znodes, so that the garbage collector is not what is measured."""
+        """Java's heap size: enough for the znodes, so that the benchmark does not measure the garbage collector."""
         return 700 + max(0, self.znodes - 1_000_000) // 2_000
 
     @property
     def sync_limit_ms(self) -> int:
-        """The silence after which a server is given up."""
+        """The time without contact after which a server counts as failed."""
         return self.tick_ms * self.sync_limit_ticks
 
 
 class Ensemble(Servers):
-    """A ZooKeeper ensemble.  `source` is the checkout that zabka's servers run; None is the installed package."""
+    """A ZooKeeper ensemble.  `source` is the checkout that zabka's servers run; None means the installed package."""
 
     def __init__(self, side: Side, directory: Path, shape: Shape = Shape(), source: Path | None = None) -> None:  # noqa: B008
         super().__init__(side, directory, shape.voters)
@@ -314,7 +314,7 @@ class Ensemble(Servers):
 
     @property
     def leader(self) -> int:
-        """The number of the leader.  Raises CannotMeasure if there is none."""
+        """Return the number of the leader.  Raises CannotMeasure if there is none."""
         for n, host in zip(self.numbers, self.hosts, strict=True):
             if mode(host) == "leader":
                 return n
@@ -341,12 +341,12 @@ class Ensemble(Servers):
 
 
 def mode(host: str) -> str:
-    """The mode in a server's reply to `srvr`: leader, follower, …; "down" if there is no reply."""
+    """Return the mode in a server's reply to `srvr`: leader, follower, …; "down" if there is no reply."""
     return _srvr(host, "Mode") or "down"
 
 
 def node_count(host: str) -> int:
-    """The number of znodes of a server.  Raises ValueError if it does not reply."""
+    """Return the number of znodes of a server.  Raises ValueError if it does not reply."""
     return int(_srvr(host, "Node count"))
 
 
@@ -365,7 +365,7 @@ def _srvr(host: str, key: str) -> str:
 
 
 class KafkaCluster(Servers):
-    """Brokers over an ensemble that runs already."""
+    """Brokers that use an ensemble that is already running."""
 
     def __init__(
         self, side: Side, directory: Path, zookeeper: str, brokers: int, settings: Mapping[str, object]
@@ -386,11 +386,11 @@ class KafkaCluster(Servers):
 
     @property
     def bootstrap(self) -> str:
-        """The address of every broker."""
+        """The addresses of all brokers."""
         return ",".join(self.address(n) for n in self._ports)
 
     def address(self, n: int) -> str:
-        """The address of a broker."""
+        """Return the address of a broker."""
         return f"127.0.0.1:{self._ports[n]}"
 
     def command(self, n: int) -> Sequence[str]:
@@ -401,7 +401,7 @@ class KafkaCluster(Servers):
         return ["java", f"-Xmx{KAFKA_HEAP_MB}m", logging, "-cp", kafka_classpath(), "kafka.Kafka", config]
 
     def serves(self) -> bool:
-        """Whether every broker has metadata of all brokers and the controller."""
+        """Return whether every broker has metadata of all brokers and the controller."""
         clients = [AdminClient({"bootstrap.servers": self.address(n), "log_level": 0}) for n in self._ports]
         try:
             found = [client.list_topics(timeout=2) for client in clients]
@@ -427,7 +427,7 @@ class KafkaCluster(Servers):
 def running_kafka(
     side: Side, directory: Path, brokers: int = 3, settings: Mapping[str, object] | None = None
 ) -> Iterator[KafkaCluster]:
-    """Brokers that serve, over an ensemble of zabka's."""
+    """Start brokers on an ensemble of zabka's servers, and yield them when they serve."""
     with ExitStack() as stack:
         ensemble = stack.enter_context(Ensemble("ours", directory / "ensemble"))
         hosts = ",".join(ensemble.hosts)

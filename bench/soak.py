@@ -1,8 +1,8 @@
 """A cluster under steady load and faults for an hour: `make soak`.
 
 Real processes and a real client (librdkafka).  A node is killed or paused every minute and each port receives garbage.
-Checked are acknowledged records (none is missing or changed), the invariants of the cluster's journal, and memory and
-file descriptors of each process, which must be level over the second half.
+At the end it checks the acknowledged records (none is missing or changed), the invariants of the cluster's journal, and
+that the memory and file descriptors of each process do not grow over the second half of the time.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ VALUE_BYTES = 100
 SAMPLE_S, REPORT_S = 10.0, 60.0
 FLUSH_S, READ_S = 120.0, 300.0
 FAULT_S = (1.0, 3.0, 12.0)
-"""Below the allowed lag of replicas, above it, and longer than a broker's session."""
+"""Fault durations: below the replicas' maximum lag, above it, and longer than a broker's session timeout."""
 GROWTH_MAX = 1.05
 WARM_S = 300.0
-"""A younger process is still filling its caches."""
+"""Processes younger than this are not measured, because they are still filling their caches."""
 SLACK_KIB, SLACK_DESCRIPTORS = 2048, 20
 HELD_OPEN_MAX = 30
 LENGTHS = (0x7FFFFFFF, 0x0FFFFFFF, 0x000FFFFE, 1, 0, -1, -(1 << 31))
@@ -55,17 +55,17 @@ FIGURES = (
 
 
 class Records:
-    """Records that were sent and acknowledged."""
+    """Counts of sent records by outcome, and the acknowledged records."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
         """Number of records by outcome: sent, acknowledged, or the name of the error."""
         self.acknowledged: dict[tuple[int, int], bytes] = {}
-        """By partition and offset."""
+        """Acknowledged values by partition and offset."""
         self.wrong: list[str] = []
 
     def acknowledge(self, partition: int, offset: int, value: bytes) -> None:
-        """Note that a broker has the record."""
+        """Record an acknowledged record."""
         if (partition, offset) in self.acknowledged:
             self.wrong.append(f"two records were acknowledged for {(partition, offset)}")
         self.acknowledged[partition, offset] = value
@@ -93,7 +93,7 @@ class Records:
         producer.flush(FLUSH_S)
 
     def violations(self, bootstrap: str) -> list[str]:
-        """One line for each acknowledged record that is missing at its offset or differs from the sent record."""
+        """Return one line for each acknowledged record that is missing or changed at its offset."""
         expected, wrong = dict(self.acknowledged), list(self.wrong)
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "soak-reader", "enable.auto.commit": False})
         consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
@@ -123,11 +123,11 @@ def garbage(draw: random.Random) -> bytes:
 
 
 def send_garbage(addresses: Sequence[tuple[str, int]], seed: int, stopping: threading.Event) -> int:
-    """Connect to one port after the other and send garbage until `stopping`; return the number of connections."""
+    """Connect to one port after another and send garbage until `stopping`; return the number of connections."""
     draw, made = random.Random(f"{seed}/garbage"), 0
     held: list[socket.socket] = []
     while not stopping.wait(0.1):
-        # The port of a dead or paused node refuses or does not answer.
+        # The port of a dead or paused node rejects the connection or does not respond.
         with suppress(OSError):
             held.append(socket.create_connection(draw.choice(addresses), 0.5))
             made += 1
@@ -138,7 +138,7 @@ def send_garbage(addresses: Sequence[tuple[str, int]], seed: int, stopping: thre
         while held and (len(held) > HELD_OPEN_MAX or draw.random() < 0.5):
             connection = held.pop(draw.randrange(len(held)))
             if draw.random() < 0.3:
-                # With a linger time of zero close sends RST.
+                # With a linger time of zero, close sends RST.
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             connection.close()
     for connection in held:
@@ -147,7 +147,7 @@ def send_garbage(addresses: Sequence[tuple[str, int]], seed: int, stopping: thre
 
 
 def ports(cluster: LiveCluster) -> list[tuple[str, int]]:
-    """All ports of the cluster."""
+    """Return all ports of the cluster."""
     topology = load(cluster.data)
     assert topology is not None
     found = [(p.address, port) for p in topology.peers for port in (p.client_port, p.quorum_port, p.election_port)]
@@ -157,11 +157,11 @@ def ports(cluster: LiveCluster) -> list[tuple[str, int]]:
 
 
 Usage = dict[tuple[str, int], list[tuple[float, int, int]]]
-"""By node and process id (a killed node comes back as another process): seconds, resident KiB and descriptors."""
+"""Samples (seconds, resident KiB, descriptors) by node and process id, which changes when a node restarts."""
 
 
 def take(usage: Usage, pids: Mapping[str, int], at_s: float) -> None:
-    """Sample the processes of these nodes."""
+    """Add one sample of each node's process to `usage`."""
     for node, pid in pids.items():
         with suppress(OSError):
             resident, open_files = number_in(Path(f"/proc/{pid}/status"), "VmRSS:"), Path(f"/proc/{pid}/fd").iterdir()
@@ -169,7 +169,10 @@ def take(usage: Usage, pids: Mapping[str, int], at_s: float) -> None:
 
 
 def levels(usage: Usage, since_s: float) -> list[Measurement]:
-    """Each process that lived long enough: medians of both halves of the time after `since_s`.  Growth is a problem."""
+    """Return the medians of both halves of the time after `since_s` for each process that lived long enough.
+
+    Growth is recorded as a problem.
+    """
     found = []
     for (node, pid), samples in usage.items():
         kept = [sample for sample in samples if sample[0] >= max(since_s, samples[0][0] + WARM_S)]
@@ -188,7 +191,7 @@ def levels(usage: Usage, since_s: float) -> list[Measurement]:
 
 
 def processes(cluster: LiveCluster) -> dict[str, int]:
-    """Process ids: nodes by their names, agent and API by number."""
+    """Return process ids: nodes keyed by name, agent and API keyed by number."""
     named = {}
     for kind in ("peers", "brokers"):
         for node in cluster.get(f"/api/v1/{kind}"):
@@ -204,7 +207,7 @@ def _victim(cluster: LiveCluster, draw: random.Random) -> Node | None:
 
 
 class Plan(NamedTuple):
-    """Duration, records a second, seconds between faults, and the seed of faults and garbage."""
+    """Duration, records per second, seconds between faults, and the seed for faults and garbage."""
 
     seconds: float
     rate: int
@@ -240,7 +243,7 @@ def soak(run: Run, cluster: LiveCluster, plan: Plan) -> None:
 def _inject(
     run: Run, cluster: LiveCluster, plan: Plan, injector: FaultInjector, usage: Usage, records: Records
 ) -> None:
-    """Sample the processes and inject faults for the whole time; the cluster is whole again at the end."""
+    """Sample the processes and inject faults for the planned time.  All faults are healed when this returns."""
     began, next_fault, next_report = time.monotonic(), plan.fault_every_s, REPORT_S
     while (now := time.monotonic() - began) < plan.seconds:
         with suppress(ClusterFailed):
@@ -263,7 +266,7 @@ def main(
     quick: Quick = False,
     as_json: Json = False,
 ) -> None:
-    """Produce steadily under faults and garbage; then check records, journal, memory and descriptors."""
+    """Produce steadily under faults and garbage, then check records, journal, memory and descriptors."""
     plan = Plan(60.0, rate, 15.0, seed) if quick else Plan(minutes * 60, rate, fault_every, seed)
     with bench_run("soak", as_json) as run:
         run.compare(f"3 peers, 3 brokers, {rate} records/s for {plan.seconds / 60:g} min, seed {seed}", FIGURES)

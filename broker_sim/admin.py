@@ -1,7 +1,8 @@
 """Create, delete and grow topics by writes to ZooKeeper (kafka.server.ZkAdminManager); the controller acts on them.
 
-Refusals are values: Kafka's error code with Kafka's text. Unlike Kafka's, these writes are fenced by the controller
-epoch: a frozen controller may process a request after it wakes, when its client has already sent it to the next one.
+A rejection is a value: Kafka's error code with Kafka's message. Unlike in Kafka, the controller epoch fences these
+writes. Otherwise a frozen controller could process a request after it wakes, although the client has since sent the
+request to the next controller.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from zabka.kafka.zk.coordination import ControllerMoved, FencedWriter, Zk
 from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
 
 PARTITIONS_MAX = 10_000
-"""Most partitions of one topic here."""
+"""Maximum number of partitions per topic."""
 
 
 class NewTopic(NamedTuple):
-    """A topic to create: -1 for the broker's default, or an assignment of partition to replicas."""
+    """A topic to create, with -1 for a default of the broker, or with an assignment from partition to replicas."""
 
     name: str
     num_partitions: int
@@ -55,7 +56,7 @@ class TopicResult(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """A topic to grow to `total` partitions, with the replicas of the new ones if they are given."""
+    """A topic to grow to `total` partitions, optionally with the replicas of the new ones."""
 
     name: str
     total: int
@@ -63,22 +64,22 @@ class NewPartitions(NamedTuple):
 
 
 Count = Callable[[int], None]
-"""Called with the number of partitions about to be created or deleted. Raises Refused if a quota rejects them."""
+"""Called with the number of partitions to be created or deleted. Raises Refused if a quota rejects them."""
 
 
 CurrentWriter = Callable[[], Awaitable[FencedWriter | None]]
 """Returns the writer of a controller term, or None if there is no such term.
 
-It is this broker's own term for requests that only the controller processes, and any broker's term for the others.
+The term is this broker's own for requests that only the controller processes, and any broker's for other requests.
 """
 
 
 def count_nothing(_: int) -> None:
-    """Do nothing: the request has no client with a quota."""
+    """Count nothing, for a request whose client has no quota."""
 
 
 async def guarded(name: str, work: Awaitable[TopicResult]) -> TopicResult:
-    """Return one topic's result; refusals and ZooKeeper errors become values."""
+    """Return one topic's result. Convert Refused and ZooKeeper errors to values."""
     try:
         return await work
     except Refused as refused:
@@ -109,7 +110,7 @@ class ZkAdminManager:
         self._emit = emit
 
     async def _writer(self) -> FencedWriter:
-        """Return the writer of the present term for a new request. Raises Refused, and ZooKeeperError."""
+        """Return the writer of the current term for a new request. Raises Refused, and ZooKeeperError."""
         writer = await self._current_writer()
         if writer is None:
             raise Refused(KafkaError.not_controller, "This is not the correct controller for this cluster.")
@@ -126,7 +127,10 @@ class ZkAdminManager:
         *,
         client: str,
     ) -> list[TopicResult]:
-        """Create topics, and wait until every partition has a leader; REQUEST_TIMED_OUT if one has none in time."""
+        """Create topics, and wait until every partition has a leader.
+
+        A topic whose partitions do not all get a leader in time has the error REQUEST_TIMED_OUT.
+        """
         results = [
             await guarded(topic.name, self._create_topic(topic, validate_only, count, client)) for topic in topics
         ]
@@ -256,7 +260,7 @@ class ZkAdminManager:
     async def delete_topics(
         self, names: Sequence[str], timeout_ms: int, count: Count = count_nothing, *, client: str
     ) -> list[TopicResult]:
-        """Mark topics for deletion, and wait until they are removed; REQUEST_TIMED_OUT for topics that remain."""
+        """Mark topics for deletion and wait until they are removed; REQUEST_TIMED_OUT for topics that remain."""
         results = [await guarded(name, self._delete_topic(name, count, client)) for name in names]
         gone = [result.name for result in results if result.error is KafkaError.none]
         await self._metadata.wait_until(lambda: not any(name in self._metadata for name in gone), timeout_ms)
@@ -275,7 +279,7 @@ class ZkAdminManager:
             raise Refused(KafkaError.unknown_topic_or_partition, "This server does not host this topic-partition.")
         count(len(self._metadata.partitions(name)))
         self._emit(admin_requested("DeleteTopics", [name], client))
-        # If it is marked already, there is nothing to write.
+        # If the topic is marked already, there is nothing to write.
         await _write(writer, Create(znodes.delete_topic_path(name), None), ErrorCode.NODE_EXISTS)
         return TopicResult(name)
 
@@ -383,9 +387,9 @@ class ZkAdminManager:
 
 
 async def _write(writer: FencedWriter, op: Create | SetData, expected: ErrorCode = ErrorCode.OK) -> ErrorCode:
-    """Write once in a controller term; return OK, or the expected error.
+    """Write once in a controller term. Return OK, or the expected error.
 
-    Raises Refused if the term is over, and ZooKeeperError.
+    Raises Refused if the term has ended, and ZooKeeperError.
     """
     try:
         [written] = await writer.write([op])

@@ -1,4 +1,4 @@
-"""Topics that are created because a client requested their metadata (kafka.server.AutoTopicCreationManager)."""
+"""Creation of topics because a client requested their metadata (kafka.server.AutoTopicCreationManager)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from zabka.ensemble.ports import Runtime
 from zabka.kafka.topic_names import INTERNAL_TOPICS, TRANSACTION_STATE
 
 CREATING_MAX = 100
-"""Most automatic creations at a time."""
+"""Maximum number of automatic creations in flight."""
 
 
 class AutoTopicCreation:
-    """Creates topics with the broker's defaults, one task per topic; `mutations` charges them to clients' quotas."""
+    """Creates topics with the broker's defaults, one task per topic. `mutations` charges them to clients' quotas."""
 
     def __init__(
         self,
@@ -40,7 +40,10 @@ class AutoTopicCreation:
         self._creating: dict[str, None] = {}
 
     def create(self, topic: str, client_id: str) -> ErrorCode:
-        """Begin to create a topic that a client requested; return the error to answer meanwhile, or the refusal."""
+        """Begin to create a topic that a client requested.
+
+        Return the error to send until the topic exists, or the error that rejects the creation.
+        """
         new_topic = self._new_topic(topic)
         if topic not in INTERNAL_TOPICS and not self._config.flag("auto.create.topics.enable"):
             return ErrorCode.unknown_topic_or_partition
@@ -52,7 +55,7 @@ class AutoTopicCreation:
         return ErrorCode.leader_not_available
 
     def _new_topic(self, topic: str) -> NewTopic:
-        """Return a topic for automatic creation: internal topics with their own settings, which are mandatory."""
+        """Return a topic for automatic creation. Internal topics have their own mandatory settings."""
         if topic == CONSUMER_OFFSETS:
             config = self._group_config
             count, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor

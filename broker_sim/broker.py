@@ -1,7 +1,7 @@
 """One broker: its registration, its session with the ensemble, its controller, its replicas, and its handlers.
 
-It does no I/O of its own: it receives its configuration, and everything outside by `BrokerPorts`. The shell around it
-listens (`zabka.broker_sim.broker_process`), or the simulated world calls `handle` with messages.
+It does no I/O itself: it receives its configuration, and everything else from outside through `BrokerPorts`. The shell
+around it listens (`zabka.broker_sim.broker_process`), or the simulated world calls `handle` with messages.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _EMITTED_STATES = (SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.
 class Broker:
     """A Kafka broker.
 
-    `await start()`, then `handle()` for each request, then `await stop()`. A killed broker is simply dropped.
+    Call `await start()`, then `handle()` for each request, then `await stop()`. To kill a broker, drop the object.
     """
 
     def __init__(self, config: KafkaConfig, ports: BrokerPorts) -> None:
@@ -154,7 +154,7 @@ class Broker:
         self._data = DataHandlers(config, self.metadata, self.replicas, runtime, self.quotas)
         self._handlers = self._routes()
         self._faults: RequestFaults | None = None
-        """The request faults; None without any, so that requests cost nothing more."""
+        """The request faults. None if there are none, so that requests then need no extra time."""
 
     def _make_transactions(self, ports: BrokerPorts) -> TransactionCoordinator:
         return TransactionCoordinator(
@@ -247,14 +247,13 @@ class Broker:
     ) -> Coroutine[Any, Any, KafkaMessage | None]:
         """Process a request and return its response, or None if the client expects none.
 
-        Raises RequestRefused if the connection is to be closed instead, and Unanswered if a request fault drops the
-        response. The caller must process the requests of one
-        connection one after the other, as Kafka does.
+        Raises RequestRefused if the connection must be closed instead, and Unanswered if a request fault drops the
+        response. The caller must process the requests of one connection one after another, as Kafka does.
         """
         return self.serve(message, RequestContext(client_id, listener, client_host))
 
     async def serve(self, message: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
-        """Process a request like `handle`; `context` then holds how long the client is muted."""
+        """Process a request like `handle`. Afterwards `context` contains how long the client is muted."""
         # While the id is still registered by the previous process, control requests are for that process, and must not
         # make this one lead or follow. Kafka, too, serves no request before it is registered.
         if self.state not in ("running", "shutting_down", "registering") or self.controller.broker_epoch < 0:
@@ -279,7 +278,7 @@ class Broker:
             self._faults = None
 
     def fault_counts(self) -> Counts:
-        """Return (matching requests, uses) of each request fault, by its id."""
+        """Return (matching requests, uses) of each request fault, keyed by its id."""
         return {} if self._faults is None else self._faults.counts()
 
     def _controller_request_accepted(self, controller_id: int, controller_epoch: int) -> None:
@@ -289,7 +288,7 @@ class Broker:
     # ---- lifecycle ------------------------------------------------------------------------------------------------
 
     async def start(self, advertised: Sequence[Listener] | None = None) -> None:
-        """Join the cluster; returns once this broker is registered and a candidate for controller.
+        """Join the cluster. Return once this broker is registered and a candidate for controller.
 
         `advertised` replaces the configured listeners if the ports were not known before. Raises BrokerIdInUse if
         another live broker has this id, InconsistentMetaProperties, and ZooKeeperError.
@@ -334,7 +333,7 @@ class Broker:
         return len(topic.partitions) if topic is not None and topic.partitions else None
 
     async def _register(self) -> None:
-        """Start the controller, which registers; if the id is still taken, wait for that session to expire."""
+        """Start the controller, which registers the broker. If the id is taken, wait for that session to expire."""
         wait_ms = 2 * self.config.session_timeout_ms + REGISTRATION_POLL_MS
         deadline_ms = self._runtime.now().mono_ms + wait_ms
         logged = False
@@ -377,9 +376,10 @@ class Broker:
 
     @property
     def _intact_since(self) -> int:
-        """The registration since which this broker cannot have lost records, or -1.
+        """The registration (broker epoch) since which this broker cannot have lost records, or -1.
 
-        It is this process's own after a LeaderAndIsr of a controller, which has then handled this broker's return.
+        It is this process's own registration once a LeaderAndIsr request has arrived, because the controller that sent
+        it has handled this broker's return.
         """
         return self.controller.broker_epoch if self.replicas.partitions else self.replicas.broker_epoch_left
 
@@ -388,7 +388,7 @@ class Broker:
         return None if term is None else term.writer
 
     async def _present_writer(self) -> FencedWriter | None:
-        """Return a writer: a broker that is not controller writes itself, as in Kafka's AutoTopicCreationManager."""
+        """Return a fenced writer even if this broker is not controller, as in Kafka's AutoTopicCreationManager."""
         own = await self._own_writer()
         if own is not None:
             return own
@@ -409,7 +409,7 @@ class Broker:
             self._runtime.spawn(self._renew_session(), f"renew session of broker {self.config.broker_id}")
 
     async def _renew_session(self) -> None:
-        """Follow KafkaZkClient's order at expiry: resign, new session, register again, elect again."""
+        """Handle an expired session in KafkaZkClient's order: resign, new session, register again, elect again."""
         try:
             await self.controller.session_expired()
             self._log_intact = self._intact_since >= 0
@@ -432,7 +432,7 @@ class Broker:
         return BrokerInfo(self.config.broker_id, endpoints, self.config.rack, log_intact=intact)
 
     async def confirm_controller(self) -> None:
-        """Check with the ensemble that the believed controller is still the controller; if so, refresh the belief."""
+        """Check with the ensemble that the believed controller is still the controller. If so, refresh the belief."""
         with suppress(ZooKeeperError):
             data, _ = await self.coordination.get(znodes.CONTROLLER)
             if znodes.decode_controller(data) == self.controller.active_controller_id:
@@ -468,7 +468,7 @@ class Broker:
     # ---- reports ----------------------------------------------------------------------------------------------
 
     def status(self) -> BrokerStatus:
-        """Return this broker's status."""
+        """Return this broker's status as plain JSON."""
         return describe(
             broker_id=self.config.broker_id,
             state=self.state,

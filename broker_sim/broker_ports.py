@@ -1,4 +1,4 @@
-"""Ports of a broker, provided by its environment: a process on this machine, or the simulated world."""
+"""Ports of a broker. Its environment provides them: a process on this machine, or the simulated world."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class BrokerPorts:
 
     runtime: Runtime
     coordination: Callable[[], CoordinationService]
-    """Creates the session with the ensemble; called once."""
+    """Creates the session with the ensemble. Called once."""
     channel: BrokerChannel
     """Channel to the other brokers."""
     log_directories: Sequence[LogDirectory]
-    """In the order of log.dirs; at least one."""
+    """At least one log directory, in the order of log.dirs."""
     emit: Emit
     """Receives the broker's events."""
     log_line: Callable[[str], None] = _ignore_line
-    """Receives the few lines for the console."""
+    """Receives the few lines that are printed on the console."""
     halt: Callable[[str], None] = _ignore_line
-    """Ends the process at once for the given reason: no log directory is left to work with."""
+    """Ends the process immediately, for the given reason, when no usable log directory is left."""
     high_watermarks_reached: ReachedMarks = dict
-    """Returns the high watermarks that this broker's journal shows its replicas to have reached."""
+    """Returns the high watermarks that this broker's replicas have reached according to its journal."""
     count_use: CountUse = field(default_factory=lambda: SharedCounts().count)
-    """Counts the uses of request faults, together with the other nodes."""
+    """Counts the uses of request faults, shared with the other nodes."""
     resolve: Resolve = str
     """Resolves the host names in connection limits."""

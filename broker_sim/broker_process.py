@@ -57,28 +57,28 @@ from zabka.kafka.zk.coordination import Zk
 from zabka.kafka.zk.registration import BrokerIdInUse, create_persistent_paths, next_broker_id
 
 GC_THRESHOLDS = (50_000, 20, 50)
-"""Fewer, larger collections: most of what a broker allocates is freed by reference counting at once."""
+"""Thresholds for fewer, larger collections. Reference counting frees most of a broker's objects immediately."""
 CONFIRM_PERIOD_MS = 1_000
-"""Interval at which a broker checks with the ensemble whether the believed controller still is the controller."""
+"""Interval at which a broker checks with the ensemble that the believed controller is still the controller."""
 PATIENCE_S = 3
-"""If the ensemble has not answered by then, this is logged."""
+"""A missing response of the ensemble is logged after this time."""
 
 FINISH_S = 1.0
-"""How long a stopping broker waits for its small files to be synced."""
+"""Maximum time for a stopping broker to wait for its small files to be synced."""
 
 LOCK_FILE = ".lock"
 
 
 class CannotRun(Exception):
-    """The broker cannot start, or cannot continue; the text is for the user."""
+    """The broker cannot start or cannot continue. The message is for the user."""
 
 
 class NoEnsemble(CannotRun):
-    """The ensemble has not answered in time."""
+    """The ensemble has not responded in time."""
 
 
 def main(config_path: Path) -> int:
-    """Run a broker until it is stopped; return the process's exit code. Errors are one line on standard error."""
+    """Run a broker until it is stopped. Return the exit code. Errors are one line on standard error."""
     try:
         run_broker(config_path)
     except (
@@ -101,7 +101,7 @@ def main(config_path: Path) -> int:
 
 
 def _complaint(failed: OSError) -> str:
-    """Return one line about an OS error; for a full disk, with the remedy."""
+    """Return one line about an OS error, with the remedy for a full disk."""
     if failed.errno not in (errno.ENOSPC, errno.EDQUOT):
         return str(failed)
     where = f" for {failed.filename}" if failed.filename else ""
@@ -112,7 +112,7 @@ def _complaint(failed: OSError) -> str:
 
 
 def _read_config(path: Path) -> KafkaConfig:
-    """Read a broker's server.properties. Raises ConfigError, which names the file."""
+    """Read a broker's server.properties. Raises ConfigError, which contains the file's name."""
     try:
         return parse_config(decode_properties(path.read_bytes()))
     except OSError as bad:
@@ -175,7 +175,7 @@ async def serve(config: KafkaConfig, environment: BrokerEnvironment) -> None:
 def lock_log_dirs(config: KafkaConfig, held: ExitStack, files: Files = HOST) -> None:
     """Lock the log directories, created if missing, until `held` is closed.
 
-    Raises OSError, and CannotRun if another process has locked one.
+    Raises OSError, and CannotRun if another process has locked one of them.
     """
     for log_dir in config.log_dirs:
         held.enter_context(_locked(Path(log_dir), files))
@@ -183,7 +183,7 @@ def lock_log_dirs(config: KafkaConfig, held: ExitStack, files: Files = HOST) -> 
 
 @contextmanager
 def _locked(log_dir: Path, files: Files) -> Iterator[None]:
-    """Hold Kafka's .lock of a log directory. Raises OSError, and CannotRun if another process holds it."""
+    """Lock Kafka's .lock file of a log directory. Raises OSError, and CannotRun if another process has locked it."""
     make_directories(log_dir, files)
     descriptor = files.open(log_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -268,7 +268,7 @@ class BrokerProcess:
             await self._close()
 
     async def _await_ensemble(self, starting: asyncio.Task[None]) -> None:
-        """Log that the ensemble does not answer; give up after zookeeper.connection.timeout.ms.
+        """Log that the ensemble does not respond. Give up after zookeeper.connection.timeout.ms.
 
         Raises NoEnsemble.
         """
@@ -284,7 +284,7 @@ class BrokerProcess:
         raise NoEnsemble(f"no connection to {connect} within zookeeper.connection.timeout.ms={limit_ms}")
 
     async def _is_connected_within(self, starting: asyncio.Task[None], patience_s: float) -> bool:
-        """Return whether the ensemble has answered within that time, or the wait is over."""
+        """Return whether, within that time, the ensemble responded, the start completed, or a stop began."""
         await asyncio.wait((starting, self._over), timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
         is_over = starting.done() or self._over.done()
         return is_over or self._broker.coordination.session_id != 0
@@ -303,7 +303,7 @@ class BrokerProcess:
             await self._runtime.sleep(CONFIRM_PERIOD_MS)
 
     async def _listen(self) -> list[Listener]:
-        """Open the ports; return the listeners to advertise, with the chosen ports instead of 0."""
+        """Open the ports. Return the listeners to advertise, with the chosen port in place of each port 0."""
         config = self._config
         picked: dict[str, int] = {}
         for listener in config.listeners:
@@ -365,7 +365,7 @@ class BrokerProcess:
             directory.finish(FINISH_S)
         await self._runtime.cancel_all()
         self._journal.flush()
-        # Let the transports write their buffers and see their ends.
+        # Give the transports a turn of the loop to write their buffers and to notice that they are closed.
         await asyncio.sleep(0)
 
     # ---- events and errors -------------------------------------------------------------------------------------
@@ -413,19 +413,19 @@ class BrokerProcess:
             self._log.error(REQUESTS, "request failed", request=request, failure=f"{type(failure).__name__}: {failure}")
 
     def _halt(self, reason: str) -> None:
-        """End the process at once, as Kafka does, because no log directory is left."""
+        """End the process immediately, as Kafka does, because no log directory is left."""
         self._journal.flush()
         self._exit(1, f"zabka broker: {reason}\n")
 
     def _fail(self, name: str, failure: BaseException) -> None:
-        """End the process with an error after a bug of our own; the reason is the journal's last entry."""
+        """End the process with an error after a bug in the broker. The reason is the journal's last entry."""
         self._emit(NodeStopped(f"{name}: {type(failure).__name__}: {failure}"))
         self._journal.flush()
         self._exit(70, "".join(traceback.format_exception(failure)) + f"zabka broker: {name} failed\n")
 
 
 def _address(host: str) -> str | None:
-    """Return the address of a host in a connection limit, or None if it cannot be resolved."""
+    """Return the IP address of a host in a connection limit, or None if it cannot be resolved."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
@@ -434,9 +434,9 @@ def _address(host: str) -> str | None:
 
 
 def _peer_names(config: KafkaConfig) -> dict[str, str]:
-    """Return names for the ensemble's addresses by their place in zookeeper.connect, until the agent sends better ones.
+    """Return names for the ensemble's addresses by their position in zookeeper.connect.
 
-    Raises CannotRun if an address is invalid.
+    They are used until the agent sends better names. Raises CannotRun if an address is invalid.
     """
     servers = parse_hosts(config.zookeeper_connect).servers
     try:
@@ -449,7 +449,7 @@ def _peer_names(config: KafkaConfig) -> dict[str, str]:
 async def _identified(config: KafkaConfig) -> KafkaConfig:
     """Return the configuration with the broker's id (broker.id.generation.enable). Raises ZooKeeperError.
 
-    As in Kafka, a broker keeps the id in its log directory; only a new one requests the next id from the ensemble.
+    As in Kafka, a broker stores the id in its log directory; only a new broker requests the next id from the ensemble.
     """
     broker_id = stored_broker_id(FileLogDirectory(Path(config.log_dir)))
     return config.identified(await _next_id(config) if broker_id is None else broker_id)

@@ -15,7 +15,7 @@ BrokerStatus = dict[str, Any]
 
 Its keys: broker_id, state, broker_epoch, session, is_controller, believes, controller_metrics, replica_metrics,
 live_brokers, partitions, request_faults. The row of a partition that this broker leads has `min_isr`, and `lagging` if
-members of the ISR are not caught up.
+some members of the ISR have not caught up.
 """
 
 
@@ -30,7 +30,7 @@ def describe(
     metadata: MetadataCache,
     fault_counts: Counts,
 ) -> BrokerStatus:
-    """Return a broker's status. `age_ms` is the time since the believed controller was last confirmed."""
+    """Return a broker's status. `confirmed_age_ms` is the time since the believed controller was last confirmed."""
     return {
         "broker_id": broker_id,
         "state": state,

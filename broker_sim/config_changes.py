@@ -1,4 +1,4 @@
-"""Application of changes under /config to the parts of a broker (kafka.server.ConfigHandler)."""
+"""Applies changes under /config to the parts of a broker (kafka.server.ConfigHandler)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONNECTION_RATE = "connection_creation_rate"
 class ConfigChanges:
     """Applies changed overrides to one broker.
 
-    `controller_config` is changed in place; `resolve` finds the addresses of hosts.
+    `controller_config` is modified in place; `resolve` finds the IP addresses of hosts.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class ConfigChanges:
             self._controller.unclean_default_enabled()
 
     def _with_housekeeping(self) -> KafkaConfig:
-        """Return the broker's configuration with the present values for compaction and producer expiry.
+        """Return the broker's configuration with the current values for compaction and producer expiry.
 
-        Values that were written into the znodes directly and contradict each other are ignored.
+        Values that were written directly into the znodes and contradict each other are ignored.
         """
         values = {**self._config.values, **{key: self._configs.broker_value(key) for key in HOUSEKEEPING_KEYS}}
         with suppress(ConfigError):

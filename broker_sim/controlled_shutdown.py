@@ -19,11 +19,11 @@ from zabka.kafka.zk import znodes
 CONTROLLED_SHUTDOWN_VERSION = 3
 LEAVING_POLL_MS = 500
 CONTROLLED_SHUTDOWN_ATTEMPT_MS_MAX = 3_000
-"""How long one attempt waits for the controller, which may not exist."""
+"""Maximum time for one attempt to wait for the controller, which may not exist."""
 
 
 class ControlledShutdown:
-    """Asks the controller to move this broker's leaderships. `broker_epoch` returns its present registration."""
+    """Requests the controller to move this broker's leaderships. `broker_epoch` returns the current registration."""
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class ControlledShutdown:
         self._metadata = metadata
         self._broker_epoch = broker_epoch
         self.hurried = False
-        """The whole cluster is being stopped: one attempt, then the broker stops anyway."""
+        """Whether the whole cluster is being stopped. The broker then makes one attempt and stops in any case."""
 
     async def leave(self) -> None:
-        """Retry until this broker leads nothing, as often as controlled.shutdown.max.retries allows."""
+        """Retry until this broker leads no partition, up to controlled.shutdown.max.retries times."""
         for attempts_left in reversed(range(max(1, self._config.number("controlled.shutdown.max.retries")))):
             if await self._ask_to_leave():
                 return
@@ -55,7 +55,7 @@ class ControlledShutdown:
     async def _back_off_before_leaving(self) -> bool:
         """Wait before the next attempt.
 
-        Returns False at once if no other broker is left, or if the whole cluster is being stopped.
+        Return False immediately if no other broker is left, or if the whole cluster is being stopped.
         """
         left_ms = self._config.number("controlled.shutdown.retry.backoff.ms")
         logged = False
@@ -71,7 +71,7 @@ class ControlledShutdown:
         return True
 
     async def _others_registered(self) -> bool:
-        """Return whether another broker is registered; False also if the ensemble does not answer."""
+        """Return whether another broker is registered; False if the ensemble does not respond."""
         answer: Future[bool] = self._runtime.future()
 
         def finish(others: bool) -> None:
@@ -93,7 +93,7 @@ class ControlledShutdown:
         return others
 
     async def _ask_to_leave(self) -> bool:
-        """Make one attempt of a controlled shutdown; return whether this broker leads nothing any longer."""
+        """Make one attempt of a controlled shutdown. Return whether this broker no longer leads any partition."""
         endpoint = self._metadata.endpoint(self._metadata.controller_id)
         if endpoint is None:
             return False

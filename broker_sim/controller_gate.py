@@ -12,7 +12,7 @@ RETRY_BACKOFF_MS = 50
 
 
 class ControllerGateway:
-    """Finds the controller by the metadata cache, and retries if it has moved (a `ControllerGate`)."""
+    """Finds the controller in the metadata cache, and retries if it has moved (a `ControllerGate`)."""
 
     def __init__(self, runtime: Runtime, metadata: MetadataCache, channel: BrokerChannel) -> None:
         self._runtime = runtime
@@ -20,9 +20,9 @@ class ControllerGateway:
         self._channel = channel
 
     async def call(self, request: KafkaMessage, timeout_ms: int) -> KafkaMessage:
-        """Return the controller's response; retry NOT_CONTROLLER with the controller known then.
+        """Return the controller's response. After NOT_CONTROLLER, retry with the controller known then.
 
-        Raises ChannelBroken if no controller answers within `timeout_ms`.
+        Raises ChannelBroken if no controller responds within `timeout_ms`.
         """
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         reason = "no controller is known"

@@ -1,4 +1,4 @@
-"""Environment of a broker's process, apart from its event loop: where a host and a world differ (shell)."""
+"""Environment of a broker's process, without its event loop: what differs between a host and a world."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class BrokerEnvironment(NamedTuple):
     files: Files
     workers: Workers
     exit: Callable[[int, str], NoReturn]
-    """Ends the process at once with that exit code, like a crash; the text is for the user."""
+    """Ends the process immediately with that exit code, like a crash. The message is for the user."""
     made: Callable[[Broker, Callable[[FaultTable], None]], object]
     """Called before the broker starts, with the broker and the function that applies faults to its process."""
     started: Callable[[], object]
     """Called once the broker is registered."""
     random_seed: int | None = None
-    """Seed of the broker's random choices; without it, the system's randomness."""
+    """Seed of the broker's random choices. Without it, the system's randomness is used."""
     count_use: CountUse | None = None
-    """Counts the uses of request faults together with other nodes; without it, the host's agent names the counts."""
+    """Counts the uses of request faults together with other nodes. Without it, the host's agent names the counts."""
     messages: MessageNotes | None = None
-    """Receives the messages, if they are recorded."""
+    """Receives the messages if they are recorded."""

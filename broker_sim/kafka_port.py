@@ -1,6 +1,6 @@
-"""The Kafka port: asyncio connections with requests and their responses in the same order.
+"""The Kafka port: asyncio connections that send responses in the order of their requests.
 
-As in Kafka, a connection's requests are processed one after the other; the next one waits until the response to the
+As in Kafka, a connection's requests are processed one after another: the next one waits until the response to the
 previous one is written. All complete frames of a read are taken at once, and all responses of an event loop iteration
 are sent in one write. A frame that is not a valid request closes its connection.
 """
@@ -38,24 +38,24 @@ from zabka.kafka.wire.primitives import WireError
 Handle = Callable[[KafkaMessage, RequestContext], Coroutine[Any, Any, KafkaMessage | None]]
 """Maps a request and its context to the response, or to None if the client expects none."""
 Broken = Callable[[str, str], None]
-"""(remote, reason): a client violated the protocol and was disconnected."""
+"""Called with (remote, reason) when a client violated the protocol and was disconnected."""
 
 JOINED_BYTES_MAX = 32 * 1024
-"""Responses of a larger total size are sent as they are, without being copied into one buffer."""
+"""Responses with a larger total size are sent without being copied into one buffer."""
 WAITING_MAX = 512
-"""Connections that wait to be admitted; further ones are closed."""
+"""Maximum number of connections that wait to be admitted; further ones are closed."""
 _CLIENT_ID_AT = 14
 """Where the client id is in the first request: after sizes, API key, version and correlation id."""
 REQUESTS_QUEUED_MAX = 64
-"""With more waiting frames than this, a connection is not read."""
+"""Maximum number of waiting frames. Beyond it, the connection is not read."""
 
 
 class KafkaPort:
     """Listens on one listener of a broker.
 
     `frame_bytes_max` is socket.request.max.bytes, `idle_ms_max` connections.max.idle.ms (0 or less: never). `failed` is
-    called with a bug of our own during a request; that connection is closed. `times` measures requests while clients
-    have request quotas.
+    called if a bug raises an exception during a request; that connection is closed. `times` measures requests while
+    clients have request quotas.
     """
 
     def __init__(
@@ -86,13 +86,13 @@ class KafkaPort:
         self._arrivals: asyncio.Queue[_Connection] = asyncio.Queue()
         self._accepting: asyncio.Task[None] | None = None
         self._turned_away: dict[int, _Connection] = {}
-        """Connections that arrived too fast, until they are closed."""
+        """Connections that exceeded a rate limit, until they are closed."""
         self._idle_ms_max = idle_ms_max
         self._server: asyncio.AbstractServer | None = None
         self._sweep: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; return the port, which matters if `port` is 0. Raises OSError."""
+        """Listen. Return the port, which differs from `port` if `port` is 0. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._quotas.add_listener(self.listener, self._evict)
         self._accepting = loop.create_task(self._accept(), name=f"accept {self.listener}")
@@ -127,11 +127,11 @@ class KafkaPort:
 
     @property
     def is_of_few(self) -> bool:
-        """Whether this port is for the other brokers only: clients must leave file descriptors for it."""
+        """Whether this port is for the other brokers only. Clients must leave file descriptors free for it."""
         return self._quotas.is_protected(self.listener)
 
     def arrive(self, connection: _Connection) -> None:
-        """Queue a new connection; it is read once it is admitted."""
+        """Queue a new connection. It is read once it is admitted."""
         connection.number = self._quotas.number()
         if self._arrivals.qsize() < WAITING_MAX:
             self._arrivals.put_nowait(connection)
@@ -145,7 +145,7 @@ class KafkaPort:
             self._quotas.release(self.listener, connection.address)
 
     async def _accept(self) -> None:
-        """Admit connections one after the other: while one waits, the later ones wait too."""
+        """Admit connections in order. While one waits, the later ones also wait."""
         loop = asyncio.get_running_loop()
         while True:
             connection = await self._arrivals.get()
@@ -164,7 +164,7 @@ class KafkaPort:
                 connection.start_reading()
 
     def _evict(self) -> str | None:
-        """Close the connection that was idle longest, to make room; return its address."""
+        """Close the connection that has been idle longest, to make room. Return its address."""
         found = min(self.connections.values(), key=lambda connection: connection.last_active, default=None)
         if found is None:
             return None
@@ -201,10 +201,10 @@ def first_client(data: bytes) -> KnownClient | None:
 
 
 class _Unread:
-    """Reader of a connection on which a request hangs: nothing after it is processed."""
+    """Reader of a connection whose current request never completes. It drops everything after that request."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Drop the data."""
+        """Drop the data and return no frame."""
         return []
 
 
@@ -288,7 +288,7 @@ class _Connection(asyncio.Protocol):
     # ---- own methods ------------------------------------------------------------------------------------------
 
     def start_reading(self) -> None:
-        """Begin to read: the connection was admitted."""
+        """Begin to read, because the connection was admitted."""
         if self._transport is None or self._transport.is_closing():
             self._port.leave(self)
             return
@@ -314,21 +314,21 @@ class _Connection(asyncio.Protocol):
             self._link.name_client(known_client(client_id))
 
     def close(self) -> None:
-        """Disconnect after the responses are sent."""
+        """Disconnect after the responses have been sent."""
         if self._transport is not None:
             self._flush()
             self._transport.close()
 
     def _failed(self, name: str, failure: BaseException) -> None:
-        """Close the connection after a bug outside of a request, because it is not read any longer."""
+        """Close the connection after a bug outside of a request, because it is no longer read."""
         assert isinstance(failure, Exception)
         self._port.failed(name, failure)
         self.close()
 
     def idle_since(self, moment: float) -> bool:
-        """Return whether no data has arrived since then, and no request is in progress.
+        """Return whether no data has arrived since then and no request is in progress.
 
-        A muted connection counts as idle too: it is not read, so its end would not be noticed.
+        A muted connection also counts as idle: it is not read, so its end would not be noticed.
         """
         is_quiet = self._muted is not None or (not self._busy and not self._frames)
         return is_quiet and self.last_active < moment
@@ -354,7 +354,7 @@ class _Connection(asyncio.Protocol):
                 await self._writable
 
     async def _carry_out(self, frame: bytes) -> bool:
-        """Answer one request; return False if the connection is closed instead."""
+        """Process one request. Return False if the connection is closed instead of a response."""
         times = self._port.times
         clock = None if times is None else times.clock()
         try:
@@ -429,7 +429,7 @@ class _Connection(asyncio.Protocol):
             await asyncio.sleep(0)
 
     async def _hang(self) -> None:
-        """Drop all further requests, because of a request fault; return when the client has closed the connection."""
+        """Drop all further requests, because of a request fault. Return when the client has closed the connection."""
         self._reader = _Unread()
         self._frames.clear()
         if not self._reading and self._transport is not None and not self._transport.is_closing():
@@ -440,7 +440,7 @@ class _Connection(asyncio.Protocol):
             await self._muted
 
     async def _mute(self, duration_ms: int) -> None:
-        """Stop reading from this client for a while, after it has its response (KIP-219)."""
+        """Stop reading from this client for a while, after its response was sent (KIP-219)."""
         if self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = False
             self._transport.pause_reading()

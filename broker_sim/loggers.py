@@ -1,13 +1,13 @@
 """Levels of a broker's loggers, which BROKER_LOGGER resources describe and alter (RuntimeLoggerManager).
 
-A logger has the name of the Kafka class that logs the same lines. A logger without a level of its own has that of its
-nearest ancestor by name, or the root's (Log4jController). Levels are kept in memory and are lost when the process ends,
-as in Kafka.
+A logger has the name of the Kafka class that logs the same lines. A logger without its own level inherits the level of
+its nearest ancestor by name, or of the root (Log4jController). Levels are kept in memory and are lost when the process
+ends, as in Kafka.
 
 | level | what a logger writes |
 |---|---|
-| FATAL, ERROR | requests that failed by a fault of the broker |
-| WARN | dropped connections, damage on the disk, an ensemble that does not answer |
+| FATAL, ERROR | requests that failed because of an error in the broker |
+| WARN | dropped connections, damage on the disk, an ensemble that does not respond |
 | INFO | start, registration, shutdown |
 | DEBUG | journal events |
 | TRACE | journal events that only `zabka.journal.level=full` keeps |
@@ -38,7 +38,7 @@ _LEVELS = (TRACE, DEBUG, INFO, WARN, ERROR, FATAL)
 
 
 class LoggerLevels:
-    """The level of each logger. The root's is INFO at first."""
+    """The level of each logger. The root's initial level is INFO."""
 
     def __init__(self) -> None:
         self._levels: dict[str, str | None] = {ROOT: INFO, **dict.fromkeys(NAMES)}
@@ -46,7 +46,7 @@ class LoggerLevels:
 
     @property
     def prints_events(self) -> bool:
-        """Whether some logger is at DEBUG or TRACE."""
+        """Whether any logger is at DEBUG or TRACE."""
         return self._prints_events
 
     def names(self) -> Iterable[str]:
@@ -54,7 +54,7 @@ class LoggerLevels:
         return self._levels
 
     def level(self, name: str) -> str:
-        """Return a logger's level, its own or inherited."""
+        """Return a logger's level, whether set or inherited."""
         while (level := self._levels.get(name)) is None:
             parent, dot, _ = name.rpartition(".")
             name = parent if dot else ROOT
@@ -65,7 +65,7 @@ class LoggerLevels:
         return _LEVELS.index(level) >= _LEVELS.index(self.level(name))
 
     def alter(self, alterations: Sequence[Alteration], validate_only: bool) -> list[str]:
-        """Set and remove levels, all or none; return a line about each change. Raises Refused with Kafka's message."""
+        """Set and remove levels, all or none. Return a line about each change. Raises Refused with Kafka's message."""
         for alteration in alterations:
             self._validate(alteration)
         if validate_only:

@@ -1,4 +1,4 @@
-"""Cluster metadata of a broker: set by UpdateMetadata (Kafka's ZkMetadataCache), and awaited by requests."""
+"""A broker's cluster metadata: set by UpdateMetadata (Kafka's ZkMetadataCache), and awaited by requests."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from zabka.kafka.ports import Endpoint, KafkaMessage
 from zabka.kafka.wire.kafka_schema import KafkaUuid
 
 LEADER_DURING_DELETE = -2
-"""The leader in UpdateMetadata of a partition that is being deleted."""
+"""The leader that UpdateMetadata has for a partition that is being deleted."""
 ENDED_MAX = 10_000
-"""Number of deleted topics whose ids are remembered."""
+"""Maximum number of deleted topics whose ids are remembered."""
 
 
 class LiveBroker(NamedTuple):
-    """A broker that is live in the controller's view: host and port of each listener, and its rack."""
+    """A broker that is live according to the controller: host and port of each listener, and its rack."""
 
     broker_id: int
     endpoints: Mapping[str, tuple[str, int]]
@@ -25,7 +25,7 @@ class LiveBroker(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition as in UpdateMetadata; leader -1 is none."""
+    """A partition as in UpdateMetadata. Leader -1 means no leader."""
 
     partition: int
     leader: int
@@ -37,7 +37,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class MetadataCache:
-    """Brokers, topics and the controller by the last UpdateMetadata. `generation` changes whenever any may have."""
+    """Brokers, topics and the controller from the last UpdateMetadata. `generation` changes when they may have."""
 
     def __init__(self, runtime: Runtime, inter_broker_listener: str) -> None:
         self._runtime = runtime
@@ -47,7 +47,7 @@ class MetadataCache:
         self._topic_ids: dict[str, KafkaUuid] = {}
         self._names: dict[KafkaUuid, str] = {}
         self._ended: dict[KafkaUuid, None] = {}
-        """Ids of topics that were deleted, or replaced by a new topic of the same name."""
+        """Ids of topics that were deleted or replaced by a new topic of the same name."""
         self._waiters: dict[Future[None], None] = {}
         self.controller_id = -1
         self.generation = 0
@@ -55,14 +55,14 @@ class MetadataCache:
     # ---- the view -------------------------------------------------------------------------------------------
 
     def is_alive(self, broker_id: int) -> bool:
-        """Return whether the broker is live in the controller's view."""
+        """Return whether the broker is live according to the controller."""
         return broker_id in self._brokers
 
     def endpoint(self, broker_id: int, listener: str | None = None) -> Endpoint | None:
         """Return a live broker's address on a listener, or None if it lacks that listener.
 
-        Another listener's address may be unreachable for the client. Without a listener, return the address for other
-        brokers, if need be that of the first listener.
+        Another listener's address may be unreachable for the client. Without `listener`, return the address for other
+        brokers, or else the address of the first listener.
         """
         broker = self._brokers.get(broker_id)
         if broker is None or not broker.endpoints:
@@ -78,7 +78,7 @@ class MetadataCache:
         return None if broker is None else broker.rack
 
     def brokers(self) -> list[LiveBroker]:
-        """Return live brokers in the order of their ids."""
+        """Return the live brokers, ordered by id."""
         return [self._brokers[broker_id] for broker_id in sorted(self._brokers)]
 
     def live_controller(self) -> int:
@@ -113,11 +113,11 @@ class MetadataCache:
     # ---- change ---------------------------------------------------------------------------------------------
 
     def apply(self, request: KafkaMessage) -> list[TopicPartition]:
-        """Apply an UpdateMetadata request; return the partitions that it deletes.
+        """Apply an UpdateMetadata request. Return the partitions that it deletes.
 
-        States older than the known ones of the same topic are ignored: a request that timed out and was sent again may
-        arrive after all later ones. Kafka's brokers would apply it. The live brokers in such a late request are ignored
-        too.
+        States older than the known ones of the same topic are ignored, because a request that timed out and was sent
+        again may arrive after all later ones. Kafka's brokers would apply it. The live brokers in such a late request
+        are also ignored.
         """
         states = list(_partition_states(request))
         if not any(self._is_late(*each) for each in states):
@@ -165,7 +165,7 @@ class MetadataCache:
                 del self._ended[next(iter(self._ended))]
 
     def _is_late(self, topic: str, topic_id: KafkaUuid | None, state: PartitionMetadata) -> bool:
-        """Return whether a state is older than the known one, or of a deleted topic whose name may be in use again."""
+        """Return whether a state is outdated: older than the known one, or of a deleted topic with a reused name."""
         if topic_id is None:
             return False
         known_id = self._topic_ids.get(topic)
@@ -186,7 +186,7 @@ class MetadataCache:
                 waiter.set_result(None)
 
     async def wait_until(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
-        """Wait until `condition` holds after some change; return False if it does not within `timeout_ms`."""
+        """Wait until `condition` holds after a change. Return False if it does not hold within `timeout_ms`."""
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         while not condition():
             left_ms = deadline_ms - self._runtime.now().mono_ms
@@ -208,11 +208,11 @@ class MetadataCache:
 
 
 _LISTENERS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
-"""The listener of an endpoint that has only a security protocol (UpdateMetadata 1 and 2)."""
+"""Listener names for endpoints that have only a security protocol (UpdateMetadata 1 and 2)."""
 
 
 def _live_broker(broker: KafkaMessage) -> LiveBroker:
-    """Return a broker of an UpdateMetadata request; version 0 has one endpoint without a protocol."""
+    """Return a broker of an UpdateMetadata request. Version 0 has one endpoint without a protocol."""
     if hasattr(broker, "v0_host"):
         endpoints = {_LISTENERS[0]: (str(broker.v0_host), int(broker.v0_port))}
     else:

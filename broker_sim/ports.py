@@ -19,8 +19,8 @@ ReachedMarks = Callable[[], Mapping[TopicPartition, int]]
 class LogFile(Protocol):
     """One append-only file.
 
-    Writes reach the operating system at once (a killed process keeps them); only `flush` makes them survive a power
-    loss.
+    Writes reach the operating system immediately, so a killed process keeps them. Only `flush` makes them survive a
+    power loss.
     """
 
     def append(self, data: bytes) -> int:
@@ -45,13 +45,13 @@ class DiskSpace(NamedTuple):
 
 
 class LogDirectory(Protocol):
-    """A broker's log.dirs: one directory per replica, named topic-partition, plus small text files."""
+    """One of a broker's log.dirs: one directory per replica, named topic-partition, and small text files."""
 
     @property
     def boot_id(self) -> str:
-        """The id of this run of the operating system; empty if unknown.
+        """The id of the current boot of the operating system; empty if unknown.
 
-        Everything written under the same id is still there, flushed or not.
+        Everything written during the same boot still exists, whether flushed or not.
         """
         ...
 
@@ -60,17 +60,17 @@ class LogDirectory(Protocol):
         ...
 
     def partitions(self) -> list[str]:
-        """Names of the replica directories, sorted."""
+        """Return the names of the replica directories, sorted."""
         ...
 
     def create_partition(self, name: str) -> None: ...
     def delete_partition(self, name: str) -> None: ...
     def rename_partition(self, name: str, to: str) -> None:
-        """Rename a replica directory atomically and durably; open files stay open."""
+        """Rename a replica directory atomically and durably. Open files stay open."""
         ...
 
     def list_files(self, name: str) -> list[str]:
-        """File names in a replica directory, sorted."""
+        """Return the file names in a replica directory, sorted."""
         ...
 
     def open(self, name: str, file: str) -> LogFile:
@@ -78,7 +78,7 @@ class LogDirectory(Protocol):
         ...
 
     def remove(self, name: str, file: str) -> None:
-        """Remove a file, large or small, if it exists; a power loss may restore it."""
+        """Remove a file, large or small, if it exists. A power loss may restore it."""
         ...
 
     def sync_names(self, name: str) -> None:
@@ -88,22 +88,22 @@ class LogDirectory(Protocol):
     async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
         """Sync these (replica, file) pairs and their names, so that they survive a power loss.
 
-        Other work goes on meanwhile. A file that is gone by then is left out.
+        Other work continues during the sync. Files deleted before their turn are skipped.
         """
         ...
 
     def replace(self, name: str, file: str, by: str) -> None:
-        """Replace `file` by the file `by` of the same replica, atomically; a power loss may undo it."""
+        """Replace `file` with the file `by` of the same replica, atomically. A power loss may undo the replacement."""
         ...
 
     def read_text(self, name: str, file: str) -> str | None:
-        """Return a small file's content, or None if it does not exist; `name` "" is the log directory itself."""
+        """Return a small file's content, or None if it does not exist. `name` "" is the log directory itself."""
         ...
 
     def exchange_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file atomically; a killed process keeps it.
+        """Replace a small file atomically. The new content survives a killed process.
 
-        It is synced a little later: a power loss before that may restore the old one, or leave none.
+        It is synced a little later. A power loss before the sync may restore the old file or leave no file.
         """
         ...
 
@@ -113,7 +113,7 @@ class LogDirectory(Protocol):
 
 
 class MetadataView(Protocol):
-    """The broker's metadata by the last UpdateMetadata."""
+    """The broker's metadata from the last UpdateMetadata."""
 
     def is_alive(self, broker_id: int) -> bool: ...
     def endpoint(self, broker_id: int) -> Endpoint | None: ...
@@ -127,7 +127,7 @@ class MetadataView(Protocol):
 
 
 class ControllerGate(Protocol):
-    """Requests to the active controller; finds it, and retries if it moved."""
+    """Sends requests to the active controller. Finds the controller, and retries if it has moved."""
 
     def call(self, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
         """Send a request. Raises ChannelBroken if there is no controller or no response."""
@@ -137,7 +137,7 @@ class ControllerGate(Protocol):
 class AbortedTransaction(NamedTuple):
     """An aborted transaction.
 
-    When its marker was appended, all transactions before `last_stable_offset` were decided.
+    All transactions before `last_stable_offset` were decided when its marker was appended.
     """
 
     producer_id: int
@@ -147,7 +147,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class FetchPartition(msgspec.Struct, frozen=True, gc=False):
-    """One partition of a fetch. `current_leader_epoch` and `last_fetched_epoch` are -1 if not given."""
+    """One partition of a fetch. `current_leader_epoch` and `last_fetched_epoch` are -1 if missing."""
 
     topic_partition: TopicPartition
     fetch_offset: int
@@ -155,20 +155,20 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     last_fetched_epoch: int
     max_bytes: int
     log_start_offset: int = -1
-    """The log start of the fetching follower; -1 from consumers."""
+    """The log start offset of the fetching follower; -1 for consumers."""
     topic_id: str | None = None
-    """The topic id in the fetch (Fetch 13), or None if it names the topic."""
+    """The topic id in the fetch (Fetch 13), or None if the fetch contains the topic's name."""
 
 
 class FetchParams(msgspec.Struct, frozen=True, gc=False):
-    """The rest of a fetch.  `replica_id` is -1 for consumers."""
+    """The other parameters of a fetch. `replica_id` is -1 for consumers."""
 
     replica_id: int
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     reader: Reader | None = None
-    """A consumer that may be served by a follower (Fetch 11, KIP-392)."""
+    """A consumer that a follower may serve (Fetch 11, KIP-392)."""
     replica_epoch: int = -1
     """The fetching follower's broker epoch, or -1 if it is unknown (KIP-903)."""
     read_committed: bool = False
@@ -176,7 +176,7 @@ class FetchParams(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def leader_only(self) -> bool:
-        """Whether only the leader can answer: for replicas, and for consumers without KIP-392."""
+        """Whether only the leader can serve the fetch: for replicas, and for consumers without KIP-392."""
         return self.replica_id >= 0 or (self.replica_id == -1 and self.reader is None)
 
 
@@ -213,11 +213,11 @@ class ProducedPartition(NamedTuple):
     log_start_offset: int
     error_message: str | None = None
     record_errors: Sequence[RecordError] = ()
-    """The records that made their whole batch be rejected."""
+    """The records that caused the rejection of their whole batch."""
 
 
 class Deleted(NamedTuple):
-    """Result of one partition's deletion; `low_watermark` is the lowest log start of the live replicas."""
+    """Result of one partition's deletion. `low_watermark` is the lowest log start of the live replicas."""
 
     error: int
     low_watermark: int = -1
@@ -249,13 +249,13 @@ class ReplicaService(Protocol):
         leader_only: bool = True,
         read_committed: bool = False,
     ) -> tuple[int, int, int, int]:
-        """Return (error, timestamp, offset, leader epoch); timestamp -1 latest, -2 earliest."""
+        """Return (error, timestamp, offset, leader epoch). `timestamp` -1 means latest, -2 earliest."""
         ...
 
     def offsets_before(
         self, topic_partition: TopicPartition, timestamp: int, count_max: int, from_consumer: bool, leader_only: bool
     ) -> tuple[int, list[int]]:
-        """Return (error, offsets) as in ListOffsets 0."""
+        """Return (error, offsets) for ListOffsets 0."""
         ...
 
     def settings(self, topic_partition: TopicPartition) -> PartitionConfig | None:
@@ -269,11 +269,11 @@ class ReplicaService(Protocol):
         ...
 
     def leader_and_epoch(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
-        """Return the leader and leader epoch of a hosted partition in this broker's view, or None if not hosted."""
+        """Return the leader and leader epoch that this broker knows for a hosted partition, or None if not hosted."""
         ...
 
     def end_offset_for_epoch(
         self, topic_partition: TopicPartition, current_leader_epoch: int, epoch: int
     ) -> tuple[int, int, int]:
-        """Return (error, epoch, end offset) as in OffsetForLeaderEpoch."""
+        """Return (error, epoch, end offset) for OffsetForLeaderEpoch."""
         ...

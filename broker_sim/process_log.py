@@ -1,4 +1,4 @@
-"""The log of a broker's process: lines for people, written if the level of their logger allows it (shell)."""
+"""The log of a broker's process: lines for people, written if their logger's level allows it (shell)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOGGER_OF_MODULE = {
 
 
 class ProcessLog:
-    """Writes lines to the process's log. `levels` is read at each line, so that a change applies at once."""
+    """Writes lines to the process's log. `levels` is read for each line, so that a change applies immediately."""
 
     def __init__(self, log: structlog.BoundLogger, levels: LoggerLevels) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""Producer ids, allocated from /latest_producer_id_block a thousand at a time (Kafka's ZkProducerIdManager)."""
+"""Producer ids, allocated from /latest_producer_id_block in blocks of 1000 (Kafka's ZkProducerIdManager)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zabka.kafka.zk.coordination import Zk
 
 
 class ProducerIds:
-    """Returns ids that no other broker returns. The rest of a block is lost with its process."""
+    """Returns ids that no other broker returns. The unused ids of a block are lost when the process ends."""
 
     def __init__(self, zk: Zk, runtime: Runtime, broker_id: int) -> None:
         self._zk = zk

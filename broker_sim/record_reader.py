@@ -1,4 +1,4 @@
-"""Reads the records of coordinators: Kafka's primitive types, one after the other, in plain and flexible versions."""
+"""Reader for coordinators' records: Kafka's primitive types in sequence, in plain and flexible versions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _BYTE, _SHORT, _INT, _LONG = (struct.Struct(form) for form in (">b", ">h", ">i",
 
 
 class UnreadableRecord(Exception):
-    """A key or value that is truncated, or of an unknown version."""
+    """A key or value is truncated or has an unknown version."""
 
 
 class RecordReader:
-    """Reads Kafka's primitive types, one after the other. Its methods raise UnreadableRecord."""
+    """Reads Kafka's primitive types in sequence. Its methods raise UnreadableRecord."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -27,19 +27,19 @@ class RecordReader:
         return int(number)
 
     def int8(self) -> int:
-        """Read an 8-bit number."""
+        """Read an 8-bit integer."""
         return self._number(_BYTE)
 
     def int16(self) -> int:
-        """Read a 16-bit number."""
+        """Read a 16-bit integer."""
         return self._number(_SHORT)
 
     def int32(self) -> int:
-        """Read a 32-bit number."""
+        """Read a 32-bit integer."""
         return self._number(_INT)
 
     def int64(self) -> int:
-        """Read a 64-bit number."""
+        """Read a 64-bit integer."""
         return self._number(_LONG)
 
     def _unsigned_varint(self) -> int:
@@ -61,7 +61,7 @@ class RecordReader:
         return taken
 
     def nullable_string(self) -> str | None:
-        """Read a text, or None."""
+        """Read a string, or None."""
         size = self._unsigned_varint() - 1 if self.flexible else self.int16()
         if size < 0:
             return None
@@ -71,25 +71,25 @@ class RecordReader:
             raise UnreadableRecord("a text is not UTF-8") from None
 
     def string(self) -> str:
-        """Read a text that must be there."""
+        """Read a string that must not be null."""
         text = self.nullable_string()
         if text is None:
             raise UnreadableRecord("a text is missing")
         return text
 
     def data(self) -> bytes:
-        """Read bytes with their length."""
+        """Read bytes that are preceded by their length."""
         return self._take(self._unsigned_varint() - 1 if self.flexible else self.int32())
 
     def count(self) -> int:
-        """Read the number of rows of an array."""
+        """Read the number of elements of an array."""
         count = self.nullable_count()
         if count is None:
             raise UnreadableRecord("an array is missing")
         return count
 
     def nullable_count(self) -> int | None:
-        """Read the number of rows of an array, or None if there is no array."""
+        """Read the number of elements of an array, or None if the array is null."""
         count = self._unsigned_varint() - 1 if self.flexible else self.int32()
         if count == -1:
             return None
@@ -98,7 +98,7 @@ class RecordReader:
         return count
 
     def skip_tagged_fields(self) -> None:
-        """Pass over tagged fields, which only flexible versions have."""
+        """Skip tagged fields, which only flexible versions have."""
         if self.flexible:
             for _ in range(self._unsigned_varint()):
                 self._unsigned_varint()

@@ -1,4 +1,4 @@
-"""Refusals of changes to the cluster, with Kafka's error code and Kafka's text."""
+"""Rejections of changes to the cluster, with Kafka's error code and Kafka's message."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 
 
 class Refused(Exception):
-    """A part of a request that Kafka's rules reject: an error code and a text. Handlers turn it into a response."""
+    """Kafka's rules reject a part of a request: an error code and a message. Handlers turn it into a response."""
 
     def __init__(self, error: KafkaError, message: str) -> None:
         super().__init__(message)

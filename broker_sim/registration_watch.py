@@ -1,7 +1,8 @@
-"""Watch of a broker's own registration: another client may overwrite /brokers/ids/N, or delete it.
+"""Watch of a broker's own registration, because another client may overwrite or delete /brokers/ids/N.
 
-Kafka's brokers do not watch it. A broker with an unreadable registration is left out by the next controller, and one
-with a deleted registration is dead to the cluster until its session ends. Here it is restored at once, and logged.
+Kafka's brokers do not watch it. The next controller ignores a broker with an unreadable registration, and a broker with
+a deleted registration is dead to the cluster until its session ends. Here the registration is restored immediately, and
+the incident is logged.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from zabka.kafka.zk.coordination import Zk
 from zabka.kafka.zk.znodes import BrokerInfo
 
 LOOK_AGAIN_MS = 1_000
-"""Delay before the next read if there is nothing to watch yet, or the ensemble refused."""
+"""Delay before the next read if there is nothing to watch yet, or the ensemble returned an error."""
 
 
 class RegistrationWatch:
-    """The watch of one broker.
+    """The watch of one broker's registration.
 
-    `is_registered` returns whether its present session has registered; `register` registers again, with a new broker
-    epoch.
+    `is_registered` returns whether the broker's current session has registered it; `register` registers it again, with
+    a new broker epoch.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class RegistrationWatch:
         self._changed: Future[None] | None = None
 
     async def follow(self) -> None:
-        """Watch the registration and restore it; runs until cancelled."""
+        """Watch the registration and restore it, until cancelled."""
         while True:
             self._changed = changed = self._runtime.future()
             try:
@@ -64,7 +65,7 @@ class RegistrationWatch:
             self._changed.set_result(None)
 
     async def _look(self) -> bool:
-        """Return whether the registration is as this broker wrote it, and watched."""
+        """Return whether the registration has the content that this broker wrote, and is watched."""
         service, info = self._zk.service, self._info()
         path, session_id = znodes.broker_path(info.broker_id), service.session_id
         outcome = await self._zk.attempt(lambda: service.get(path, self._on_change))

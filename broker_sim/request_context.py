@@ -9,11 +9,11 @@ from zabka.kafka.ports import KafkaMessage
 
 
 class RequestRefused(Exception):
-    """There is no response: the connection is closed instead, which the client treats as a retriable error."""
+    """The connection is closed instead of a response, which the client treats as a retriable error."""
 
 
 class Unanswered(Exception):
-    """There is no response, as if it was lost. With `for_good`, no later request of the connection is read either."""
+    """There is no response, as if it was lost. With `for_good`, later requests of the connection are not read."""
 
     def __init__(self, for_good: bool = False) -> None:
         super().__init__("a request fault left the request without a response")
@@ -21,17 +21,17 @@ class Unanswered(Exception):
 
 
 class RequestClock(Protocol):
-    """The time spent on a request, without the time that it waited, for example for a follower."""
+    """The time spent on a request, without the time that the request waited, for example for a follower."""
 
     def spent_ns(self) -> int:
-        """Return the nanoseconds so far."""
+        """Return the nanoseconds spent so far."""
 
 
 class Costless:
-    """A clock that measures nothing: no client has a request quota."""
+    """A clock that measures nothing, because no client has a request quota."""
 
     def spent_ns(self) -> int:
-        """Return 0."""
+        """Return 0, because nothing is measured."""
         return 0
 
 
@@ -42,8 +42,8 @@ class RequestContext:
     """The client of a request: its client id, its listener, and its address as Kafka's tools show it.
 
     `connection` is the number of its connection in the order of acceptance; 0 if there is none. `muted_ms` is set if
-    the client is throttled: after its response, its connection is not read for so long. `truncated` is set if a request
-    fault cuts the response short and closes the connection.
+    the client is throttled: after its response, its connection is not read for that time. `truncated` is set if a
+    request fault truncates the response and closes the connection.
     """
 
     __slots__ = ("client_host", "client_id", "clock", "connection", "listener", "muted_ms", "truncated")
@@ -66,4 +66,4 @@ class RequestContext:
 
 
 Handler = Callable[[KafkaMessage, RequestContext], Awaitable[KafkaMessage | None]]
-"""Answers one kind of request; returns None if the client expects no response. Raises RequestRefused, Unanswered."""
+"""Processes one kind of request. Returns None if no response is expected. Raises RequestRefused, Unanswered."""

@@ -1,7 +1,7 @@
 """Request faults at a broker: the rules that apply to a request, and their effects.
 
 A broker without rules has no `RequestFaults`, so requests cost nothing more. Effects on the connection are exceptions
-and marks of the request's context, which the port carries out (`zabka.broker_sim.kafka_port`).
+and flags of the request's context, which the port carries out (`zabka.broker_sim.kafka_port`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, KafkaUuid, api_key_of, version
 from zabka.kafka.wire.metadata_messages import MetadataResponse, MetadataResponsePartition
 
 SUBJECT_CHARACTERS_MAX = 260
-"""A topic's name has at most 249 characters; client ids and paths may be longer."""
+"""A topic's name has at most 249 characters. Client ids and paths may be longer."""
 _SESSION_ERRORS = frozenset(
     {
         ErrorCode.fetch_session_id_not_found,
@@ -59,13 +59,14 @@ _SESSION_ERRORS = frozenset(
 """Errors of a whole Fetch response."""
 
 SessionPartitions = Callable[[KafkaMessage], Sequence[FetchedRow]]
-"""Returns the partitions of a Fetch request, with those of its session."""
+"""Returns the partitions of a Fetch request, including the partitions of its session."""
 
 
 class RequestFaults:
     """The rules of one broker.
 
-    `fetched` returns the partitions of a Fetch request, with those of its session. `count` counts for all nodes.
+    `fetched` returns the partitions of a Fetch request, including the partitions of its session. `count` counts for all
+    nodes.
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class RequestFaults:
         self._fetched = fetched
         self._active = ActiveFaults(count)
         self.apis: Collection[ApiKey] = ()
-        """The APIs with rules: other requests need not pass here."""
+        """The APIs with rules. Other requests need not be passed to `serve`."""
         self._stale: dict[str, dict[str, list[PartitionMetadata]]] = {}
-        """The metadata at the time when each stale rule was added, by its id."""
+        """For each stale rule, keyed by its id, the metadata at the time when the rule was added."""
 
     def hold(self, rules: Sequence[HeldRequestFault]) -> None:
-        """Hold exactly these rules; those that stay keep their counts."""
+        """Apply exactly these rules. Rules that remain keep their counts."""
         added = self._active.replace(rules, self._runtime.now().mono_ms)
         self.apis = tuple(APIS.values() if any(rule.api == ANY for rule in rules) else {APIS[r.api]: 0 for r in rules})
         self._stale = {rule.id: self._stale[rule.id] for rule in rules if rule.id in self._stale}
@@ -92,7 +93,7 @@ class RequestFaults:
                 self._stale[rule.id] = {topic: self._metadata.partitions(topic) for topic in topics}
 
     def counts(self) -> Counts:
-        """Return (matching requests, uses) by the id of the rule."""
+        """Return (matching requests, uses), keyed by the id of the rule."""
         return self._active.counts()
 
     async def serve(self, handler: Handler, request: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
@@ -108,7 +109,7 @@ class RequestFaults:
     def _due(
         self, subject: _Subject, admits: Callable[[HeldRequestFault], bool]
     ) -> HeldRequestFault | None:  # fmt: skip
-        """Return the rule to apply, counted and reported, or None."""
+        """Return the rule to apply, or None. Count and report its use."""
         now_ms, draw = self._runtime.now().mono_ms, self._runtime.random.random
         uses = self._active.due(lambda rule: admits(rule) and subject.is_selected_by(rule), now_ms, draw)
         if uses is None:
@@ -146,7 +147,7 @@ class RequestFaults:
     async def _after(
         self, rule: HeldRequestFault, subject: _Subject, response: KafkaMessage | None
     ) -> KafkaMessage | None:
-        """Apply an effect on the response."""
+        """Apply an effect to the response."""
         match rule.effect:
             case "delay_after":
                 await self._runtime.sleep(rule.delay_ms)
@@ -183,7 +184,7 @@ class RequestFaults:
         return refused if served is None else merge(served, refused, part.rows)
 
     def _corrupt_fetched(self, subject: _Subject, response: FetchResponse) -> FetchResponse:
-        """Damage a fetched batch, if a rule selects one: responses without records do not count."""
+        """Corrupt a fetched batch if a rule selects one. Responses without records do not count."""
         found: list[FetchResponse] = []
 
         def admits(rule: HeldRequestFault) -> bool:
@@ -196,7 +197,7 @@ class RequestFaults:
         return found[0] if self._due(subject, admits) is not None else response
 
     def _with_stale_partitions(self, rule: HeldRequestFault, response: MetadataResponse) -> MetadataResponse:
-        """Return a Metadata response with leaders and ISRs as they were, and without later topics."""
+        """Return a Metadata response with the stored, older leaders and ISRs, and without later topics."""
         known = self._stale[rule.id]
         topics = []
         for topic in response.topics:
@@ -228,7 +229,7 @@ def _as_before(row: MetadataResponsePartition, before: PartitionMetadata | None)
 
 
 class _Subject:
-    """One request, and its partitions, groups and ids once a rule needs them."""
+    """One request. Its partitions, groups and ids are computed once a rule needs them."""
 
     def __init__(
         self,
@@ -253,7 +254,7 @@ class _Subject:
         if rule.effect == "throttle" and version < (throttle_since(self.api) or 0):
             return False
         if self.api is ApiKey.METADATA and self.subject.partitions == ():
-            # It asks for the brokers only, so there is no topic to change.
+            # The request asks for the brokers only, so there is no topic to change.
             return rule.effect not in ("error", "stale") and not rule.topic
         return selects(rule, self.subject)
 

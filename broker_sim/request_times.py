@@ -1,7 +1,7 @@
 """The time of the broker's thread that requests take, for request quotas (shell).
 
-It is the time between two waits of the request's coroutine: Kafka, too, counts the time of its threads, and not the
-time that a request waits. Measurement starts when a client first has such a quota.
+It is the time between two waits of the request's coroutine. Kafka also counts the time of its threads, and not the time
+that a request waits. Measurement starts when a client first has such a quota.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ThreadClock:
-    """One request's time. It runs from the beginning."""
+    """One request's time. The clock runs from its creation."""
 
     __slots__ = ("_began_ns", "_spent_ns")
 
@@ -26,12 +26,12 @@ class ThreadClock:
         self._began_ns = perf_counter_ns()
 
     def spent_ns(self) -> int:
-        """Return the nanoseconds so far, while it runs."""
+        """Return the nanoseconds so far, while the clock runs."""
         return self._spent_ns + perf_counter_ns() - self._began_ns
 
     @coroutine
     def measure(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Run the work; the clock stops while that waits."""
+        """Run the work. The clock stops while the work waits."""
         step, argument = work.send, None
         while True:
             try:
@@ -48,7 +48,7 @@ class ThreadClock:
 
 
 class RequestTimes:
-    """Clocks for a broker's requests, and the quotas that their times are charged to."""
+    """Clocks for a broker's requests, and the quotas that the measured times are charged to."""
 
     def __init__(self, quota: RequestTime) -> None:
         self._quota = quota

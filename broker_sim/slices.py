@@ -10,17 +10,17 @@ from zabka.ensemble.ports import Runtime
 T = TypeVar("T")
 
 SLICE_RECORDS = 100
-"""Records per slice that become objects: about a quarter of a millisecond."""
+"""Number of records per slice that become objects: about a quarter of a millisecond."""
 PAUSE_MS = 1
-"""Pause between two slices: several times what a request takes, so that it waits for one slice at most."""
+"""Pause between two slices: several times a request's duration, so that it waits for one slice at most."""
 _BATCH_COST = 4
-"""Reading a batch, and writing the rest of it, takes as long as this many of its records."""
+"""The cost of reading a batch and writing the rest of it, in records."""
 _RECORD_COST = 10
-"""A record takes as long as this many skipped headers."""
+"""The cost of a record, in skipped headers."""
 
 
 class Slices:
-    """Decides when to pause among batches: they may be as small as a record, and a log holds millions of them."""
+    """Decides when to pause between batches, which may be as small as a record and number millions in a log."""
 
     __slots__ = ("_done",)
 
@@ -28,11 +28,11 @@ class Slices:
         self._done = 0
 
     def is_full(self, records: int) -> bool:
-        """Count a batch with so many processed records; return whether it is time to pause."""
+        """Count a batch with that many processed records. Return whether it is time to pause."""
         return self._add((records + _BATCH_COST) * _RECORD_COST)
 
     def is_full_of_headers(self) -> bool:
-        """Count a batch whose header alone is read; return whether it is time to pause."""
+        """Count a batch of which only the header is read. Return whether it is time to pause."""
         return self._add(1)
 
     def _add(self, cost: int) -> bool:
@@ -44,10 +44,10 @@ class Slices:
 
 
 async def in_slices(work: Generator[None, None, T], runtime: Runtime, pause_ms: int = PAUSE_MS) -> T:
-    """Run the work with a pause after each slice; return its result.
+    """Run the work with a pause after each slice. Return its result.
 
-    Without `pause_ms`, other tasks get one iteration of the event loop between two slices: for work that a client waits
-    for.
+    Without `pause_ms`, other tasks get one iteration of the event loop between two slices. This is for work that a
+    client waits for.
     """
     while True:
         try:

@@ -1,7 +1,8 @@
 """The host agent: owns one host's node processes and performs the API's actions on them.
 
-There is one per host: one in all for local processes, the first process of each container otherwise.  It listens on a
-port of its own and requires a bearer token, which is kept in a file that only its user can read.
+There is one agent per host. For local processes, there is a single one; otherwise it is the first process of each
+container. It listens on its own port and requires a bearer token, which is stored in a file that only its user can
+read.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class _Calls:
         return await self.livez(_)
 
     async def livez(self, _: Request) -> Response:
-        # Independent of its nodes: a killed agent takes them along.
+        # The agent is healthy whatever the state of its nodes: a restart of the agent would kill them.
         return _json({"status": "ok", "host": self._host.spec.name})
 
     async def snapshot(self, request: Request) -> Response:
@@ -144,7 +145,7 @@ def _fresh_ms(text: str) -> int:
 
 
 def create_app(host: Host, token: str) -> Starlette:
-    """The agent's HTTP application; starting and stopping it starts and stops the host's processes."""
+    """The agent's HTTP application. Its start and stop also start and stop the host's processes."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -166,7 +167,7 @@ def create_app(host: Host, token: str) -> Starlette:
 
 
 def load_agent(config: Path) -> tuple[Topology, AgentConfig]:
-    """Read an agent's configuration and its topology.  Raises BadTopology, OSError."""
+    """Read an agent's configuration and its topology. Raises BadTopology, OSError."""
     try:
         agent_config = msgspec.json.decode(config.read_bytes(), type=AgentConfig)
     except msgspec.MsgspecError as reason:
@@ -182,7 +183,7 @@ def load_agent(config: Path) -> tuple[Topology, AgentConfig]:
 
 
 def main(config: Path) -> int:
-    """Run an agent in the foreground until SIGTERM or SIGINT; return the process's exit code."""
+    """Run an agent in the foreground until SIGTERM or SIGINT. Return the exit code."""
     try:
         topology, agent_config = load_agent(config)
         data = Path(agent_config.data)

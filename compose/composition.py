@@ -1,7 +1,7 @@
 """compose.yaml of a topology of containers: `zabka compose` writes it, for any number of nodes.
 
-Shared settings of all services are under anchors; a service has only its own.  Sources: the Compose specification
-(merge keys, profiles, `start_interval`).
+Settings that all services share are under anchors; a service contains only its own settings. Sources: the Compose
+specification (merge keys, profiles, `start_interval`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ TABLES = "/tables"
 
 
 def compose_yaml(topology: Topology, settings: list[str] | None = None, root: str = "..") -> str:
-    """Return compose.yaml as text.
+    """Return the content of compose.yaml.
 
-    `settings` are the settings that made the topology; `root` is the project's directory relative to the file's.
+    `settings` are the settings from which the topology was created; `root` is the project's directory relative to the
+    file's directory.
     """
     parts = [
         _head(topology, settings or [], root),
@@ -34,7 +35,7 @@ def compose_yaml(topology: Topology, settings: list[str] | None = None, root: st
 
 
 def _quoted(text: str) -> str:
-    """Return a YAML scalar in double quotes (JSON is YAML); Compose reads a single `$` as a variable."""
+    """Return a YAML scalar in double quotes (JSON is YAML). Compose would read a single `$` as a variable."""
     return json.dumps(text.replace("$", "$$"))
 
 
@@ -108,7 +109,7 @@ def _service(topology: Topology, host: HostSpec) -> str:
 
 
 def _spark(topology: Topology) -> str:
-    """Return the service that makes tables of all journals: it reads every volume and writes to one of its own."""
+    """Return the service that builds tables from all journals. It reads every volume and writes to its own."""
     mounts = "".join(
         f'      - "{host.address}:{PurePosixPath(JOURNALS) / host.address}:ro"\n' for host in topology.hosts
     )

@@ -1,7 +1,7 @@
-"""Which configuration keys belong to ZooKeeper and which to Kafka, for `--set`.
+"""The table of configuration keys of ZooKeeper and of Kafka, for `--set`.
 
-`up` takes any key of either system by its own name; this table has the system of each key, and the type of its value.
-The node that reads a value interprets it.  Sources: ZooKeeper's administrator's guide (3.9) and Kafka's broker
+`up` accepts any key of either system by its own name. This table contains the system of each key and the type of its
+value. The node that reads a value interprets it. Sources: ZooKeeper's administrator's guide (3.9) and Kafka's broker
 configuration reference (3.9, ZooKeeper mode).
 """
 
@@ -162,16 +162,16 @@ class BadSetting(ValueError):
 
 
 class Overrides(NamedTuple):
-    """The overrides of `--set`, by system."""
+    """The overrides of `--set`, one mapping per system."""
 
     zookeeper: dict[str, str]
     kafka: dict[str, str]
 
 
 def split_settings(settings: list[str]) -> Overrides:
-    """Sort `KEY=VALUE` settings into ZooKeeper's and Kafka's.  An empty value is kept: it removes an override.
+    """Sort `KEY=VALUE` settings into ZooKeeper's and Kafka's. An empty value is kept, because it removes an override.
 
-    Raises BadSetting, with the reason, for the first invalid one.
+    Raises BadSetting, with the reason, for the first invalid setting.
     """
     overrides = Overrides({}, {})
     for setting in settings:

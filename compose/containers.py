@@ -1,9 +1,9 @@
 """The same topology as containers: the first process of each container.
 
-One image, many commands: each container's first process is a host agent, which owns the one node of that container.  No
-Docker socket is mounted anywhere: the API asks the agents, over the containers' network.  `composition` writes
-compose.yaml of the same topology, `manifests` the Kubernetes manifests, and `image` the Dockerfile; `python -m
-zabka.compose.kept_files` writes them all again.
+There is one image with many commands. Each container's first process is a host agent, which owns the one node of that
+container. No Docker socket is mounted anywhere: the API sends requests to the agents over the containers' network.
+`composition` writes compose.yaml of the same topology, `manifests` the Kubernetes manifests, and `image` the
+Dockerfile; `python -m zabka.compose.kept_files` writes all of them again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ API_HOST = "api"
 
 
 class Naming(NamedTuple):
-    """How containers find each other.
+    """The names under which containers find each other.
 
-    The suffix of a peer's name, the suffix of a broker's, and the address of the agent in the API's own container.
+    The suffix of a peer's name, the suffix of a broker's name, and the address of the agent in the API's own container.
     """
 
     peers: str
@@ -43,7 +43,7 @@ class Naming(NamedTuple):
 NAMINGS: dict[Platform, Naming] = {
     # A service of the composition is a name on its network.
     "compose": Naming("", "", API_HOST),
-    # A pod of a StatefulSet has a name below that of its headless service.
+    # The DNS name of a StatefulSet's pod is below its headless service.
     "kubernetes": Naming(".peers", ".brokers", "127.0.0.1"),
 }
 
@@ -55,7 +55,7 @@ def container_topology(
     settings: list[str] | None = None,
     platform: Platform = "compose",
 ) -> Topology:
-    """Return a topology with each node on a host of its own, reached by its name on that platform.
+    """Return a topology with each node on its own host, reached by its name on that platform.
 
     Raises BadPlan, BadSetting.
     """
@@ -127,7 +127,7 @@ def published(topology: Topology, host: HostSpec) -> list[tuple[int, int]]:
 
 
 def topology_here() -> Topology:
-    """Return the topology that a container's environment describes, as `composition` or `manifests` wrote it.
+    """Return the topology in a container's environment variables, as `composition` or `manifests` wrote it.
 
     Raises BadPlan, BadSetting.
     """
@@ -142,7 +142,7 @@ def topology_here() -> Topology:
 
 
 def main(name: str, data: Path) -> int:
-    """Run a container's first process: the agent of that host, or of the host that has that node."""
+    """Run a container's first process: the agent of the host with that name, or of the host with that node."""
     try:
         topology = topology_here()
     except (BadPlan, BadSetting, ValueError) as reason:

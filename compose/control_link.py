@@ -1,8 +1,8 @@
 """The agent's connection to one node: JSON lines over the node's control socket.
 
-Two lines go to the node: `{"faults": …, "node": …, "names": …}`, the full state of link faults, sent at every connect
-and change; and `{"status": true}`, which the host sends to all its nodes at once, twice a second.  Only one status
-request is open at a time, so a paused node does not accumulate them: its last answer ages.
+Two kinds of lines are sent to the node. `{"faults": …, "node": …, "names": …}` is the full state of link faults, sent
+at every connect and change. `{"status": true}` is sent by the host to all its nodes at once, twice a second. Only one
+status request is open at a time, so a paused node does not accumulate them, and its last response ages.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ class ControlLink:
         self._answered = asyncio.Event()
 
     def age_ms(self) -> int:
-        """Return the age of the node's last answer."""
+        """Return the age of the node's last response."""
         return self._clock_ms() - self._answered_ms
 
     def forget(self) -> None:
-        """Forget the status: a new process begins, and the last answer is of the process before it."""
+        """Discard the status before a new process begins, because the last response is from the process before it."""
         self.status = {}
 
     def push_faults(self) -> None:
-        """Send the current faults, if there is a connection; a later connection begins with them anyway."""
+        """Send the current faults if there is a connection. Every new connection sends them first in any case."""
         if self._writer is not None:
             self._applied.clear()
             self._writer.write(self._faults_line() + b"\n")
 
     async def applied(self, timeout_s: float) -> bool:
-        """Wait for the node's confirmation of the faults pushed last; return whether it came in time."""
+        """Wait until the node confirms the faults sent last. Return whether it did so in time."""
         if self._writer is None:
             return False
         with contextlib.suppress(TimeoutError):
@@ -60,19 +60,19 @@ class ControlLink:
         return self._applied.is_set()
 
     def ask(self) -> None:
-        """Ask for the node's status, if there is a connection and no request is open."""
+        """Request the node's status if there is a connection and no request is open."""
         if self._writer is not None and not self._asked:
             self._asked = True
             self._writer.write(b'{"status":true}\n')
 
     async def refresh(self, timeout_s: float) -> None:
-        """Ask now, and wait for the answer until the timeout."""
+        """Request the status now, and wait for the response until the timeout."""
         if self._writer is None:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 if self._asked:
-                    # The answer in flight is of an earlier request.
+                    # The response in flight belongs to an earlier request.
                     self._answered.clear()
                     await self._answered.wait()
                 self._answered.clear()
@@ -80,7 +80,7 @@ class ControlLink:
                 await self._answered.wait()
 
     async def run(self) -> None:
-        """Connect, ask, receive the answers, reconnect; until cancelled."""
+        """Connect, send requests, receive responses, and reconnect, until cancelled."""
         while True:
             try:
                 reader, writer = await asyncio.open_unix_connection(str(self._path), limit=LINE_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""The files that `up` writes besides the nodes' files: tokens, agent and API configuration, the record of a run."""
+"""The files that `up` writes besides the nodes' files: tokens, agent and API configuration, the run's record."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class AgentConfig(msgspec.Struct, frozen=True):
-    """The configuration of an agent (`agent.json`): the cluster's data directory, and its host.
+    """The configuration of an agent (`agent.json`): the cluster's data directory, and the agent's host.
 
-    An agent that preloads starts its nodes as forks of itself (`zabka.compose.forked`).
+    An agent with `preloads` starts its nodes as forks of itself (`zabka.compose.forked`).
     """
 
     data: str
@@ -46,7 +46,7 @@ class InUse(Exception):
 
 
 def take_lock(data: Path) -> int:
-    """Lock the data directory; return the file descriptor that holds the lock, for the agent to inherit.
+    """Lock the data directory. Return the file descriptor that holds the lock, for the agent to inherit.
 
     Raises InUse.
     """
@@ -64,7 +64,7 @@ def take_lock(data: Path) -> int:
 
 
 def is_running(data: Path) -> bool:
-    """Return whether a cluster holds the data directory's lock."""
+    """Return whether a running cluster holds the data directory's lock."""
     if not (data / LOCK_FILE).exists():
         return False
     try:
@@ -75,7 +75,7 @@ def is_running(data: Path) -> bool:
 
 
 def load_run(data: Path) -> Run | None:
-    """Return the run recorded in the data directory, alive or not."""
+    """Return the run recorded in the data directory, whether it is alive or not."""
     try:
         return msgspec.json.decode((data / RUN_FILE).read_bytes(), type=Run)
     except (OSError, msgspec.MsgspecError):
@@ -83,7 +83,7 @@ def load_run(data: Path) -> Run | None:
 
 
 def save_run(data: Path, run: Run) -> None:
-    """Record the run."""
+    """Record the run in the data directory."""
     write_atomically(data / RUN_FILE, msgspec.json.encode(run) + b"\n")
 
 
@@ -94,13 +94,13 @@ def forget_run(data: Path) -> None:
 
 
 def token(path: Path) -> str:
-    """Return a token kept in a file that only its user can read; the first process that needs it creates it.
+    """Return a token stored in a file that only its user can read. The first process that needs it creates it.
 
     Raises BadToken, OSError.
     """
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_uid == os.getuid():
-            # A token file that was provided (a Secret that Kubernetes mounts) belongs to its provider.
+            # A provided token file (a Secret that Kubernetes mounts) keeps its permissions.
             path.chmod(0o600)
         return read_token(path)
     aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
@@ -121,7 +121,7 @@ def agent_url(host: HostSpec) -> str:
 
 
 def remedy(topology: Topology, host: HostSpec, data: Path) -> str:
-    """Return how to repair a host's agent that does not answer."""
+    """Return how to repair a host's agent that does not respond."""
     at = host.address
     match topology.platform:
         case "compose":
@@ -136,7 +136,7 @@ def remedy(topology: Topology, host: HostSpec, data: Path) -> str:
 
 
 def api_settings(topology: Topology, data: Path) -> dict[str, object]:
-    """Return the API's settings, as `zabka.api.settings.Settings` reads them."""
+    """Return the API's settings in the form that `zabka.api.settings.Settings` reads."""
     timeout = topology.kafka.get("zookeeper.session.timeout.ms", "6000" if topology.profile == "default" else "18000")
     return {
         "data": str(data / "api"),
@@ -162,7 +162,7 @@ def api_settings(topology: Topology, data: Path) -> dict[str, object]:
 
 
 def write_host(topology: Topology, host: HostSpec, data: Path, *, preloads: bool = False) -> Path:
-    """Write the files that one host's agent needs; return the agent's configuration file."""
+    """Write the files that one host's agent needs. Return the path of the agent's configuration file."""
     token(topology.tokens(data) / TOKEN_FILE)
     home = data / host.name
     home.mkdir(parents=True, exist_ok=True)

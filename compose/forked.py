@@ -1,10 +1,10 @@
 """Nodes as forks of their agent, which has imported their programs.
 
-A cluster for tests takes half the processor time to start this way: the modules of peers and brokers are imported once,
-where six processes would each do it.  The API, the only process of its kind and the one with the most imports, is
-forked before that, and imports its modules at the same time on another processor.  A fork is a process like any other:
-it has a process group of its own, can be killed and paused, and ends with its agent.  When a node is started again, it
-is a program of its own (`zabka.compose.launch.argv_for`).
+A cluster for tests needs half the processor time to start this way: the modules of peers and brokers are imported once,
+instead of once in each of six processes. The API, the only process of its kind and the one with the most imports, is
+forked before that, and imports its modules at the same time on another processor. A fork is a process like any other:
+it has its own process group, can be killed and paused, and ends with its agent. When a node is started again, it is an
+ordinary child process (`zabka.compose.launch.argv_for`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NoReturn
 from zabka.compose.programs import config_of, run
 
 _SHARED = {"peer": "zabka.ensemble.server.process.peer_process", "broker": "zabka.broker_sim.broker_process"}
-"""By kind, the modules that more than one process runs."""
+"""For each kind of node, the module that more than one process runs."""
 _DESCRIPTORS_MAX = 65_536
 _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
@@ -36,17 +36,17 @@ class ForkedProcess:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return the exit code, negative if a signal ended it; None while it runs."""
+        """Return the exit code, negative if a signal ended the process; None while it runs."""
         return self._reap(os.WNOHANG)
 
     def wait(self) -> int:
-        """Wait for the end; return the exit code."""
+        """Wait until the process ends. Return the exit code."""
         code = self._reap(0)
         assert code is not None
         return code
 
     def send_signal(self, number: int) -> None:
-        """Signal it, unless it has ended."""
+        """Send the signal unless the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -59,9 +59,9 @@ class ForkedProcess:
 
 
 def fork(arguments: Sequence[str], log: Path) -> ForkedProcess:
-    """Start a node: `arguments` are those of `zabka.compose.node`, `log` gets its output.
+    """Start a node. `arguments` are the arguments of `zabka.compose.node`; the node's output goes to `log`.
 
-    Call it only while this process has a single thread.  Raises OSError.
+    Call it only while this process has a single thread. Raises OSError.
     """
     if arguments[0] in _SHARED:
         _preload()
@@ -75,7 +75,7 @@ def fork(arguments: Sequence[str], log: Path) -> ForkedProcess:
 
 @cache
 def _preload() -> None:
-    """Import the nodes' programs, and keep the collector from touching, and so copying, the memory that forks share."""
+    """Import the nodes' programs. Stop the garbage collector from writing to, and so copying, shared memory."""
     gc.disable()
     for program in _SHARED.values():
         import_module(program)
@@ -84,7 +84,7 @@ def _preload() -> None:
 
 
 def _become(arguments: Sequence[str], log: int, parent: int) -> NoReturn:
-    """Run as that node until its end, without touching anything of the agent: its open files, tasks and handlers."""
+    """Run as that node until its end, without touching the agent's open files, tasks and handlers."""
     code = 1
     try:
         # Unreachable objects of the agent would otherwise close file descriptors that this node has reused.

@@ -1,7 +1,7 @@
-"""A container's health check: it asks the agent, and the API if that runs in the same container.
+"""A container's health check: it requests the agent's health, and the API's if it runs in the same container.
 
-`python -m zabka.compose.healthcheck PORT [PORT]` requests `/healthz` from each port.  It is a new process each time, in
-every container at once, so it imports a socket and only the standard library.
+`python -m zabka.compose.healthcheck PORT [PORT]` requests `/healthz` from each port. It is a new process each time, in
+every container at once, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ANSWER_BYTES_MAX = 65_536
 
 
 def trouble(port: int, timeout_s: float = TIMEOUT_S) -> str:
-    """Return why the server on that port is not healthy, or an empty text if it is."""
+    """Return why the server on that port is not healthy, or an empty string if it is healthy."""
     request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     answer = b""
     try:
@@ -30,7 +30,7 @@ def trouble(port: int, timeout_s: float = TIMEOUT_S) -> str:
 
 
 def main(ports: list[str]) -> int:
-    """Check every port; return exit code 0 for healthy, else 1 with the reason on standard error."""
+    """Check every port. Return exit code 0 if all are healthy, else 1, with the reason on standard error."""
     for port in ports:
         if reason := trouble(int(port)):
             print(reason, file=sys.stderr)  # noqa: T201

@@ -50,9 +50,9 @@ from zabka.journal.reader import node_files, read_file
 from zabka.journal.writer import JournalWriter
 
 OBSERVE_INTERVAL_S = 0.5
-"""The interval of checks of the processes, and of status requests to each node."""
+"""The interval between checks of the processes, and between status requests to each node."""
 STALE_MS = 5_000
-"""If its last answer is older, a node counts as not answering."""
+"""A node counts as not responding if its last response is older than this."""
 API_RESTART_S = 0.5
 # The three times add up to less than the 20 s within which everything must have stopped.
 BROKERS_STOP_S = 8.0
@@ -64,13 +64,13 @@ FAULT_APPLY_S = 1.0
 FAULT_LEDGER = "fault-uses"
 """The directory with the counts of request faults."""
 SHUTDOWN = "shutdown of the host agent"
-"""The requester of the stops with which a host ends."""
+"""The requester of the stops at the end of a host."""
 
 log = structlog.get_logger()
 
 
 Fork = Callable[[Sequence[str], Path], Child]
-"""Starts a node with the arguments of `zabka.compose.node`, and its log."""
+"""Starts a node with the arguments of `zabka.compose.node` and the path of its log."""
 
 
 def _monotonic_ms() -> int:
@@ -78,7 +78,7 @@ def _monotonic_ms() -> int:
 
 
 class Host:
-    """Owns the processes of one host of a topology.  If `fork` is given, it starts each process for the first time."""
+    """Owns the processes of one host of a topology. `fork`, if given, starts each process the first time."""
 
     def __init__(self, topology: Topology, spec: HostSpec, data: Path, fork: Fork | None = None) -> None:
         self.spec = spec
@@ -88,7 +88,7 @@ class Host:
         self._journal = JournalWriter(journal_directory(data, spec.name), spec.name)
         self._faults: list[AnyFault] = []
         self._requesters: dict[str, str] = {}
-        """Who requested the current action on each process."""
+        """The requester of the current action on each process."""
         self._faults_complete = False
         self._names = self._name_addresses()
         self._ledger = str(node_directory(data, spec.name) / FAULT_LEDGER)
@@ -120,14 +120,14 @@ class Host:
     # ---- life -------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start every process, all at once, and begin to watch them."""
+        """Start all processes at the same time, and begin to watch them."""
         config = {"nodes": ",".join(self.spec.nodes)}
         for fault_id in faults_left(journal_directory(self._data, self.spec.name), self.spec.name):
             self._journal.write(FaultRemoved(fault_id))
         self._journal.write(NodeStarted("host", int(self.spec.name.rpartition("-")[2]), config))
         self._journal.flush()
         if API in self.processes:
-            # It takes the longest.
+            # The API takes the longest to start.
             await self.processes[API].start()
         for spec in self._topology.nodes():
             if spec.name in self.links:
@@ -148,7 +148,7 @@ class Host:
         self._journal.flush()
 
     async def stop(self) -> None:
-        """Stop everything, in a clean order: brokers (their controlled shutdown needs peers), peers, then the API.
+        """Stop everything in a clean order: brokers (their controlled shutdown needs peers), peers, then the API.
 
         Further calls do nothing.
         """
@@ -179,7 +179,7 @@ class Host:
             try:
                 await process.stop(timeout_s, hurry)
             except NotNow:
-                # It is being stopped already.
+                # Another caller is stopping it already.
                 await process.ended_within(timeout_s)
             if process.state != "down":
                 await process.kill()
@@ -187,7 +187,7 @@ class Host:
         await asyncio.gather(*(stop(self.processes[n]) for n in names if self.processes[n].state != "down"))
 
     async def apply_action(self, name: str, action: NodeAction, requester: str) -> ProcessInfo:
-        """Apply the action to a process.  Raises KeyError for an unknown process, NotNow."""
+        """Apply the action to a process. Raises KeyError for an unknown process, and NotNow."""
         process = self.processes[name]
         if self._stopping:
             raise NotNow(f"{self.spec.name} is stopping all its processes")
@@ -230,7 +230,7 @@ class Host:
             self._api_down.set()
 
     async def _keep_api(self) -> None:
-        """Restart the API whenever it ends unrequested, unless it cannot read its own state."""
+        """Restart the API whenever it ends without a request, unless it cannot read its own state."""
         api = self.processes[API]
         while True:
             await self._api_down.wait()
@@ -250,7 +250,7 @@ class Host:
     # ---- state -------------------------------------------------------------------------------------------------------
 
     async def refresh(self, timeout_s: float) -> None:
-        """Ask every running node for its status now."""
+        """Request the status of every running node now."""
         running = [link for n, link in self.links.items() if self.processes[n].state == "running"]
         await asyncio.gather(*(link.refresh(timeout_s) for link in running))
 
@@ -261,7 +261,7 @@ class Host:
         return Snapshot(self.spec.name, processes, statuses, time.time_ns() // 1000, self._faults_complete)
 
     def trouble(self) -> str | None:
-        """Return why this host is not healthy (a process is down, a node does not answer or serve), or None."""
+        """Return why this host is not healthy (a process is down, a node does not respond or serve), or None."""
         for name, process in self.processes.items():
             if process.state != "running":
                 return f"{name} is {process.state}"
@@ -290,7 +290,7 @@ class Host:
             await self._growth.grown(notice, left_s)
 
     def read_messages(self, request: JournalRequest) -> JournalAnswer:
-        """Return the messages that the nodes have logged after these positions, a chunk per node."""
+        """Return the messages that the nodes have logged after these positions, one chunk per node."""
         requested = [(tail, p) for tail in self._messages if (p := request.positions.get(tail.node)) is not None]
         return JournalAnswer([chunk for tail, position in requested if (chunk := tail.read_on(position)) is not None])
 
@@ -298,7 +298,7 @@ class Host:
 
     @property
     def faults(self) -> list[AnyFault]:
-        """The faults of links and requests in effect."""
+        """The active link faults and request faults."""
         return self._faults
 
     async def set_faults(self, faults: list[AnyFault], *, whole: bool = True) -> None:
@@ -377,7 +377,7 @@ def injected(fault: AnyFault) -> FaultInjected:
 
 
 def faults_left(directory: Path, host: str) -> list[str]:
-    """Return the ids of faults that the host's journal starts but does not end, oldest first."""
+    """Return the ids of faults whose start is in the host's journal but not their end, oldest first."""
     left: dict[str, None] = {}
     for path in node_files(directory, host):
         for entry in read_file(path):

@@ -1,7 +1,7 @@
 """The same topology on several hosts, each with an agent that is started there: `zabka agent --hosts …`.
 
 Every host gets the same list of names and computes the same topology, so only the agents' token has to be distributed.
-Nodes are assigned in turn; the first host has the API.
+Nodes are assigned to the hosts in turn. The first host has the API.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zabka.compose.plan import BadPlan
 from zabka.compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Topology
 
 PER_HOST_MAX = 100
-"""Ports of one kind on one host are consecutive."""
+"""Maximum number of ports of one kind on one host, which are consecutive."""
 
 
 def hosts_topology(
@@ -27,7 +27,7 @@ def hosts_topology(
     settings: list[str] | None = None,
     tokens: Path,
 ) -> Topology:
-    """Assign peers and brokers to hosts; `tokens` is the directory of the agents' token on each of them.
+    """Assign peers and brokers to hosts. `tokens` is the directory of the agents' token on each host.
 
     Raises BadPlan, BadSetting.
     """
@@ -88,7 +88,7 @@ def _check(addresses: list[str], peers: int, brokers: int, profile: str) -> None
 
 
 def host_called(topology: Topology, here: str, tokens: Path) -> str:
-    """Return the name of the host at that address.  Raises BadPlan if there is none, or if it has no token."""
+    """Return the name of the host at that address. Raises BadPlan if there is none, or if it has no token."""
     host = next((h for h in topology.hosts if h.address == here), None)
     if host is None:
         raise BadPlan(f"--here is one of {', '.join(h.address for h in topology.hosts)}, not {here!r}")

@@ -1,7 +1,7 @@
 """The image: its Dockerfile, and the project files that its build needs.
 
-The target `nodes` has what peers, brokers, agents and the API need; `spark` adds PySpark and a Java runtime. Their
-final stages hold a virtual environment without its build tools.
+The target `nodes` has what peers, brokers, agents and the API need; `spark` adds PySpark and a Java runtime. The final
+stages of both contain a virtual environment without its build tools.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ RUN mkdir /packages && cp -rL zabka /packages/ \\
 
 
 def _final() -> str:
-    """Return the final stages: a base, and both targets on it."""
+    """Return the final stages: a base, and both targets based on it."""
     return f"""
 # The standard library is compiled once here: the official images leave that to every process.
 FROM ${{PYTHON_IMAGE}} AS runtime
@@ -101,14 +101,14 @@ EXPOSE {" ".join(str(port) for port in _PORTS)}
 
 
 def dockerfile() -> str:
-    """Return the Dockerfile: the page's libraries, the locked dependencies, and zabka, with a user of its own."""
+    """Return the Dockerfile: the page's libraries, the locked dependencies, and zabka with its own user."""
     return _BUILD + _final()
 
 
 def dockerignore() -> str:
-    """Return the build's ignore file: it admits the packages and the files of their dependencies only.
+    """Return the build's ignore file, which admits only the packages and the files that they need.
 
-    So an edit of any other file causes no rebuild.
+    An edit of any other file therefore causes no rebuild.
     """
     return "".join(
         f"{line}\n"

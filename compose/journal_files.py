@@ -1,4 +1,4 @@
-"""Serves journal files as they grow: whole lines from a byte position on, over rotations."""
+"""Serves journal files as they grow: whole lines from a byte position on, across rotations."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from zabka.journal.reader import node_files
 _first_line_of = msgspec.json.Decoder(FirstLine).decode
 
 SETTLED_NS = 1_000_000_000
-"""A directory's modification time advances in steps of the kernel's clock.
+"""Age after which a directory's modification time can be trusted.
 
-A second file created within one step does not change it.  A change longer ago than this is past all such steps.
+The modification time advances in steps of the kernel's clock, so a second file created within one step does not change
+it. A change longer ago than this is past all such steps.
 """
 
 
 class JournalTail:
     """One node's journal, polled twenty times a second, nearly always without new lines.
 
-    No file is listed or opened while neither the directory nor the file last read has changed since the last poll
-    without new lines.
+    If the last poll found no new lines, no file is listed or opened until the directory or the file last read changes.
     """
 
     def __init__(self, directory: Path, node: str, files: Callable[[Path, str], list[Path]] = node_files) -> None:
@@ -46,7 +46,7 @@ class JournalTail:
         return chunk
 
     def _seen(self, position: Position) -> tuple[int, int] | None:
-        """Return the directory's modification time, and the file's size; None if either is missing."""
+        """Return the directory's modification time and the file's size; None if either is missing."""
         directory = str(self._directory)
         try:
             return os.stat(directory).st_mtime_ns, os.stat(f"{directory}/{position.file}").st_size  # noqa: PTH116
@@ -57,9 +57,9 @@ class JournalTail:
 def read_on(
     directory: Path, node: str, position: Position, files: Callable[[Path, str], list[Path]] = node_files
 ) -> JournalChunk | None:
-    """Return the lines after a position, or None if there are none yet.  A file that was rotated away is skipped.
+    """Return the lines after a position, or None if there are none yet. A file that was rotated away is skipped.
 
-    If the journal is a different one than was read, return its beginning.
+    If the journal is not the one that was read before, return its beginning.
     """
     names = [path.name for path in files(directory, node)]
     if not names:
@@ -79,9 +79,9 @@ def read_on(
 
 
 def _is_new_journal(directory: Path, names: list[str], position: Position) -> bool | None:
-    """Return whether this is a different journal than was read, because a disk was emptied or replaced.
+    """Return whether the journal is not the one read before, because a disk was emptied or replaced.
 
-    Return None if it is too short to decide.
+    Return None if the journal is too short to decide.
     """
     oldest = names[0]
     if position.first is not None and _begins_with(oldest) == 1:

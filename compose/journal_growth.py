@@ -1,7 +1,7 @@
-"""When a host's journals may have grown: by kernel notices where possible (inotify, on Linux), by polling elsewhere.
+"""Detects that a host's journals may have grown: by kernel notifications (inotify, on Linux), otherwise by polling.
 
-A notice only means that something was written; the reader finds out what (`zabka.compose.journal_files`).  If a notice
-never comes, as on a file system without them, the end of the reader's wait makes up for it.
+A notification only means that something was written; `zabka.compose.journal_files` reads it. If a notification never
+arrives, as on a file system without them, the reader continues when its wait ends.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from zabka.journal.reader import node_files
 # The collector holds lines back to keep their order: for 120 ms, or for 55 ms if only one agent sends lines.  All waits
 # here are below 120 ms, and below 55 ms shortly after a write.
 GATHER_S = 0.025
-"""Lines seldom come alone: this is the wait for the following ones, to send them together."""
+"""Wait for further lines, to send them together, because lines seldom come alone."""
 POLL_S = 0.025
 IDLE_POLL_S = 0.1
 IDLE_AFTER_S = 3.0
 RETRY_S = 0.5
-"""The interval of attempts to watch journals that could not be watched."""
+"""The interval between attempts to watch journals that could not be watched."""
 
 # <sys/inotify.h>
 _MODIFY = 0x002
@@ -37,8 +37,9 @@ _READ_BYTES = 64 * 1024
 class JournalGrowth:
     """Waits for any of these journals (node to directory) to grow.
 
-    The newest file of each is watched, and its directory for a newer one; a message log next to it causes no wake-up.
-    While one of them cannot be watched, because it does not exist yet or the kernel's limit is reached, all are polled.
+    The newest file of each journal is watched, and its directory for a newer file. A message log next to it causes no
+    wake-up. While one of the journals cannot be watched, because it does not exist yet or the kernel's limit is
+    reached, all are polled.
     """
 
     def __init__(self, journals: Mapping[str, Path]) -> None:
@@ -52,7 +53,7 @@ class JournalGrowth:
         self._notice = asyncio.Event()
 
     def next_growth(self) -> asyncio.Event:
-        """Return the event to pass to `grown`; if it is requested before the journals are read, no growth is missed."""
+        """Return the event to pass to `grown`. Call this before reading the journals, so that no growth is missed."""
         if not self._asked:
             self._asked, self._inotify = True, _Inotify.open()
         self._take()
@@ -78,7 +79,7 @@ class JournalGrowth:
             async with asyncio.timeout(timeout_s):
                 return await notice.wait()
         except TimeoutError:
-            # There is no notice for a directory that was moved away and replaced.
+            # inotify does not report that a directory was moved away and replaced.
             self._watch()
             return False
         finally:
@@ -87,7 +88,7 @@ class JournalGrowth:
                 asyncio.get_running_loop().remove_reader(inotify.descriptor)
 
     def wrote(self) -> None:
-        """Note that new lines were read: more are likely to come soon."""
+        """Record that new lines were read, because more are likely to come soon."""
         self._written_s = time.monotonic()
 
     def close(self) -> None:
@@ -100,7 +101,7 @@ class JournalGrowth:
         self._notice.set()
 
     def _take(self) -> None:
-        """Read the notices, and wake the waiters."""
+        """Read the notifications, and wake the waiters."""
         noticed = self._inotify.read() if self._inotify is not None else 0
         if not noticed:
             return
@@ -110,13 +111,13 @@ class JournalGrowth:
         notice.set()
 
     def _watch(self) -> None:
-        """Watch the newest files and the directories; repeated calls are harmless."""
+        """Watch the newest files and the directories. Repeated calls are harmless."""
         inotify, self._tried_s = self._inotify, time.monotonic()
         self._watched = inotify is not None and all(inotify.watch(*journal) for journal in self._journals.items())
 
 
 class _Inotify:
-    """The kernel's notices, through its C library."""
+    """The kernel's inotify notifications, through its C library."""
 
     def __init__(self, library: ctypes.CDLL, descriptor: int) -> None:
         self._library = library
@@ -124,7 +125,7 @@ class _Inotify:
 
     @staticmethod
     def open() -> _Inotify | None:
-        """Open the notices; return None if this system has none, or no more of them for this user."""
+        """Open inotify. Return None if this system has none, or if this user's limit is reached."""
         library = ctypes.CDLL(None)
         if not hasattr(library, "inotify_init1"):
             return None
@@ -132,8 +133,8 @@ class _Inotify:
         return None if descriptor < 0 else _Inotify(library, descriptor)
 
     def watch(self, node: str, directory: Path) -> bool:
-        """Watch a journal; return whether that is possible."""
-        # The directory first: a file created in between is then noticed.
+        """Watch a journal. Return whether that is possible."""
+        # Watch the directory first, so that a file created in between is noticed.
         if not self._add(directory, _CREATE | _MOVED_TO | _DELETE_SELF):
             return False
         return all(self._add(newest, _MODIFY) for newest in node_files(directory, node)[-1:])
@@ -142,7 +143,7 @@ class _Inotify:
         return bool(self._library.inotify_add_watch(self.descriptor, os.fsencode(path), mask) >= 0)
 
     def read(self) -> int:
-        """Return all notices since the last call as one mask; 0 for none."""
+        """Return all notifications since the last call as one mask; 0 for none."""
         found, place = 0, 0
         with contextlib.suppress(BlockingIOError):
             notices = os.read(self.descriptor, _READ_BYTES)

@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def kept_files() -> dict[str, str]:
-    """Return the text of every file, by its name."""
+    """Return the content of every file, keyed by its name."""
     nodes, spark = locks(HERE.parent)
     return {
         "compose.yaml": compose_yaml(container_topology()),

@@ -14,7 +14,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def argv_for(kind: str, *arguments: str) -> list[str]:
-    """Return the command line of a node process.  `-P` keeps the working directory from shadowing packages."""
+    """Return the command line of a node process. `-P` keeps the working directory from shadowing packages."""
     return [sys.executable, "-P", "-m", "zabka.compose.node", kind, *arguments]
 
 
@@ -24,9 +24,9 @@ def player_argv() -> list[str]:
 
 
 def die_with_parent(number: signal.Signals) -> None:
-    """Ask the kernel for this signal when the parent dies.
+    """Request this signal from the kernel when the parent dies.
 
-    This happens only if the parent asked for it, by naming itself in ZABKA_PARENT, and only on Linux.
+    This happens only on Linux, and only if the parent requested it by setting ZABKA_PARENT to its pid.
     """
     parent = os.environ.pop("ZABKA_PARENT", "")
     if not parent or not sys.platform.startswith("linux"):
@@ -38,9 +38,9 @@ def die_with_parent(number: signal.Signals) -> None:
 
 
 def start_agent(config: Path, held: Sequence[int], parent: int | None) -> subprocess.Popen[bytes]:
-    """Start the agent of that configuration (`write_host`); if `parent` is given, the agent ends with that process.
+    """Start the agent of that configuration (`write_host`). If `parent` is given, the agent ends with that process.
 
-    It holds the locks whose file descriptors are `held`, the data directory's among them, as long as it lives.
+    While it lives, the agent holds the locks whose file descriptors are `held`, including the data directory's.
     """
     environment = dict(os.environ)
     if parent is not None:

@@ -1,6 +1,6 @@
-"""The locks of the image's targets: for each target only the pins of requirements.lock that it needs at run time.
+"""The locks of the image's targets: for each target, only the pins of requirements.lock that it needs at run time.
 
-requirements.lock also pins what the tests and linters need.  The closure is computed from the metadata of the installed
+requirements.lock also pins what the tests and linters need. The closure is computed from the metadata of the installed
 packages, so this runs where the whole lock is installed, and for that Python and platform.
 """
 
@@ -21,7 +21,7 @@ _PIN = re.compile(r"^([A-Za-z0-9._-]+)==")
 
 
 class Locks(NamedTuple):
-    """The text of both locks; Spark's has the packages in addition to the nodes'."""
+    """The content of both locks. Spark's lock contains its packages in addition to the nodes'."""
 
     nodes: str
     spark: str
@@ -35,7 +35,7 @@ def locks(root: Path) -> Locks:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     of_extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     wanted = [Requirement(line) for line in (*project["dependencies"], *of_extras)]
-    # The extra `all` consists of the others, which are here already.
+    # The extra `all` consists of the other extras, which are included already.
     wanted = [requirement for requirement in wanted if _name(requirement.name) != project["name"]]
     pins = _pins((root / "requirements.lock").read_text())
     nodes = _closure([r for r in wanted if _name(r.name) not in OF_SPARK])
@@ -49,7 +49,7 @@ def _name(name: str) -> str:
 
 
 def _pins(lock: str) -> dict[str, str]:
-    """Return each pin with its hashes, by name."""
+    """Return each pin with its hashes, keyed by name."""
     pins: dict[str, str] = {}
     name = ""
     for line in lock.splitlines(keepends=True):
@@ -66,7 +66,7 @@ def _lock(pins: dict[str, str], names: set[str]) -> str:
 
 
 def _closure(wanted: list[Requirement]) -> set[str]:
-    """Return the names of these requirements and of all their requirements here."""
+    """Return the names of these requirements and of all packages that they require here."""
     found: dict[str, set[str]] = {}
     open_ends = list(wanted)
     while open_ends:

@@ -1,7 +1,7 @@
 """Kubernetes manifests of a topology of containers: `zabka kubernetes` writes them, for any number of nodes.
 
-Peers and brokers are pods of two StatefulSets whose ordinals begin at 1, so that a pod has its node's name; each has a
-volume of its own, and is reached below a headless service.  The API is a Deployment of one pod.  Sources: Kubernetes'
+Peers and brokers are pods of two StatefulSets whose ordinals begin at 1, so that a pod has its node's name. Each pod
+has its own volume, and is reached below a headless service. The API is a Deployment of one pod. Sources: Kubernetes'
 API reference (apps/v1, policy/v1; `ordinals` since 1.27) and the restricted Pod Security Standard.
 """
 
@@ -40,10 +40,10 @@ Object = dict[str, Any]
 def kubernetes_yaml(
     topology: Topology, settings: list[str], *, image: str = IMAGE, storage: str = STORAGE, agents_token: str = ""
 ) -> str:
-    """Return the manifests as text.  Raises BadPlan.
+    """Return the content of the manifests. Raises BadPlan.
 
-    `settings` are the settings that made the topology, `storage` is the size of each volume, and `agents_token`, if
-    given, is written as a Secret.
+    `settings` are the settings from which the topology was created, `storage` is the size of each volume, and
+    `agents_token`, if given, is written as a Secret.
     """
     if not _QUANTITY.fullmatch(storage):
         raise BadPlan(f"--storage is a size such as {STORAGE}, not {storage!r}")
@@ -53,7 +53,7 @@ def kubernetes_yaml(
 
 
 def manifests(topology: Topology, settings: list[str], image: str, storage: str, agents_token: str) -> list[Object]:
-    """Return every object, referenced ones first."""
+    """Return every object; referenced objects come first."""
     counts = {"ZABKA_PEERS": str(len(topology.peers)), "ZABKA_BROKERS": str(len(topology.brokers))}
     found = [
         _object("v1", "ConfigMap", CONFIG, data={**counts, "ZABKA_PROFILE": topology.profile,
@@ -172,7 +172,7 @@ class _Pod:
         self._has_settings = has_settings
 
     def spec(self, component: str, host: str, ports: dict[str, int], ready: Object) -> Object:
-        """Return the pod of a node or of the API; `host` is the argument of `zabka.compose.containers`."""
+        """Return the pod of a node or of the API. `host` is the argument of `zabka.compose.containers`."""
         return {
             "automountServiceAccountToken": False,
             # Longer than an agent takes to stop its node cleanly.
@@ -243,7 +243,7 @@ _NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def as_yaml(value: Any, depth: int = 0) -> str:
-    """Return non-empty mappings and lists in block style; everything else as JSON, which is YAML."""
+    """Return non-empty mappings and lists in block style, and everything else as JSON, which is YAML."""
     pad = "  " * depth
     if isinstance(value, dict):
         return "".join(

@@ -10,7 +10,7 @@ from zabka.compose.programs import config_of, run
 
 
 def main() -> int:
-    """Run a peer, a broker, the API or an agent by the arguments; return the process's exit code."""
+    """Run the peer, broker, API or agent that the arguments select. Return the exit code."""
     kind, config = config_of(sys.argv[1:])
     if kind != "agent":
         return run(kind, config)

@@ -1,4 +1,4 @@
-"""The layout of a local cluster: the requested options, the existing topology of the data directory, and free ports."""
+"""The layout of a local cluster: the requested options, the data directory's topology, and free ports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, Pe
 
 LOOPBACK = "127.0.0.1"
 _ELSEWHERE = {"0.0.0.0": (socket.AF_INET, "192.0.2.1"), "::": (socket.AF_INET6, "2001:db8::1")}
-"""For the wildcard address of each family: a distant address (RFC 5737, RFC 3849)."""
+"""A distant address (RFC 5737, RFC 3849) for each family, keyed by the family's wildcard address."""
 DEFAULT_ZK_PORT = 2181
 DEFAULT_KAFKA_PORT = 9092
 DEFAULT_API_PORT = 8080
@@ -21,7 +21,7 @@ HOST = "host-1"
 
 
 class Requested(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `up`; None means "as before, or the default".  Port 0 means "pick"."""
+    """The options of `up`. None means "as before, or the default". Port 0 means "pick a port"."""
 
     peers: int | None = None
     observers: int | None = None
@@ -32,7 +32,7 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     kafka_port: int | None = None
     profile: str | None = None
     advertised: Mapping[int, str] = {}
-    """HOST:PORT for clients of every broker, if they connect through a proxy; the brokers have a second listener."""
+    """HOST:PORT of every broker for clients that connect through a proxy. The brokers have a second listener."""
     overrides: Overrides = Overrides({}, {})
 
 
@@ -41,7 +41,7 @@ class BadPlan(ValueError):
 
 
 def plan(wanted: Requested, before: Topology | None, within: range | None = None) -> Topology:
-    """Return the topology for these options, based on the existing one of the data directory.
+    """Return the topology for these options, based on the existing topology of the data directory.
 
     Ports that are picked come from `within`, if it is given.
 
@@ -99,7 +99,7 @@ def plan(wanted: Requested, before: Topology | None, within: range | None = None
 
 
 def _with_proxies(brokers: list[BrokerSpec], advertised: Mapping[int, str], book: _Ports) -> list[BrokerSpec]:
-    """Return the brokers with a second listener that advertises these addresses.  Raises BadPlan."""
+    """Return the brokers with a second listener that advertises these addresses. Raises BadPlan."""
     if advertised.keys() != {broker.id for broker in brokers}:
         raise BadPlan(f"advertised addresses are for brokers 1 to {len(brokers)}, not {sorted(advertised)}")
     first = book.block("the brokers' second listeners", 0, len(brokers), 0, True)
@@ -143,9 +143,9 @@ def _merged(before: dict[str, str], now: dict[str, str]) -> dict[str, str]:
 
 
 def _answers_on_loopback(bind: str) -> bool:
-    """Return whether a server bound there is also reached at 127.0.0.1.
+    """Return whether a server bound to this address is also reachable at 127.0.0.1.
 
-    Other loopback addresses are not, and a socket that asyncio binds to `::` accepts only IPv6.
+    Servers on other loopback addresses are not, and a socket that asyncio binds to `::` accepts only IPv6.
     """
     return bind in (LOOPBACK, "localhost", "0.0.0.0")
 
@@ -164,7 +164,7 @@ def _advertised(bind: str) -> str:
 
 
 class _Ports:
-    """Assigns ports, none twice."""
+    """Assigns ports, each at most once."""
 
     def __init__(self, bind: str, within: range | None) -> None:
         self._bind = bind
@@ -174,7 +174,7 @@ class _Ports:
     def block(self, what: str, wanted: int | None, count: int, otherwise: int, fresh: bool) -> int:
         """Return `count` consecutive ports.
 
-        Named ones (or the defaults) must be free; picked and kept ones may move.
+        Requested ports (or the defaults) must be free. Picked ports, including those of an earlier run, may change.
         """
         if count == 0:
             return otherwise

@@ -1,4 +1,4 @@
-"""Finds free TCP ports, and names the unix sockets on which nodes listen for their agent."""
+"""Finds free TCP ports, and determines the unix sockets on which nodes listen for their agent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLAIM = 100
 
 
 class PortTaken(Exception):
-    """A port that was requested by number is in use by another process."""
+    """A requested port is in use by another process."""
 
     def __init__(self, host: str, port: int, what: str) -> None:
         super().__init__(f"port {port} on {host}, wanted for {what}, is in use")
@@ -28,7 +28,7 @@ class PortTaken(Exception):
 
 
 def is_free(host: str, port: int) -> bool:
-    """Return whether a server could listen there now."""
+    """Return whether a server could listen at that address now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -62,8 +62,8 @@ def _ephemeral_floor() -> int:
 def pick_block(host: str, count: int, taken: Iterable[int] = (), within: range | None = None) -> int:
     """Return the first of `count` consecutive free ports, within that range if one is given.
 
-    Ports are below the range that the kernel uses for outgoing connections: a port in that range could be in use by
-    another connection when a killed node needs it again.  Raises OSError if no ports are free.
+    Ports are below the range that the kernel uses for outgoing connections, because a port in that range could be in
+    use by another connection when a killed node needs it again. Raises OSError if no ports are free.
     """
     used = set(taken)
     chooser = random.SystemRandom()
@@ -79,22 +79,22 @@ def pick_block(host: str, count: int, taken: Iterable[int] = (), within: range |
 class ClaimedPorts(NamedTuple):
     """A range of ports that no other process can claim while a process has `handles` open.
 
-    `within` is None, and there are no handles, if any port may be used.
+    `within` is None, and there are no handles, if any port can be used.
     """
 
     within: range | None
     handles: tuple[int, ...]
 
     def close(self) -> None:
-        """Release the range; a process that inherited the handles still holds it."""
+        """Release the range. A process that inherited the handles still holds the range."""
         for handle in self.handles:
             os.close(handle)
 
 
 def claim_ports() -> ClaimedPorts:
-    """Claim a range of ports for one cluster, by a locked file of this user; any port if all ranges are claimed.
+    """Claim a range of ports for one cluster with a locked file of this user; any port if all ranges are claimed.
 
-    A free port may belong to another cluster's node that is down.  Raises OSError.
+    A free port alone is not enough, because it may belong to another cluster's node that is down. Raises OSError.
     """
     directory = private_directory()
     starts = list(range(_LOWEST, _ephemeral_floor() - CLAIM, CLAIM))
@@ -111,7 +111,7 @@ def claim_ports() -> ClaimedPorts:
 
 
 def private_directory() -> Path:
-    """Return this user's directory among the temporary ones, and create it if it is missing.  Raises OSError."""
+    """Return this user's directory in the system's temporary directory. Create it if missing. Raises OSError."""
     base = Path(tempfile.gettempdir())
     if len(os.fsencode(base)) > SOCKET_PATH_BYTES_MAX - 40:
         base = Path("/tmp")
@@ -123,8 +123,8 @@ def private_directory() -> Path:
 def control_socket(directory: Path) -> Path:
     """Return the path of a node's control socket.
 
-    It is in the node's directory, or, if that path is too long for a unix socket, in a short private directory of the
-    system's temporary one.
+    It is in the node's directory or, if that path is too long for a unix socket, in a short private directory in the
+    system's temporary directory.
     """
     direct = directory / "control.sock"
     if len(os.fsencode(direct)) < SOCKET_PATH_BYTES_MAX:
@@ -137,7 +137,7 @@ def control_socket(directory: Path) -> Path:
 
 
 def make_private(directory: Path) -> None:
-    """Create a directory that only this user can access.  Raises OSError if another user created it before."""
+    """Create a directory that only this user can access. Raises OSError if another user created it before."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     stat = directory.lstat()
     if stat.st_uid != os.getuid() or not directory.is_dir() or directory.is_symlink():

@@ -1,8 +1,8 @@
 """Processes that an agent owns: start, signals, and the state of each.
 
-A process is `running`, `paused` (SIGSTOP) or `down`.  Every change, made or seen, is reported once, through
-`on_change`.  Each child leads a process group of its own, detached from the terminal's Ctrl-C, and ends with the agent
-(`zabka.compose.launch` asks the kernel for that).
+A process is `running`, `paused` (SIGSTOP) or `down`. Every change, whether requested or observed, is reported once,
+through `on_change`. Each child leads its own process group, detached from the terminal's Ctrl-C, and ends with the
+agent (`zabka.compose.launch` asks the kernel for that).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ SIGNAL_TIMEOUT_S = 5.0
 _POLL_S = 0.01
 
 SEEN = ("exited", "stopped", "continued")
-"""The actions of changes that were not requested here."""
+"""The actions of observed changes that were not requested here."""
 
 OnChange = Callable[["ManagedProcess", str], None]
 
 
 class Child(Protocol):
-    """A process that this one started: the used part of `subprocess.Popen`."""
+    """A process that this one started: the part of `subprocess.Popen` that is used."""
 
     @property
     def pid(self) -> int: ...
@@ -44,7 +44,7 @@ class NotNow(Exception):
 
 
 class ManagedProcess:
-    """One process, over all its incarnations.
+    """One process, across all its incarnations.
 
     `argv` is run each time, `log` collects its output; `first`, if given, starts the first incarnation instead.
     `on_change(process, action)` is called after each change of `state`; action is start, kill, stop, pause, resume, or
@@ -72,12 +72,12 @@ class ManagedProcess:
     # ---- actions -----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start it.  Raises NotNow if it is running already, OSError if it cannot be started."""
+        """Start the process. Raises NotNow if it is already running, OSError if it cannot be started."""
         self._must_be(("down",), "start")
         self._spawn()
 
     async def kill(self) -> None:
-        """SIGKILL, and wait for the end.  Also possible during a stop."""
+        """Send SIGKILL, and wait for the end. Can also be called during a stop."""
         if self.state == "down":
             self._refuse("kill")
         self._asked = "kill"
@@ -85,7 +85,10 @@ class ManagedProcess:
         await self._exited.wait()
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S, hurry: tuple[signal.Signals, float] | None = None) -> None:
-        """SIGTERM, wait for a clean end; SIGKILL after `timeout_s`.  `hurry` is another signal, and its delay."""
+        """Send SIGTERM and wait for a clean end. Send SIGKILL after `timeout_s`.
+
+        `hurry` is another signal to send in between, and its delay.
+        """
         self._must_be(("running", "paused"), "stop")
         self._busy = self._asked = "stop"
         try:
@@ -104,29 +107,29 @@ class ManagedProcess:
             self._busy = ""
 
     async def ended_within(self, timeout_s: float) -> bool:
-        """Wait for the end until the timeout; return whether it has come."""
+        """Wait for the end until the timeout. Return whether the process has ended."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._exited.wait(), timeout_s)
         return self._exited.is_set()
 
     async def pause(self) -> None:
-        """SIGSTOP; return once it has taken effect.
+        """Send SIGSTOP. Return once it has taken effect.
 
-        Raises NotNow if it has not in time, for example if the process waits for a disk: it may take effect later, and
-        is then observed.
+        Raises NotNow if it has not taken effect in time, for example because the process waits for a disk. It may take
+        effect later, and is then observed.
         """
         self._must_be(("running",), "pause")
         await self._signal_and_see(signal.SIGSTOP, stopped=True)
         self._changed("paused", "pause")
 
     async def resume(self) -> None:
-        """SIGCONT; return once it has taken effect.  Raises NotNow if it has not in time."""
+        """Send SIGCONT. Return once it has taken effect. Raises NotNow if it has not in time."""
         self._must_be(("paused",), "resume")
         await self._signal_and_see(signal.SIGCONT, stopped=False)
         self._changed("running", "resume")
 
     async def restart(self) -> None:
-        """Stop, then start.  Raises NotNow if it was killed in between: a killed process is meant to stay down."""
+        """Stop, then start. Raises NotNow if it was killed in between, because a killed process must stay down."""
         if self.state == "down":
             self._refuse("restart")
         await self.stop()
@@ -135,7 +138,7 @@ class ManagedProcess:
         await self.start()
 
     def observe(self) -> None:
-        """Notice a SIGSTOP or SIGCONT from elsewhere; limit the log's size."""
+        """Detect a SIGSTOP or SIGCONT from another process. Limit the log's size."""
         self._rotate_log()
         if self.state == "down" or self._busy:
             return
@@ -180,8 +183,8 @@ class ManagedProcess:
     def _rotate_log(self) -> None:
         """Move the output so far to `.log.1`, and truncate the log.
 
-        The process keeps its file, which is open for appending: what it prints in the microseconds between the copy and
-        the truncation is lost.  If the copy cannot be made (a full disk) the log is truncated without one.
+        The process keeps its file, which is open for appending. What it prints in the microseconds between the copy and
+        the truncation is lost. If the copy cannot be made (a full disk), the log is truncated without one.
         """
         with contextlib.suppress(FileNotFoundError):
             if os.stat(self._log).st_size <= LOG_BYTES_MAX:  # noqa: PTH116
@@ -228,7 +231,7 @@ class ManagedProcess:
             self._process.send_signal(number)
 
     def _is_stopped(self) -> bool:
-        """Return whether the kernel has stopped it; if that cannot be asked (macOS), the last requested state."""
+        """Return whether the kernel has stopped the process, or the last requested state where unknown (macOS)."""
         if self.pid is None:
             return False
         if not hasattr(os, "waitid"):

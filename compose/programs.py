@@ -1,6 +1,6 @@
 """The programs of a node's process: a peer, a broker or the API, which end with their parent.
 
-Free of heavy imports, so that a node starts fast.
+The module has no heavy imports, so that a node starts fast.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import cast
 from zabka.compose.launch import die_with_parent, player_argv
 
 _NEVER_USED = ("rich", "attr", "hypothesis", "greenlet")
-"""Packages that structlog and kio import if installed, and no node uses: a quarter of a broker's start time."""
+"""Packages that structlog and kio import if installed, but no node uses: a quarter of a broker's start time."""
 
 
 def config_of(arguments: Sequence[str]) -> tuple[str, Path]:
-    """Return the kind and the file of `KIND --config FILE`, and block the import of unused packages."""
+    """Return the kind and the file of `KIND --config FILE`. Block the import of unused packages."""
     for package in _NEVER_USED:
         # A module that is None there cannot be imported.
         sys.modules.setdefault(package, cast(ModuleType, None))
@@ -30,7 +30,7 @@ def config_of(arguments: Sequence[str]) -> tuple[str, Path]:
 
 
 def run(kind: str, config: Path) -> int:
-    """Run a peer, a broker or the API until its end, at the latest its parent's; return the process's exit code."""
+    """Run a peer, a broker or the API until it or its parent ends. Return the exit code."""
     die_with_parent(signal.SIGKILL)
     match kind:
         case "peer":

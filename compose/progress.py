@@ -16,10 +16,10 @@ class Progress(Protocol):
 
 
 class PlainProgress:
-    """Plain lines, each flushed."""
+    """Prints plain lines and flushes each."""
 
     def print_line(self, text: str) -> None:
-        """Print one line."""
+        """Print one line of output."""
         print(f"  {text}", flush=True)  # noqa: T201
 
     def waiting(self, text: str) -> None:
@@ -27,13 +27,13 @@ class PlainProgress:
         self.print_line(f"waiting: {text}")
 
     def ready(self, url: str, notes: list[str]) -> None:
-        """Print the notes, and on a line of its own that the cluster serves."""
+        """Print the notes, and then, on a separate line, that the cluster serves."""
         for note in notes:
             self.print_line(note)
         print(f"zabka is ready: {url}", flush=True)  # noqa: T201
 
     def error(self, text: str) -> None:
-        """Print an error."""
+        """Print an error message."""
         print(f"zabka: {text}", file=sys.stderr, flush=True)  # noqa: T201
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ class PlainProgress:
 
 
 class TerminalProgress(PlainProgress):
-    """A spinner while waiting, and colour if the terminal has it."""
+    """Shows a spinner while waiting, and colour if the terminal supports it."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -59,13 +59,13 @@ class TerminalProgress(PlainProgress):
         self._status.update(f"waiting: {text}")
 
     def ready(self, url: str, notes: list[str]) -> None:
-        """Print the notes, and on a line of its own that the cluster serves."""
+        """Print the notes, and then, on a separate line, that the cluster serves."""
         self._status.stop()
         super().ready(url, notes)
         self.print_line("press Ctrl-C to stop")
 
     def error(self, text: str) -> None:
-        """Print an error, on standard error."""
+        """Print an error on standard error."""
         self._status.stop()
         super().error(text)
 

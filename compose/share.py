@@ -1,4 +1,4 @@
-"""One host's part of a topology of several hosts: the files of its agent, and the agent's process."""
+"""One host's part of a topology with several hosts: the files of its agent, and the agent's process."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _RESET_ADVICE: dict[Platform, str] = {
 
 
 def lay_out(name: str, data: Path, topology: Topology) -> Path:
-    """Write the files that a host needs; return its agent's configuration.  `name` is the host's or that of its node.
+    """Write the files that a host needs. Return its agent's configuration. `name` is the host's or its node's name.
 
-    Raises BadPlan if there is no such host, or if `data` holds the history of an ensemble of another size, or of a node
-    that belongs to another host.
+    Raises BadPlan if there is no such host, or if `data` contains the history of an ensemble of another size, or of a
+    node that belongs to another host.
     """
     before = load(data)
     if before is not None and len(before.peers) != len(topology.peers):
@@ -47,7 +47,7 @@ def lay_out(name: str, data: Path, topology: Topology) -> Path:
 
 
 def run_host(topology: Topology, name: str, data: Path) -> int:
-    """Write the files that a host needs, then run its agent until its end; return the process's exit code."""
+    """Write the files that a host needs, then run its agent until it ends. Return the exit code."""
     from zabka.compose.agent import main
 
     try:

@@ -1,8 +1,8 @@
 """The topology: the peers, brokers, agents and ports of a cluster, and the files that its nodes need.
 
-`up` plans it, stores it in `topology.json` of the data directory, and reads it there again; compose.yaml and
-Kubernetes' manifests are generated from the same structure (`zabka.compose.containers`).  Numbers of peers and brokers
-begin at 1; observers follow the peers.
+`up` plans it, stores it in `topology.json` of the data directory, and reads it there later. compose.yaml and
+Kubernetes' manifests are generated from the same structure (`zabka.compose.containers`). Peers and brokers are numbered
+from 1; observers are numbered after the peers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PRIVATE = 0o600
 """The mode of files that may contain passwords: only their user can read them."""
 
 Platform = Literal["local", "hosts", "compose", "kubernetes"]
-"""What runs the host agents: `zabka up` on this machine, a user on each of several hosts, or containers."""
+"""What starts the host agents: `zabka up` on this machine, a user on each of several hosts, or containers."""
 
 # Short enough for a person to watch: faster than the systems' own defaults, which `--profile kafka` uses.
 PROFILES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
@@ -46,7 +46,7 @@ PROFILES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 class PeerSpec(msgspec.Struct, frozen=True):
     """One ensemble server.
 
-    `address` is its address for other nodes; `bind` the one on which it listens for clients.
+    `address` is its address for other nodes; `bind` is the address on which it listens for clients.
     """
 
     id: int
@@ -67,8 +67,8 @@ class PeerSpec(msgspec.Struct, frozen=True):
 class BrokerSpec(msgspec.Struct, frozen=True):
     """One broker.
 
-    `advertised` is its address for clients and other brokers.  If clients connect by another route (containers, or a
-    proxy), `external` and `external_port` are its address for them, on a second listener.  That listener's port is
+    `advertised` is its address for clients and other brokers. If clients connect by another route (containers, or a
+    proxy), `external` and `external_port` are its address for them, on a second listener. That listener's port is
     `external_bind_port`, or `external_port` if that is 0.
     """
 
@@ -88,7 +88,7 @@ class BrokerSpec(msgspec.Struct, frozen=True):
 
 
 class HostSpec(msgspec.Struct, frozen=True):
-    """One host agent and its nodes; `runs_api` if it also keeps the API process."""
+    """One host agent and its nodes. `runs_api` is set if the agent also runs the API process."""
 
     name: str
     address: str
@@ -99,7 +99,7 @@ class HostSpec(msgspec.Struct, frozen=True):
 
 
 class Topology(msgspec.Struct, frozen=True):
-    """The whole cluster."""
+    """The whole cluster: its peers, brokers, hosts and settings."""
 
     peers: list[PeerSpec]
     brokers: list[BrokerSpec]
@@ -121,7 +121,7 @@ class Topology(msgspec.Struct, frozen=True):
 
     @property
     def bootstrap(self) -> str:
-        """`bootstrap.servers`."""
+        """`bootstrap.servers`: the addresses of all brokers."""
         return ",".join(f"{bracketed(b.advertised)}:{b.port}" for b in self.brokers)
 
     @property
@@ -139,18 +139,18 @@ class Topology(msgspec.Struct, frozen=True):
         return Path(self.token_directory) if self.token_directory else data
 
     def on_loopback(self) -> bool:
-        """Return whether all servers listen on this machine only."""
+        """Return whether all servers listen only on this machine's loopback."""
         binds = [self.api_bind, *(p.bind for p in self.peers), *(b.bind for b in self.brokers)]
         return all(loopback(bind) for bind in binds)
 
 
 def reachable(bind: str) -> str:
-    """Return an address at which this machine reaches a server bound to `bind`."""
+    """Return an address at which this machine can reach a server bound to `bind`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)
 
 
 def bracketed(host: str) -> str:
-    """Return a host as it is written before a port."""
+    """Return a host in the form used before a port, in brackets if needed."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -163,7 +163,7 @@ class _Layout(msgspec.Struct):
 
 
 def save(topology: Topology, data: Path, mode: int = PRIVATE) -> Path:
-    """Store the topology in its data directory, atomically.  Settings may contain passwords."""
+    """Store the topology in its data directory, atomically. Settings may contain passwords."""
     path = data / TOPOLOGY_FILE
     write_atomically(path, msgspec.json.format(msgspec.json.encode(topology), indent=2) + b"\n", mode)
     return path
@@ -172,8 +172,8 @@ def save(topology: Topology, data: Path, mode: int = PRIVATE) -> Path:
 def load(data: Path) -> Topology | None:
     """Return the topology stored in a data directory, or None.
 
-    Raises BadTopology if it is damaged, or has another layout, which is checked before anything else of the file is
-    read.
+    Raises BadTopology if the file is damaged or has another layout version, which is checked before the rest of the
+    file is read.
     """
     path = data / TOPOLOGY_FILE
     try:
@@ -226,7 +226,7 @@ def config_file(data: Path, node: str) -> Path:
 
 
 def zoo_cfg(topology: Topology, peer: PeerSpec, data: Path) -> str:
-    """Return a peer's zoo.cfg."""
+    """Return the content of a peer's zoo.cfg."""
     home = node_directory(data, peer.name)
     settings: dict[str, str] = {
         **PROFILES[topology.profile][0],
@@ -249,7 +249,7 @@ def zoo_cfg(topology: Topology, peer: PeerSpec, data: Path) -> str:
 
 
 def server_properties(topology: Topology, broker: BrokerSpec, data: Path) -> str:
-    """Return a broker's server.properties."""
+    """Return the content of a broker's server.properties."""
     home = node_directory(data, broker.name)
     settings = {
         "broker.id": str(broker.id),
@@ -257,7 +257,7 @@ def server_properties(topology: Topology, broker: BrokerSpec, data: Path) -> str
         "log.dirs": str(home / "data"),
         "zookeeper.connect": topology.connect,
         **PROFILES[topology.profile][1],
-        # All nodes start together, and a broker that starts without a quorum waits for one.
+        # All nodes start together, and a broker that starts before the quorum waits for it.
         "zookeeper.connection.timeout.ms": str(2**31 - 1),
         # Kafka's default of three could not be met by fewer brokers, and no group or transaction could begin.
         "offsets.topic.replication.factor": str(min(INTERNAL_REPLICAS_MAX, len(topology.brokers))),
@@ -301,7 +301,7 @@ def _properties(settings: dict[str, str]) -> str:
 
 
 def write_node(topology: Topology, node: PeerSpec | BrokerSpec, data: Path) -> Path:
-    """Write one node's configuration (and a peer's myid); return its configuration file."""
+    """Write one node's configuration (and a peer's myid). Return the path of its configuration file."""
     home = node_directory(data, node.name)
     (home / "data").mkdir(parents=True, exist_ok=True)
     journal_directory(data, node.name).mkdir(exist_ok=True)

@@ -45,7 +45,7 @@ _LOG_LINES = 12
 
 
 FILES_MIN = 256
-"""A node has a few dozen open by itself, and two for each connection or replica that it serves."""
+"""Minimum limit of open files. A node has a few dozen open, plus two per connection or replica that it serves."""
 _SIGINT_BIT = 1 << (signal.SIGINT - 1)
 
 
@@ -54,13 +54,13 @@ class CannotStart(Exception):
 
 
 class Stopped(Exception):
-    """A signal requested the end while the cluster was starting."""
+    """A signal requested a stop while the cluster was starting."""
 
 
 def prepare(wanted: Requested, data: Path) -> Topology:
-    """Lay the cluster out in its data directory.
+    """Write the layout of the cluster into its data directory.
 
-    Raises BadTopology, BadPlan, PortTaken, OSError; the caller holds the directory's lock.
+    Raises BadTopology, BadPlan, PortTaken, OSError. The caller holds the directory's lock.
     """
     topology = plan(wanted, load(data))
     save(topology, data)
@@ -70,11 +70,11 @@ def prepare(wanted: Requested, data: Path) -> Topology:
 def up(
     wanted: Requested, data: Path, progress: Progress, *, detach: bool, companion: Callable[[], str] | None = None
 ) -> int:
-    """Start a cluster; return in the foreground after a signal, detached once it is ready.
+    """Start a cluster. In the foreground, return after a signal; with `detach`, return once the cluster is ready.
 
-    The exit code is 128 plus the signal's number if a signal came before it was ready.  `companion` is called once it
-    is ready: it starts another program that runs with the cluster, and returns a note about it. Raises InUse,
-    BadTopology, BadPlan, PortTaken, CannotStart, OSError.
+    The exit code is 128 plus the signal's number if a signal arrived before the cluster was ready. `companion` is
+    called once it is ready: it starts another program that runs with the cluster, and returns a note about it. Raises
+    InUse, BadTopology, BadPlan, PortTaken, CannotStart, OSError.
     """
     # Only if the parent asks for it, as the test fixtures do.
     die_with_parent(signal.SIGTERM)
@@ -92,7 +92,7 @@ def up(
 
 
 def _enough_files() -> None:
-    """Raise CannotStart if processes may open too few files to serve clients: they would wait for ever."""
+    """Raise CannotStart if the limit of open files is too low to serve clients, which would wait for ever."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY and limit < FILES_MIN:
         raise CannotStart(
@@ -101,7 +101,7 @@ def _enough_files() -> None:
 
 
 class _Foreground:
-    """One run of `up`."""
+    """One run of `up`, until the cluster is ready or stopped."""
 
     def __init__(self, topology: Topology, data: Path, progress: Progress, lock: int, *, detach: bool) -> None:
         self._topology = topology
@@ -114,7 +114,7 @@ class _Foreground:
         self._agent: subprocess.Popen[bytes] | None = None
 
     def run(self, companion: Callable[[], str] | None) -> int:
-        """Start, wait, stop."""
+        """Start the cluster, wait for a signal, and stop it."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
         agent = self._start_agent()
@@ -135,9 +135,9 @@ class _Foreground:
         if self._detach:
             return 0
         while agent.poll() is None and not self._asked_to_stop:
-            # A signal interrupts nothing here: its handler runs between two short waits.
+            # A signal does not interrupt the sleep: its handler runs between two short waits.
             time.sleep(_POLL_S)
-        # `zabka down` signals the agent itself.
+        # `zabka down` sends its signal to the agent.
         asked = self._asked_to_stop or agent.returncode in (0, -signal.SIGTERM)
         if not asked:
             self._progress.error(f"the host agent exited (exit code {agent.returncode})")
@@ -213,7 +213,7 @@ def exposed(topology: Topology) -> list[str]:
 
 
 def wait_until_ready(topology: Topology, data: Path, progress: Progress, trouble: Callable[[], None]) -> None:
-    """Return once the cluster serves.  Raises CannotStart with the reason, or what `trouble` raises."""
+    """Return once the cluster serves. Raises CannotStart with the reason, or what `trouble` raises."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     token = read_token(topology.tokens(data) / TOKEN_FILE)
     waiting_for = "the host agent"
@@ -231,7 +231,7 @@ def wait_until_ready(topology: Topology, data: Path, progress: Progress, trouble
 
 
 def _missing(topology: Topology) -> list[str]:
-    """Return what is missing for readiness; empty if quorum, brokers, controller and page are all there."""
+    """Return what is missing for readiness; empty if quorum, brokers, controller and page are all available."""
     try:
         ready = call("GET", f"{topology.api_url}/readyz", timeout_s=ANSWER_S)
         if ready.status == 503:
@@ -247,7 +247,7 @@ def _missing(topology: Topology) -> list[str]:
 
 
 def _look_for_dead(topology: Topology, data: Path, token: str) -> None:
-    """Raise CannotStart if a node's process ended at its start, or the API's with NEWER_STATE."""
+    """Raise CannotStart if a node's process ended during its start, or the API's process ended with NEWER_STATE."""
     try:
         snapshot = read_snapshot(topology.hosts[0], token)
     except (NoAnswer, msgspec.MsgspecError):
@@ -268,7 +268,7 @@ def _tail(log: Path) -> str:
 
 
 def down(data: Path) -> bool:
-    """Stop the cluster of a data directory; return False if none ran.  Raises CannotStart if it cannot be stopped."""
+    """Stop the cluster of a data directory. Return False if none ran. Raises CannotStart if it cannot be stopped."""
     if not is_running(data):
         forget_run(data)
         return False
@@ -297,10 +297,11 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def make_was_interrupted(proc: Path = Path("/proc")) -> bool:
-    """Return whether this process's parent is a `make` that was sent SIGINT.
+    """Return whether this process's parent is a `make` that received SIGINT.
 
-    A terminal's Ctrl-C reaches make and its children alike.  A SIGINT sent to make alone does not: GNU make passes on
-    SIGTERM only, and waits for its children.  While it waits it blocks SIGINT, which the kernel shows.
+    A terminal's Ctrl-C reaches make and its children alike. A SIGINT sent only to make does not reach the children: GNU
+    make passes on only SIGTERM, and waits for its children. While make waits, it blocks SIGINT, which is visible in
+    /proc.
     """
     parent = proc / str(os.getppid())
     try:

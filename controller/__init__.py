@@ -1,6 +1,6 @@
 """The Kafka controller: election through /controller, epoch fencing, state machines, control requests.
 
-Every broker runs one (kafka.controller, ZooKeeper mode). The package does no I/O of its own. It imports `kafka`,
-`ensemble` and `journal`; `broker_sim` and the packages above import it. Begin with `controller`; `event_signals` lists
-its events, `term` holds the state of an active controller, and `failover` is what a new controller does first.
+Every broker runs one (kafka.controller, ZooKeeper mode). The package itself does no I/O. It imports `kafka`, `ensemble`
+and `journal`; `broker_sim` and the packages above import it. Begin with `controller`; `event_signals` lists its events,
+`term` contains the state of an active controller, and `failover` is what a new controller does first.
 """

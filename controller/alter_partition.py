@@ -1,7 +1,8 @@
 """AlterPartition: the leader of a partition requests another ISR (KafkaController.tryProcessAlterPartition).
 
-The leader epoch stays; the znode's version, which is the partition epoch, rises by one. Versions 0 and 1 name topics, 2
-and 3 topic ids. Only version 3 carries the broker epoch of each member that the leader has seen catch up.
+The leader epoch stays the same; the znode's version, which is the partition epoch, increases by one. Versions 0 and 1
+contain topic names, 2 and 3 topic ids. Only version 3 contains the broker epoch of each member that the leader has seen
+catch up.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _Results = dict[TopicPartition, LeaderAndIsr | KafkaError]
 
 
 class _Member(NamedTuple):
-    """A broker of the requested ISR; its epoch is -1 if the request does not carry broker epochs."""
+    """A broker of the requested ISR. Its epoch is -1 if the request contains no broker epochs."""
 
     broker_id: int
     broker_epoch: int
@@ -60,7 +61,7 @@ def refuse_alter_partition(error: KafkaError, request: KafkaMessage) -> KafkaMes
 
 
 async def process_alter_partition(term: ControllerTerm, request: KafkaMessage) -> KafkaMessage:
-    """Check the sender, then each partition; write the accepted states, fenced and with compare-and-set."""
+    """Check the sender, then each partition. Write the accepted states, fenced and with compare-and-set."""
     known_epoch = term.context.broker_epoch(int(request.broker_id))
     if known_epoch not in (int(request.broker_epoch), UNKNOWN_BROKER_EPOCH):
         _fenced(term, request, KafkaError.stale_broker_epoch, int(request.broker_epoch), known_epoch)
@@ -85,7 +86,7 @@ async def process_alter_partition(term: ControllerTerm, request: KafkaMessage) -
 
 
 async def reassign_after_alter_partition(term: ControllerTerm, request: KafkaMessage, response: KafkaMessage) -> None:
-    """Complete the reassignments that waited for these ISRs, after the leader has its response."""
+    """Complete the reassignments that waited for these ISRs, after the leader has received its response."""
     if response.error_code is not KafkaError.none:
         return
     changed = [
@@ -147,7 +148,7 @@ def _fenced(
 def _check(
     term: ControllerTerm, sender: int, partition: TopicPartition, requested: _Requested, version: int
 ) -> LeaderAndIsr | KafkaError:
-    """Return the state to write; the current state if the request asks for it (also with an older partition epoch)."""
+    """Return the state to write, or the current one if it is already as requested (even with an older epoch)."""
     current = term.context.leadership.get(partition)
     if current is None:
         return KafkaError.unknown_topic_or_partition
@@ -179,7 +180,7 @@ def _is_serving(context: ControllerContext, member: _Member) -> bool:
 
 
 def _is_seen_process(context: ControllerContext, member: _Member) -> bool:
-    """Return whether the broker is the process that the leader has seen catch up (KIP-903)."""
+    """Return whether the broker is the same process that the leader has seen catch up (KIP-903)."""
     return UNKNOWN_BROKER_EPOCH in (member.broker_epoch, context.broker_epoch(member.broker_id)) or (
         member.broker_epoch == context.broker_epoch(member.broker_id)
     )
@@ -189,7 +190,7 @@ _MEMBER_CHECKS: dict[Historical, Callable[[ControllerContext, _Member], bool]] =
     Historical.ISR_WITH_LEAVING_BROKER: _is_serving,
     Historical.NO_MEMBER_EPOCHS: _is_seen_process,
 }
-"""The check of a new ISR's members, by the historical behaviour that leaves it out."""
+"""Checks of a new ISR's members, keyed by the historical behaviour that omits the check."""
 
 
 async def _write(term: ControllerTerm, accepted: dict[TopicPartition, LeaderAndIsr], results: _Results) -> None:

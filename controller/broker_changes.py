@@ -16,7 +16,7 @@ from zabka.kafka.zk.znodes import LeaderAndIsr
 
 
 async def process_broker_change(term: ControllerTerm, _: str) -> None:
-    """Compare the registered brokers with the known ones; a higher epoch under the same id is a bounced broker."""
+    """Compare registered and known brokers. A higher epoch under the same id means that the broker bounced."""
     context = term.context
     current = await term.read_brokers()
     known = {broker_id: context.broker_epoch(broker_id) or 0 for broker_id in context.live_or_shutting_down_ids}
@@ -26,7 +26,7 @@ async def process_broker_change(term: ControllerTerm, _: str) -> None:
     if not (new or dead or bounced):
         return
     latest = max([context.broker_epoch_seen, *(current[b][1] for b in (*new, *bounced))])
-    # Bounced brokers are handled last: a state written before that must not claim that they were handled.
+    # Handle bounced brokers last: a state written before that must not claim that they were handled.
     context.broker_epoch_seen = min([latest, *(current[b][1] - 1 for b in bounced)])
     for broker_id in new:
         term.channels.add_broker(current[broker_id][0])
@@ -92,7 +92,7 @@ def journal_live_brokers(term: ControllerTerm, added: list[int]) -> None:
 
 
 async def process_broker_modifications(term: ControllerTerm, argument: str) -> None:
-    """Handle a broker that changed its registration in place, such as its listeners."""
+    """Handle a broker that changed its existing registration, for example its listeners."""
     service, context = term.zk.service, term.context
     broker_id = int(argument)
     watcher = term.signals.watcher("BrokerModifications", argument)
@@ -134,7 +134,7 @@ async def _on_failure(term: ControllerTerm, broker_ids: Sequence[int]) -> None:
 
 
 async def on_replicas_offline(term: ControllerTerm, replicas: Sequence[Replica]) -> None:
-    """Elect new leaders, then remove the dead replicas from the ISRs that still hold them (onReplicasBecomeOffline)."""
+    """Elect new leaders, then remove the dead replicas from ISRs that still contain them (onReplicasBecomeOffline)."""
     context = term.context
     deleting = [r for r in replicas if context.needs_no_leader(r.partition)]
     staying = [r for r in replicas if not context.needs_no_leader(r.partition)]
@@ -150,9 +150,9 @@ async def on_replicas_offline(term: ControllerTerm, replicas: Sequence[Replica])
 async def give_way(term: ControllerTerm, returned: Sequence[int]) -> None:
     """Write a new state for every partition with eligible replicas that has a replica on one of these brokers.
 
-    Brokers that return without reporting that their logs are intact give way to replicas that have every committed
-    record. Kafka's ZooKeeper mode keeps such a broker in the ISR, whatever records it lost while it was away (KIP-966).
-    This controller does the same if no replica is noted as eligible, because then there is no better replica.
+    A broker that returns without reporting an intact log gives way to replicas that have every committed record.
+    Kafka's ZooKeeper mode keeps such a broker in the ISR, whatever records it lost while it was away (KIP-966). This
+    controller does the same if no replica is recorded as eligible, because then there is no better replica.
     """
     context = term.context
     doubtful = [broker_id for broker_id in returned if not context.is_intact(broker_id)]

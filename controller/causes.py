@@ -1,9 +1,9 @@
 """The cause of the controller's current decisions.
 
-A controller processes one event after the other, so one cause holds at a time: the transaction that fired a watch, a
-request, a timer, or an earlier event of this node's own journal that resulted from one of these. A decision that
-answers the loss or the return of a broker names that as its cause, because several brokers may have gone or returned at
-once.
+A controller processes one event at a time, so there is one current cause: the transaction that fired a watch, a
+request, a timer, or an earlier event of this node's own journal that resulted from one of these. A decision in response
+to the loss or the return of a broker has that as its cause instead, because several brokers may have failed or returned
+at the same time.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from zabka.journal.events import TopicPartition
 
 
 class CurrentCauses:
-    """Holds `cause`, the default cause of the decisions of one event.
+    """Contains `cause`, the default cause of the decisions of one event.
 
-    `lost` and `returned` hold the cause of the end or begin of each broker's registration that this event is about.
+    For each broker that this event is about, `lost` contains the cause of the end of its registration, and `returned`
+    the cause of its begin.
     """
 
     __slots__ = ("_topics", "cause", "lost", "returned")
@@ -42,8 +43,8 @@ class CurrentCauses:
     def of(self, partition: TopicPartition, missed: Sequence[int], leader: int, alive: Collection[int]) -> Cause:
         """Return the cause of a decision about a partition.
 
-        `missed` are brokers that led it or were in sync and no longer do, the most important first; `leader` leads from
-        now on.
+        `missed` are brokers that led the partition or were in sync and no longer are, the most important first.
+        `leader` is the new leader.
         """
         for broker_id in missed:
             if broker_id in self.lost:

@@ -1,6 +1,7 @@
-"""Channels to brokers: a queue of control requests each, one in flight, resent until answered or the broker is gone.
+"""Channels to brokers, each a queue of control requests with one in flight.
 
-Source: kafka.controller.ControllerChannelManager and RequestSendThread.
+A request is sent again until it gets a response or the broker is removed. Source:
+kafka.controller.ControllerChannelManager and RequestSendThread.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ OnResponse = Callable[[KafkaMessage], None]
 
 
 class QueueFull(Exception):
-    """Raised if more requests wait for one broker than in any healthy cluster."""
+    """More requests wait for one broker than in any healthy cluster."""
 
 
 class ControllerChannelManager:
@@ -58,7 +59,7 @@ class ControllerChannelManager:
             self._brokers[info.broker_id] = queue
 
     def remove_broker(self, broker_id: int) -> None:
-        """Drop the queue and the connection of a broker that failed, or that restarted as another process."""
+        """Drop the queue and the connection of a broker that failed or restarted as another process."""
         queue = self._brokers.pop(broker_id, None)
         if queue is not None:
             queue.stop()
@@ -66,7 +67,7 @@ class ControllerChannelManager:
             queue.pass_marks()
 
     def update_endpoint(self, info: BrokerInfo) -> None:
-        """Use the broker's new listener, also for the requests that wait."""
+        """Use the broker's new listener, including for the requests that already wait."""
         queue = self._brokers.get(info.broker_id)
         if queue is not None:
             queue.endpoint = self.endpoint(info)
@@ -80,13 +81,13 @@ class ControllerChannelManager:
         return Endpoint(info.broker_id, found.host, found.port)
 
     def send(self, broker_id: int, request: KafkaMessage, on_response: OnResponse | None = None) -> None:
-        """Queue a request; do nothing for an unknown broker. Raises QueueFull."""
+        """Queue a request. Do nothing for an unknown broker. Raises QueueFull."""
         queue = self._brokers.get(broker_id)
         if queue is not None:
             queue.put(request, on_response)
 
     def once_answered(self, done: Callable[[], None]) -> None:
-        """Call `done` once every request queued now is answered or its broker is gone; never if the term ends first."""
+        """Call `done` when every queued request has a response or its broker is removed; not if the term ends first."""
         waiting = {broker_id: None for broker_id, queue in self._brokers.items() if len(queue)}
 
         def answered(broker_id: int) -> None:
@@ -129,7 +130,7 @@ class _BrokerQueue:
         self._config = config
         self._queue: deque[tuple[KafkaMessage, OnResponse | None]] = deque()
         self._marks: deque[tuple[int, Callable[[], None]]] = deque()
-        """(number of further responses to wait for, callback)."""
+        """(number of responses still to wait for, callback)."""
         self._wake: Future[Any] | None = None
         self._task: Task = runtime.spawn(self._run(), f"controller-to-broker-{endpoint.broker_id}")
 
@@ -147,11 +148,11 @@ class _BrokerQueue:
         self._task.cancel()
 
     def mark(self, passed: Callable[[], None]) -> None:
-        """Call `passed` once every request that waits now is answered."""
+        """Call `passed` once every request that waits now has a response."""
         self._marks.append((len(self._queue), passed))
 
     def pass_marks(self) -> None:
-        """Call all remaining marks, because no further response will arrive."""
+        """Call all remaining callbacks, because no further response will arrive."""
         marks, self._marks = self._marks, deque()
         for _, passed in marks:
             passed()

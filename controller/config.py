@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from zabka.controller.historical import NO_HISTORY, Historical
 
 EVENTS_QUEUED_MAX = 10_000
-"""Requests that find this many events before them are rejected as if there were no controller here."""
+"""Requests that find this many events in the queue are rejected as if this broker were not the controller."""
 REQUESTS_QUEUED_MAX = 10_000
-"""Control requests that may wait for one broker; more is an illegal state, and the next controller starts afresh."""
+"""Maximum number of control requests that wait for one broker. More is an illegal state that ends the term."""
 
 
 @dataclass(slots=True)
@@ -26,17 +26,17 @@ class ControllerConfig:
     zookeeper_max_in_flight_requests: int = 10
     controller_socket_timeout_ms: int = 30_000
     inter_broker_listener_name: str = ""
-    """The listener that control requests go to; a broker without it, or "" here, is reached at its first one."""
+    """The listener for control requests. A broker without this listener is reached at its first one, as with ""."""
 
     historical: frozenset[Historical] = NO_HISTORY
-    """zabka.historical: old behaviours that are switched on."""
+    """zabka.historical: old behaviours that are enabled."""
     first_rebalance_check_ms: int = 5_000
-    """KafkaController.onControllerFailover: the first check for imbalance after an election."""
+    """Delay of the first imbalance check after an election (KafkaController.onControllerFailover)."""
     request_retry_backoff_ms: int = 100
-    """Wait between two attempts of one control request (RequestSendThread)."""
+    """Delay between two attempts of one control request (RequestSendThread)."""
     registration_retry_ms: int = 1_000
-    """Wait between two attempts to register again while another session still holds this broker's id."""
+    """Delay between two attempts to register again while another session still holds this broker's id."""
     sit_out_ms: int = 1_000
-    """How long this broker leaves the next election to others after an illegal state."""
+    """How long this broker leaves the next election to other brokers after an illegal state."""
     shutdown_wait_ms: int = 2_000
-    """How long a shutdown waits for the current event before it cancels it."""
+    """Maximum time for which a shutdown waits for the current event before cancelling it."""

@@ -1,6 +1,6 @@
 """The controller's view of the cluster during one controller term (kafka.controller.ControllerContext).
 
-Sets are used for membership tests only; whatever is iterated over is sorted or a dictionary.
+Sets are used only for membership tests. Every collection that is iterated over is sorted or a dictionary.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class ControllerContext:
         self.replica_states: dict[Replica, ReplicaState] = {}
         self.shutting_down: set[int] = set()
         self.reassigning: dict[TopicPartition, None] = {}
-        """Partitions whose reassignment is under way (partitionsBeingReassigned)."""
+        """Partitions whose reassignment is in progress (partitionsBeingReassigned)."""
         self.broker_epoch_seen = -1
-        """This controller has handled every registration up to that one."""
+        """This controller has handled every registration up to this broker epoch."""
         self.offline_dirs: dict[int, frozenset[TopicPartition]] = {}
-        """Replicas with a failed log directory, by broker (replicasOnOfflineDirs)."""
+        """Replicas with a failed log directory, keyed by broker id (replicasOnOfflineDirs)."""
         self.topics_to_be_deleted: set[str] = set()
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
@@ -72,16 +72,16 @@ class ControllerContext:
     # -- brokers
 
     def add_broker(self, info: BrokerInfo, broker_epoch: int) -> None:
-        """Add a registered broker; its epoch is its znode's czxid."""
+        """Add a registered broker. Its epoch is its znode's czxid."""
         self._brokers[info.broker_id] = info
         self._epochs[info.broker_id] = broker_epoch
 
     def update_broker(self, info: BrokerInfo) -> None:
-        """Replace a broker's data after it changed its registration in place."""
+        """Replace a broker's data after it changed its existing registration."""
         self._brokers[info.broker_id] = info
 
     def remove_broker(self, broker_id: int) -> None:
-        """Remove a broker whose registration is gone."""
+        """Remove a broker whose registration was deleted."""
         self._brokers.pop(broker_id, None)
         self._epochs.pop(broker_id, None)
 
@@ -91,7 +91,7 @@ class ControllerContext:
             self.offline_dirs.pop(broker_id, None)
 
     def forget_processes(self, broker_ids: Iterable[int]) -> None:
-        """Clear the shutting-down flag and the failed log directories of dead brokers."""
+        """Clear the shutting-down flags and the failed log directories of dead brokers."""
         listed = list(broker_ids)
         self.forget_offline_dirs(listed)
         self.shutting_down.difference_update(listed)
@@ -106,17 +106,17 @@ class ControllerContext:
         return info is not None and info.log_intact
 
     def broker_epoch(self, broker_id: int) -> int | None:
-        """Return a live or shutting-down broker's epoch."""
+        """Return the epoch of a live or shutting-down broker."""
         return self._epochs.get(broker_id)
 
     @property
     def live_or_shutting_down_ids(self) -> list[int]:
-        """Ids of all registered brokers, in numeric order."""
+        """The ids of all registered brokers, in numeric order."""
         return sorted(self._brokers)
 
     @property
     def live_ids(self) -> list[int]:
-        """Ids of all registered brokers that are not shutting down, in numeric order."""
+        """The ids of all registered brokers that are not shutting down, in numeric order."""
         return [broker_id for broker_id in sorted(self._brokers) if broker_id not in self.shutting_down]
 
     def is_live(self, broker_id: int) -> bool:
@@ -126,7 +126,7 @@ class ControllerContext:
     def is_replica_online(
         self, broker_id: int, partition: TopicPartition, *, include_shutting_down: bool = False
     ) -> bool:
-        """Return whether the broker can serve its replica of the partition; False if that log directory has failed."""
+        """Return whether the broker can serve its replica of the partition; False if its log directory has failed."""
         serving = self.is_live(broker_id) or (include_shutting_down and broker_id in self._brokers)
         return serving and (broker_id not in self.offline_dirs or partition not in self.offline_dirs[broker_id])
 
@@ -152,7 +152,7 @@ class ControllerContext:
 
     @property
     def topics(self) -> list[str]:
-        """All topics, sorted."""
+        """Return all topics, sorted."""
         return sorted(self._assignments)
 
     def has_topic(self, topic: str) -> bool:
@@ -160,7 +160,7 @@ class ControllerContext:
         return topic in self._assignments
 
     def add_topic(self, topic: str, topic_id: str | None) -> None:
-        """Add a topic; its partitions are added separately."""
+        """Add a topic. Its partitions are added separately."""
         self._assignments.setdefault(topic, {})
         if topic_id is not None:
             self.topic_ids[topic] = topic_id
@@ -190,7 +190,7 @@ class ControllerContext:
         self._assignments.setdefault(partition.topic, {})[partition.partition] = assignment
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
-        """Return a partition's full assignment, empty if the partition is unknown."""
+        """Return a partition's full assignment; empty if the partition is unknown."""
         return self._assignments.get(partition.topic, {}).get(partition.partition, _NOTHING)
 
     def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
@@ -211,7 +211,7 @@ class ControllerContext:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """All partitions, by topic and number."""
+        """Return all partitions, ordered by topic and number."""
         return [partition for topic in self.topics for partition in self.partitions_of(topic)]
 
     def partitions_on(self, broker_id: int) -> list[TopicPartition]:
@@ -219,7 +219,7 @@ class ControllerContext:
         return [partition for partition in self.partitions if broker_id in self.replicas(partition)]
 
     def partitions_in(self, *states: PartitionState) -> list[TopicPartition]:
-        """Return all partitions in one of these states, by topic and number."""
+        """Return all partitions in one of these states, ordered by topic and number."""
         return sorted(partition for partition, state in self.partition_states.items() if state in states)
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
@@ -233,7 +233,7 @@ class ControllerContext:
 
     @property
     def offline_partition_count(self) -> int:
-        """OfflinePartitionsCount: partitions that lost their leader, except those of topics being deleted."""
+        """Return OfflinePartitionsCount: partitions that lost their leader, except those of topics being deleted."""
         return sum(
             state is PartitionState.OFFLINE and not self.is_being_deleted(partition.topic)
             for partition, state in self.partition_states.items()
@@ -242,7 +242,7 @@ class ControllerContext:
     # -- replicas
 
     def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
-        """Return all replicas of these partitions, in order of partition and assignment."""
+        """Return all replicas of these partitions, ordered by partition and then as assigned."""
         return [Replica(partition, b) for partition in partitions for b in self.replicas(partition)]
 
     def replicas_on(self, broker_ids: Iterable[int]) -> list[Replica]:
@@ -268,8 +268,8 @@ class ControllerContext:
     def needs_no_leader(self, partition: TopicPartition) -> bool:
         """Return whether the partition is being deleted and needs no leader.
 
-        In Kafka this holds for every partition of a queued topic. But a partition whose reassignment has to end first
-        needs a leader for that: without a leader, deletion and reassignment would wait for each other for ever.
+        In Kafka, this is true for every partition of a queued topic. But if a partition's reassignment has to end
+        first, the partition needs a leader: without one, deletion and reassignment would wait for each other for ever.
         """
         return self.is_being_deleted(partition.topic) and partition not in self.reassigning
 
@@ -278,11 +278,11 @@ class ControllerContext:
 
         Kafka notifies them for every queued topic. A topic whose deletion waits for a reassignment would then wait for
         ever: the added replicas fetch it by its topic id, which its leader would have dropped. For the same reason,
-        replicas that the reassignment removes are not stopped with the leader epoch of a deletion: a broker that knows
-        better rejects that.
+        replicas that the reassignment removes are not stopped with the leader epoch of a deletion: a broker whose
+        metadata still contains the topic rejects that.
         """
         return self.is_being_deleted(topic) and not self.is_moving(topic)
 
     def is_moving(self, topic: str) -> bool:
-        """Return whether a partition of the topic is being reassigned."""
+        """Return whether any partition of the topic is being reassigned."""
         return any(partition.topic == topic for partition in self.reassigning)

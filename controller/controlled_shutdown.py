@@ -1,6 +1,6 @@
-"""ControlledShutdown: a broker that wants to stop hands its leaderships over first (doControlledShutdown).
+"""ControlledShutdown: the controller moves a broker's leaderships before the broker stops (doControlledShutdown).
 
-Versions 0 and 1 carry no broker epoch.
+Versions 0 and 1 contain no broker epoch.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def controlled_shutdown_response(
 
 
 async def process_controlled_shutdown(term: ControllerTerm, request: KafkaMessage) -> KafkaMessage:
-    """Elect other leaders where the broker leads and remove it from the ISRs where it follows.
+    """Elect other leaders where the broker leads, and remove it from the ISRs where it follows.
 
-    Partitions with a single replica are left alone.
+    Partitions with a single replica are not changed.
     """
     context = term.context
     broker_id, asked_epoch = int(request.broker_id), int(getattr(request, "broker_epoch", UNKNOWN_BROKER_EPOCH))

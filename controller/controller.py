@@ -1,13 +1,12 @@
-"""The controller that every broker carries: a candidate, and while the broker holds /controller the active controller.
+"""The controller of a broker: a candidate or, while the broker holds /controller, the active controller.
 
 Theory of operation
 ===================
 
-A `KafkaController` lives as long as its broker process.  It has one event queue (`zabka.controller.events`) with one
-task: the next event begins when the last one has ended.  Watches, requests, timers and the replies of brokers only put
-events into the queue (`EventSignals`).  Everything that the controller knows while it is active belongs to one
-controller term, the class `ControllerTerm`.  A term begins with a won election, ends in `_resign`, and leaves nothing
-to the next one.
+A `KafkaController` lives as long as its broker process. It has one event queue (`zabka.controller.events`) with one
+task: the next event begins when the previous one has ended. Watches, requests, timers and the replies of brokers only
+put events into the queue (`EventSignals`). All state of an active controller belongs to one controller term (class
+`ControllerTerm`). A term begins with a won election, ends in `_resign`, and passes no state to the next one.
 
     state        condition                           processes
     -----------  ----------------------------------  ---------------------------------------------------------------
@@ -30,30 +29,30 @@ to the next one.
     requests                  alter_partition, elect_leaders and the other calls          handled if active
     `_WHEN_ACTIVE`            watches, timers, changed configurations                     handled if active
 
-- look (`_look`): watch /controller, then read it with /controller_epoch.  Resign if they do not confirm the term.
-- elect (`_elect`): if /controller is absent, or names this session although no term is active (KAFKA-13407), race for
-  it.  One transaction creates /controller and raises /controller_epoch (`register_controller`).  The winner begins a
+- look (`_look`): watch /controller, then read it with /controller_epoch. Resign if they do not confirm the term.
+- elect (`_elect`): if /controller is absent, or contains this session although no term is active (KAFKA-13407), race
+  for it. One transaction creates /controller and raises /controller_epoch (`register_controller`). The winner begins a
   term (`_begin`), reads the whole cluster, and sends every broker its state (`zabka.controller.failover`).
-- An event that raises ControllerMoved ends the term and elects again.  SessionExpired ends the term.  Any other
-  exception ends the term, deletes /controller, and lets other brokers go first for `sit_out_ms` (`_move_away`).
+- An event that raises ControllerMoved ends the term and elects again. SessionExpired ends the term. Any other exception
+  ends the term, deletes /controller, and lets other brokers go first for `sit_out_ms` (`_move_away`).
 
 Invariants
 ----------
 
 1. All decisions of a term are made in the queue's task.  Only these calls act outside it: `startup` registers before
-   the queue runs, `shutdown` resigns after it has stopped, and `controller_seen` notes a later controller's epoch.
+   the queue runs, `shutdown` resigns after it has stopped, and `controller_seen` records a later controller's epoch.
 2. Every write of a term is a transaction with check(/controller_epoch, version of the term) (`FencedWriter`).  After
    another election it fails as a whole, raises ControllerMoved, and is journalled.  Two writes are not fenced: a
-   producer id block has compare-and-set alone, and a missing top-level path is created again.  Reads are not fenced.
+   producer id block has only compare-and-set, and a missing top-level path is created again.  Reads are not fenced.
 3. At most one term is active in a process.  `_begin` runs only in `_elect`, and `_process_reelect` calls `_elect` only
    if no term is active: if /controller is absent, `_look` has ended the term.
 4. A term does not outlive its session.  `session_expired` returns when `Expire` has been processed, and the broker
-   opens a new session only then.  The next registration also withdraws a /controller that the old term could have left
+   opens a new session only then.  The next registration also deletes a /controller that the old term may have left
    (`_withdraw`), fenced by the old term's version.
-5. `controller_epoch` never falls (`_epoch_seen`), and after a registration it is no lower than the ensemble's.
+5. `controller_epoch` never decreases (`_epoch_seen`), and after a registration it is at least the ensemble's.
 6. A sign of a later controller does not end a term by itself: it puts ControllerChange, and `_look` decides.  Until
    then the broker is a zombie controller: invariant 2 and the brokers' epoch checks protect the cluster.
-7. Every request gets a reply, whatever becomes of its event: `EventSignals.request` replies on success, on every
+7. Every request gets a reply, whatever happens to its event: `EventSignals.request` replies on success, on every
    exception, and when the queue is cleared or full.
 
 A broker fails
@@ -73,8 +72,8 @@ Sources
 
 kafka.controller.KafkaController (startup, elect, maybeResign, triggerControllerMove, onControllerFailover,
 onControllerResignation, processExpire, processRegisterBrokerAndReelect), ControllerEventManager, and
-KafkaZkClient.registerControllerAndIncrementControllerEpoch.  Kafka's `process` logs an exception and goes on with the
-term; this controller gives the term up.  Kafka does not elect on ControllerChange, nor while /controller names the
+KafkaZkClient.registerControllerAndIncrementControllerEpoch.  Kafka's `process` logs an exception and continues the
+term; this controller ends it.  Kafka does not elect on ControllerChange, nor while /controller contains the
 broker itself.
 """
 
@@ -140,9 +139,9 @@ from zabka.kafka.zk.znodes import BrokerInfo
 class KafkaController:
     """One broker's controller.
 
-    `broker_info` is called at each registration and returns the content of /brokers/ids/<id>. `config` is read when it
-    is needed: the broker may change it in place. The broker calls `startup()` once the coordination service has a
-    session. When that session expires, it awaits `session_expired()`, renews the session, and calls
+    `broker_info` is called at each registration and returns the content of /brokers/ids/<id>. `config` is read whenever
+    it is needed, because the broker may change it in place. The broker calls `startup()` once the coordination service
+    has a session. When that session expires, it awaits `session_expired()`, renews the session, and calls
     `session_renewed()`. It calls `shutdown()` before it closes the session.
     """
 
@@ -189,7 +188,7 @@ class KafkaController:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker considers itself the controller. A zombie controller does, until it learns otherwise."""
+        """Whether this broker considers itself controller. A zombie controller does until it learns that it is not."""
         return self._term is not None
 
     @property
@@ -201,14 +200,13 @@ class KafkaController:
     def controller_epoch(self) -> ControllerEpoch:
         """The highest controller epoch that this broker has seen from any source; 0 before the first.
 
-        As soon as there is a broker epoch, this is no lower than the ensemble's controller epoch was at the
-        registration.
+        Once there is a broker epoch, this is at least the controller epoch that the ensemble had at the registration.
         """
         return ControllerEpoch(self._epoch_seen)
 
     @property
     def is_registered(self) -> bool:
-        """Whether this broker has registered in its present session."""
+        """Whether this broker has registered in its current session."""
         return self._service.session_id in self._own_sessions
 
     @property
@@ -218,16 +216,16 @@ class KafkaController:
 
     @property
     def term(self) -> ControllerTerm | None:
-        """The state of the active controller term, for reports and metrics, or None while this broker is not active."""
+        """The state of the active controller term, for reports and metrics; None while this broker is not active."""
         return self._term
 
     @property
     def stats(self) -> ControllerStats:
-        """Counts since this process began."""
+        """The counts since this process began."""
         return self._stats
 
     def metrics(self) -> dict[str, dict[str, int]]:
-        """Kafka's MBeans of the domain kafka.controller, by type and name."""
+        """Kafka's MBeans of the domain kafka.controller, keyed by type and name."""
         term = self._term
         return mbeans(
             self._stats,
@@ -237,7 +235,7 @@ class KafkaController:
         )
 
     def controller_seen(self, controller_id: int, controller_epoch: int) -> None:
-        """Note the controller that an accepted request named, to keep the journal's record of it true."""
+        """Record the controller of an accepted request, so that the journal has the current one."""
         if controller_epoch <= self._believed[1]:
             return
         if self._term is not None:
@@ -254,8 +252,8 @@ class KafkaController:
     async def startup(self) -> None:
         """Register this broker, then take part in elections.
 
-        Creates the persistent paths first. Raises BrokerIdInUse if another session holds this id; nothing has begun
-        then, and `startup` may be called again. Raises ZooKeeperError.
+        Creates the persistent paths first. Raises BrokerIdInUse if another session holds this id. In that case, nothing
+        has begun, and `startup` can be called again. Raises ZooKeeperError.
         """
         await create_persistent_paths(self._zk)
         await self._register()
@@ -263,7 +261,7 @@ class KafkaController:
         self._signals.put("Startup", "", START)
 
     async def shutdown(self) -> None:
-        """Reject waiting requests, finish the current event (within a limit), and resign; the session stays open."""
+        """Reject waiting requests, finish the current event (within a limit), and resign. The session stays open."""
         if not self._events.running:
             return
         event = ControllerEvent("ControllerShutdown", self._process_shutdown, request_cause("shutdown"))
@@ -277,7 +275,7 @@ class KafkaController:
     async def session_expired(self) -> None:
         """End the term of an expired session.
 
-        Returns once this broker has resigned: only then may a new session begin.
+        Returns once this broker has resigned. A new session can begin only after that.
         """
         if self._events.running:
             event = ControllerEvent("Expire", self._process_expire, expiry_cause(self._service.session_id))
@@ -296,7 +294,7 @@ class KafkaController:
         self._signals.put("RegisterBrokerAndReelect", "", caused_by)
 
     def alter_partition(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """Process AlterPartition, versions 0 to 3; NOT_CONTROLLER if this broker is not active."""
+        """Process AlterPartition, versions 0 to 3. NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "AlterPartition",
             lambda term: process_alter_partition(term, request),
@@ -306,7 +304,7 @@ class KafkaController:
         )
 
     def controlled_shutdown(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """Process ControlledShutdown, versions 0 to 3; STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved) if inactive."""
+        """Process ControlledShutdown 0 to 3. STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved) if not active."""
         return self._signals.request(
             "ControlledShutdown",
             lambda term: process_controlled_shutdown(term, request),
@@ -316,7 +314,7 @@ class KafkaController:
         )
 
     def elect_leaders(self, request: KafkaMessage, client: str = "") -> Awaitable[KafkaMessage]:
-        """Process ElectLeaders, version 2; NOT_CONTROLLER if this broker is not active."""
+        """Process ElectLeaders, version 2. NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "ReplicaLeaderElection",
             lambda term: process_elect_leaders(term, request),
@@ -326,7 +324,7 @@ class KafkaController:
         )
 
     def alter_partition_reassignments(self, request: KafkaMessage, client: str = "") -> Awaitable[KafkaMessage]:
-        """Process AlterPartitionReassignments, version 0; NOT_CONTROLLER if this broker is not active."""
+        """Process AlterPartitionReassignments, version 0. NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "ApiPartitionReassignment",
             lambda term: process_alter_reassignments(term, request),
@@ -336,7 +334,7 @@ class KafkaController:
         )
 
     def list_partition_reassignments(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """Process ListPartitionReassignments, version 0; NOT_CONTROLLER if this broker is not active."""
+        """Process ListPartitionReassignments, version 0. NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "ListPartitionReassignments",
             lambda term: process_list_reassignments(term, request),
@@ -345,7 +343,7 @@ class KafkaController:
         )
 
     def allocate_producer_ids(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """Process AllocateProducerIds, version 0; NOT_CONTROLLER if this broker is not active."""
+        """Process AllocateProducerIds, version 0. NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "AllocateProducerIds",
             lambda term: process_allocate_producer_ids(term, request),
@@ -354,11 +352,11 @@ class KafkaController:
         )
 
     def unclean_default_enabled(self) -> None:
-        """Handle unclean.leader.election.enable turned on as the broker's default (already in `config`)."""
+        """Handle that the broker's default of unclean.leader.election.enable is now true (already in `config`)."""
         self._signals.put("UncleanLeaderElectionEnable", "", request_cause("AlterConfigs"))
 
     def topic_unclean_enabled(self, topic: str) -> None:
-        """Handle unclean.leader.election.enable turned on as that topic's override."""
+        """Handle that the topic's override of unclean.leader.election.enable is now true."""
         self._signals.put("TopicUncleanLeaderElectionEnable", topic, request_cause("AlterConfigs"))
 
     def _asked(self, request: str, subjects: list[str], client: str) -> Cause:
@@ -385,11 +383,11 @@ class KafkaController:
         self._stats.event_finished(self._runtime.now().mono_ms - began_ms)
 
     async def _process_safely(self, event: ControllerEvent) -> None:
-        """Process an event; no outcome stops the queue."""
+        """Process an event. No exception stops the queue."""
         try:
             await self._process_or_move(event)
         except SessionExpired:
-            # The broker puts Expire next; until then nothing can be decided.
+            # The broker's next event is Expire; until then this controller cannot decide anything.
             self._resign("session_expired", expiry_cause(self._session_held()))
         except ControllerMoved:
             self._resign("controller_moved", owner_cause(self._session_held()))
@@ -413,7 +411,7 @@ class KafkaController:
         return self._emit(journal.ControllerEventFailed(self._broker_id, self.controller_epoch, event, problem))
 
     async def _process_reelect(self) -> None:
-        """Read /controller (maybeResign), and race for it if it is absent (elect)."""
+        """Read /controller (maybeResign), and race for it if it does not exist (elect)."""
         seen = await self._look()
         if seen.broker_id == -1 or self._is_ghost(seen):
             await self._elect(seen)
@@ -434,7 +432,7 @@ class KafkaController:
     async def _withdraw(self) -> None:
         """Delete the /controller that a term ended by session expiry may have left.
 
-        The write is fenced like every write of that term. If another term has begun, it fails and is journalled.
+        The write is fenced like every write of that term. If another term has begun, the write fails and is journalled.
         """
         lapsed, self._lapsed = self._lapsed, None
         if lapsed is not None:
@@ -469,14 +467,14 @@ class KafkaController:
     # -- the race for /controller
 
     async def _look(self) -> ControllerSeen:
-        """Watch /controller, then read it; end a term that it no longer confirms."""
+        """Watch /controller, then read it. End the term if /controller no longer confirms it."""
         watcher = self._signals.watcher("ControllerChange")
         await self._zk.call(lambda: self._service.exists(znodes.CONTROLLER, watcher))
         seen = await read_controller(self._zk)
         self._owner_seen = seen.owner or self._owner_seen
         if self._term is not None and not self._confirms(seen, self._term):
             self._resign("controller_moved", owner_cause(self._session_held()))
-        # A server that lags may still show a controller that is known to be gone.
+        # A server that lags may still show a controller that is known to have ended.
         if seen.epoch >= self.controller_epoch:
             self._believe(seen.broker_id, seen.epoch)
         return seen
@@ -488,9 +486,9 @@ class KafkaController:
         return seen.broker_id == self._broker_id and seen.owner == self._service.session_id
 
     def _is_ghost(self, seen: ControllerSeen) -> bool:
-        """Return whether /controller names this session although its term has ended (KAFKA-13407).
+        """Return whether /controller contains this session although its term has ended (KAFKA-13407).
 
-        Otherwise no controller would act until the session expires.
+        If this were not detected, no controller would act until the session expires.
         """
         return self._replaces_ghosts and self._term is None and self._is_ours(seen)
 
@@ -541,11 +539,11 @@ class KafkaController:
         await fail_over(term)
 
     def _session_held(self) -> int:
-        """Return the session of this broker's last registration and term; the client no longer keeps it."""
+        """Return the session of this broker's last registration and term. The client no longer has it."""
         return next(reversed(self._own_sessions), 0)
 
     def _resign(self, reason: str, caused_by: Cause) -> None:
-        """Resign: from here on this broker decides nothing (onControllerResignation)."""
+        """Resign. From here on, this broker makes no decisions (onControllerResignation)."""
         if (term := self._term) is None:
             return
         self._term = None
@@ -556,7 +554,7 @@ class KafkaController:
         self._believe(-1, self.controller_epoch)
 
     async def _move_away(self, caused_by: Cause) -> None:
-        """Resign, delete /controller unless another broker holds it, and let others go first.
+        """Resign, delete /controller unless another broker holds it, and let other brokers go first.
 
         Source: triggerControllerMove.
         """
@@ -575,7 +573,7 @@ class KafkaController:
             self._emit(journal.ControllerBelieved(self._broker_id, *believed))
 
     def _later(self, event: str, delay_ms: int) -> None:
-        """Put an event after a delay; at most one of a kind waits."""
+        """Put an event after a delay. At most one event of a kind waits."""
         pending = self._timers.pop(event, None)
         if pending is not None:
             pending.cancel()

@@ -1,4 +1,4 @@
-"""Leader selection as pure functions, one per election strategy (kafka.controller.Election, and one of our own).
+"""Leader selection as pure functions, one per election strategy (kafka.controller.Election, and one of zabka).
 
 Each takes a partition's state and its assignment and returns the state to write (leader epoch + 1), or None if no
 replica can lead.
@@ -17,12 +17,12 @@ class ElectionStrategy(Enum):
     """The reason for an election, which selects the algorithm."""
 
     OFFLINE = "offline"
-    """The leader failed; unclean only if the topic's or the broker's configuration allows it."""
+    """The leader failed. Unclean only if the topic's or the broker's configuration allows it."""
     OFFLINE_UNCLEAN = "offline_unclean"
-    """The same, unclean because an administrator asked for it."""
+    """The leader failed. Unclean because an administrator requested it."""
     PREFERRED = "preferred"
     REASSIGNMENT = "reassignment"
-    """The leader is not among the replicas that stay, or is dead."""
+    """The leader is not among the replicas that remain, or is dead."""
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
 
 
@@ -40,8 +40,9 @@ def leader_for_offline(
     """Elect the first live replica of the ISR, else the first eligible one; with `unclean`, else the first live one.
 
     An unclean election prefers doubtful members of the ISR. A clean election keeps the live part of the ISR, or begins
-    a new ISR with an eligible leader. An unclean election leaves an ISR of the leader alone, marked as recovering
-    (KIP-704), and no eligible replica: their logs hold what was committed before, which is now another history.
+    a new ISR with an eligible leader. After an unclean election, the ISR contains only the leader, the state is marked
+    as recovering (KIP-704), and no replica is eligible, because the eligible replicas' committed records belong to a
+    history that is no longer valid.
     """
     in_sync = trusted(state)
     for broker_id in assignment:
@@ -63,7 +64,7 @@ def is_unclean(before: LeaderAndIsr, elected: LeaderAndIsr) -> bool:
 
 
 def leader_for_reassignment(state: LeaderAndIsr, target: Sequence[int], live: Collection[int]) -> LeaderAndIsr | None:
-    """Elect the first target replica that is live and in the ISR; the ISR stays as it is."""
+    """Elect the first target replica that is live and in the ISR. The ISR does not change."""
     for broker_id in target:
         if broker_id in live and broker_id in trusted(state):
             return _lead(state, broker_id, state.isr)
@@ -71,7 +72,7 @@ def leader_for_reassignment(state: LeaderAndIsr, target: Sequence[int], live: Co
 
 
 def leader_for_preferred(state: LeaderAndIsr, assignment: Sequence[int], live: Collection[int]) -> LeaderAndIsr | None:
-    """Elect the head of the assignment if it is live and in the ISR; the ISR stays as it is."""
+    """Elect the first replica of the assignment if it is live and in the ISR. The ISR does not change."""
     if assignment and assignment[0] in live and assignment[0] in trusted(state):
         return _lead(state, assignment[0], state.isr)
     return None
@@ -83,7 +84,7 @@ def leader_for_controlled_shutdown(
     live_or_shutting_down: Collection[int],
     shutting_down: Collection[int],
 ) -> LeaderAndIsr | None:
-    """Elect the first replica that is online, in the ISR and not shutting down; drop shutting-down replicas from it."""
+    """Elect the first online ISR member that is not shutting down. Remove shutting-down replicas from the ISR."""
     for broker_id in assignment:
         if broker_id in live_or_shutting_down and broker_id in state.isr and broker_id not in shutting_down:
             return _lead(state, broker_id, [b for b in state.isr if b not in shutting_down])
@@ -99,11 +100,11 @@ def leader_after_bounce(
 ) -> LeaderAndIsr:
     """Return the state after live replicas turned out to be other processes than at the last write of the state.
 
-    The ISR keeps the live members that did not bounce. Only if there are none, it keeps the bounced ones: they may be
-    all there is, for example after a restart of the whole cluster, and an ISR is never empty. Of these it keeps only
-    replicas whose logs are `intact`, if there are any. Next to them, a replica that has lost records would count
-    towards the minimum for a commit, although it does not have every committed record. The leader stays if it is kept
-    (a bounced leader has the longest log to begin with); else the first kept replica in the assignment leads.
+    The ISR keeps the live members that did not bounce. If there are none, it keeps bounced members, because they may be
+    the only ones, for example after a restart of the whole cluster, and an ISR is never empty. Of these, it keeps only
+    replicas whose logs are `intact`, if there are any: otherwise a replica that has lost records would count towards
+    the minimum for a commit, although it does not have every committed record. The leader stays if it is kept (a
+    bounced leader probably has the longest log). Otherwise the first kept replica in the assignment leads.
     """
     in_sync = trusted(state)
     steady = [b for b in in_sync if b in live and b not in bounced]

@@ -1,20 +1,20 @@
 """Eligible leader replicas: replicas that can lead if no ISR member can (KIP-966, here in ZooKeeper mode).
 
-While the ISR is smaller than min.insync.replicas, no further record is committed. A replica that leaves the ISR then
-still has every committed record: it is eligible, and stays so until the ISR is large enough again. When the last member
-of the ISR fails, Kafka waits for it and lets it lead, whatever records it has lost. Here an eligible replica leads at
-once, and an election among these is clean. A broker that returns without its records is no longer eligible: it does not
-report an intact log, as it would after a clean stop or a kill. In the ISR it is doubtful, and gives way as long as any
-replica is eligible.
+While the ISR is smaller than min.insync.replicas, no further record is committed. A replica that leaves the ISR during
+that time still has every committed record: it is eligible, and stays so until the ISR is large enough again. When the
+last member of the ISR fails, Kafka waits for it and lets it lead, whatever records it has lost. Here an eligible
+replica leads immediately, and an election among eligible replicas is clean. A broker that returns without its records
+is no longer eligible: it does not report an intact log, as it would after a clean stop or a kill. If it is in the ISR,
+it is doubtful, and gives way as long as any replica is eligible.
 
-The state also holds a broker epoch: the controller had handled every return of a broker up to it at the time of the
-write. This is not the highest epoch that it knew, because a broker may have returned earlier and be handled later.
+The state also contains a broker epoch. When the state was written, the controller had handled every return of a broker
+up to that epoch. This is not the highest epoch that it knew, because a broker may return earlier and be handled later.
 
-Eligibility depends on the configuration, so the transaction that wrote the configuration is stored with the eligible
-replicas. After another write to it, a leader may have committed with a lower minimum, and they no longer count.
-Conversely, a leader may not have received a raised minimum for as long as its session timeout, so no replica becomes
-eligible during that time. If brokers are configured with different defaults, leader and controller each use their own,
-as in Kafka, and eligibility cannot be relied on.
+Eligibility depends on the configuration, so the zxid of the transaction that wrote the configuration is stored with the
+eligible replicas. After another write to the configuration, a leader may have committed with a lower minimum, and the
+replicas no longer count as eligible. Conversely, a leader may not have received a raised minimum for as long as its
+session timeout, so no replica becomes eligible during that time. If brokers are configured with different defaults,
+leader and controller each use their own default, as in Kafka, and eligibility cannot be relied on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOT_NOTED = -1
 
 
 def with_isr(state: LeaderAndIsr, isr: Sequence[int]) -> LeaderAndIsr:
-    """Return the state with another ISR; members that leave are checked for eligibility when the state is written."""
+    """Return the state with another ISR. The eligibility of members that leave is checked at the write."""
     eligible = [b for b in dict.fromkeys((*state.eligible, *state.isr)) if b not in isr and b not in state.doubtful]
     changed = state._replace(isr=tuple(isr), eligible=tuple(eligible))
     if not eligible:
@@ -41,12 +41,12 @@ def with_isr(state: LeaderAndIsr, isr: Sequence[int]) -> LeaderAndIsr:
 
 
 def without_eligible(state: LeaderAndIsr) -> LeaderAndIsr:
-    """Return the state without eligible replicas, as Kafka has it."""
+    """Return the state without eligible replicas, as in Kafka."""
     return state._replace(eligible=(), eligible_by_zxid=_NOT_NOTED, doubtful=(), broker_epoch_seen=_NOT_NOTED)
 
 
 def not_eligible(state: LeaderAndIsr, brokers: Collection[int]) -> LeaderAndIsr:
-    """Return the state without these brokers among the eligible ones."""
+    """Return the state with these brokers removed from the eligible ones."""
     left = tuple(b for b in state.eligible if b not in brokers)
     return state._replace(eligible=left) if left else without_eligible(state)
 
@@ -54,7 +54,8 @@ def not_eligible(state: LeaderAndIsr, brokers: Collection[int]) -> LeaderAndIsr:
 def given_way(state: LeaderAndIsr, returned: Collection[int]) -> LeaderAndIsr:
     """Return the state after some brokers returned, perhaps without their records.
 
-    They are no longer eligible, and do not lead if other replicas are eligible: those have every committed record.
+    They are no longer eligible, and do not lead if other replicas are eligible, because those have every committed
+    record.
     """
     left = not_eligible(state, returned)
     if not left.eligible:
@@ -72,7 +73,7 @@ class Eligibility(Protocol):
     """Decides which replicas are eligible. Both methods raise SessionExpired and ControllerMoved."""
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return the states that are about to be written with their eligible replicas checked."""
+        """Return the states that are about to be written, with their eligible replicas checked."""
         ...
 
     async def confirm(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
@@ -81,26 +82,26 @@ class Eligibility(Protocol):
 
 
 class NoEligibleReplicas:
-    """No replica is eligible: only the last ISR member may lead, or commits go on below the minimum (`Historical`)."""
+    """No replica is eligible. Only the last ISR member leads, or commits continue below the minimum (`Historical`)."""
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return Kafka's states."""
+        """Return the states without eligible replicas, as in Kafka."""
         return {partition: without_eligible(state) for partition, state in states.items()}
 
     confirm = settle
 
 
 class EligibleReplicas:
-    """Decides by the topics' configurations."""
+    """Decides eligibility from the topics' configurations."""
 
     def __init__(self, context: ControllerContext, configs: TopicConfigs) -> None:
         self._context = context
         self._configs = configs
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return no eligible replicas if the ISR is large enough; else replicas of the partition.
+        """Return no eligible replicas if the ISR is large enough, else only those that are assigned to the partition.
 
-        They count under one configuration only: replicas noted under an earlier one are dropped.
+        Eligible replicas are valid under one configuration only: those recorded under an earlier one are dropped.
         """
         minimums = await self._configs.minimums(_topics_with_eligible(states))
         settled = dict(states)
@@ -121,7 +122,7 @@ class EligibleReplicas:
         return settled
 
     async def confirm(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Check by the present configuration."""
+        """Check the eligible replicas against the current configuration."""
         topics = _topics_with_eligible(states)
         if not topics:
             return dict(states)
@@ -140,5 +141,5 @@ def _topics_with_eligible(states: Mapping[TopicPartition, LeaderAndIsr]) -> list
 
 
 def _enough(state: LeaderAndIsr, minimum: int) -> bool:
-    """Return whether records may be committed that the eligible replicas do not have."""
+    """Return whether the ISR is large enough to commit records that the eligible replicas do not have."""
     return len(trusted(state)) >= minimum

@@ -1,4 +1,4 @@
-"""Turn watches, timers and requests into events of the controller's queue, under Kafka's names."""
+"""Turns watches, timers and requests into events of the controller's queue, with Kafka's event names."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ _WHEN_ACTIVE: dict[str, Callable[[ControllerTerm, str], Awaitable[object]]] = {
     "UncleanLeaderElectionEnable": process_unclean_default,
     "TopicUncleanLeaderElectionEnable": process_topic_unclean,
 }
-"""Events that only the active controller processes, by Kafka's names."""
+"""Events that only the active controller processes, keyed by Kafka's names."""
 
 _IGNORED = frozenset({("ZkPartitionReassignment", EventType.DATA_CHANGED)})
-"""Ignored watch events: a list of reassignments is processed when it is created, not when it becomes shorter."""
+"""Ignored watch events. A list of reassignments is processed when it is created, not when it becomes shorter."""
 
 
 class EventSignals:
     """Puts events into the queue of one broker's controller; the `Signals` of its terms.
 
-    `term` returns the active controller term, or None if this broker is not active. `otherwise` holds the events that
-    a candidate also processes, by name.
+    `term` returns the active controller term, or None if this broker is not active. `otherwise` contains the events
+    that a candidate also processes, keyed by name.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class EventSignals:
         self._watchers: dict[tuple[str, str], Watcher] = {}
 
     def watcher(self, event: str, argument: str = "") -> Watcher:
-        """Return a watcher that puts that event; the same object for the same arguments, so it is set only once."""
+        """Return a watcher that puts that event. The same arguments return the same object, so it is set only once."""
         key = (event, argument)
         if key not in self._watchers:
 
@@ -89,11 +89,11 @@ class EventSignals:
         return self._watchers[key]
 
     def forget_watcher(self, event: str, argument: str) -> None:
-        """Drop the watcher of an argument that is gone for good."""
+        """Drop the watcher of an argument that will not be used again."""
         self._watchers.pop((event, argument), None)
 
     def put(self, event: str, argument: str, caused_by: Cause) -> None:
-        """Put an event into the queue, by name."""
+        """Put an event with this name into the queue."""
         self._events.put(ControllerEvent(event, self._process(event, argument), caused_by))
 
     def _process(self, event: str, argument: str, seen: WatchEvent | None = None) -> Process:
@@ -130,7 +130,7 @@ class EventSignals:
         asked: Asked | None = None,
         afterwards: Callable[[ControllerTerm, R], Awaitable[None]] | None = None,
     ) -> Awaitable[R]:
-        """Put a request as an event; it is answered whatever becomes of the event, and before `afterwards` runs.
+        """Put a request as an event. The response is sent whatever happens to the event, and before `afterwards` runs.
 
         `asked` journals an administrator's request if this broker is active.
         """
@@ -166,10 +166,10 @@ class EventSignals:
 
 
 async def _last_write(term: ControllerTerm, seen: WatchEvent) -> Cause:
-    """Return the last transaction on the znode of a watch event without a zxid; unknown if the znode is gone.
+    """Return the last transaction on the znode of a watch event without a zxid; unknown if the znode was deleted.
 
-    Servers send such events after a reconnection (SetWatches), and those before 3.9 always. The processing of the event
-    then reads a state that includes this transaction.
+    Servers send such events after a reconnection (SetWatches), and servers before 3.9 always send them. The processing
+    of the event then reads a state that includes this transaction.
     """
     stat = await term.zk.call(lambda: term.zk.service.exists(seen.path))
     if stat is None:

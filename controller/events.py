@@ -1,6 +1,6 @@
-"""The controller's only queue: events are processed one after the other (kafka.controller.ControllerEventManager).
+"""The controller's only queue: events are processed one after another (kafka.controller.ControllerEventManager).
 
-Watches, requests and timers only put events here; every decision of the controller is made while an event is processed.
+Watches, requests and timers only put events here. Every decision of the controller is made while an event is processed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ControllerEvent:
         self.preempt = preempt
         self.done = False
         self.put_ms = 0
-        """When it was queued, on the monotonic clock."""
+        """When the event was queued, on the monotonic clock."""
         self._waiters: list[Future[None]] = []
 
     def finished(self) -> None:
@@ -44,12 +44,12 @@ class ControllerEvent:
                 waiter.set_result(None)
 
     def add_waiter(self, waiter: Future[None]) -> None:
-        """Resolve that future once this event is over."""
+        """Resolve that future once this event has been processed or preempted."""
         self._waiters.append(waiter)
 
 
 class EventQueue:
-    """First-in, first-out queue. `handler` processes an event and raises nothing but a cancellation."""
+    """First-in, first-out queue. `handler` processes an event and raises no exception except a cancellation."""
 
     def __init__(self, runtime: Runtime, handler: Callable[[ControllerEvent], Awaitable[None]]) -> None:
         self._runtime = runtime
@@ -97,7 +97,7 @@ class EventQueue:
         self.put(event)
 
     def clear(self) -> None:
-        """Preempt all waiting events; the current one continues."""
+        """Preempt all waiting events. The current event continues."""
         preempted, self._queue = self._queue, deque()
         for event in preempted:
             if event.preempt is not None:

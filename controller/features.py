@@ -1,7 +1,7 @@
 """/feature: the finalized features of the cluster, and which brokers can take part (KIP-584).
 
 Sources: KafkaController.enableFeatureVersioning, partitionOnFeatureCompatibility; kafka.zk.FeatureZNode. A broker here
-supports no feature and so finalizes none; other brokers may have finalized some.
+supports no feature and therefore finalizes none. Other brokers may have finalized some.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def encode_features(finalized: Mapping[str, int]) -> bytes:
 
 
 def decode_features(data: bytes | None) -> dict[str, int] | None:
-    """Return the finalized level of each feature, of versions 1 and 2; none while feature versioning is disabled."""
+    """Return each feature's finalized level, from versions 1 and 2; none while feature versioning is disabled."""
     value = znodes.decode(data)
     if value is None or value.get("version") not in (1, 2) or value.get("status") not in (0, _ENABLED):
         return None
@@ -43,7 +43,7 @@ def decode_features(data: bytes | None) -> dict[str, int] | None:
 
 
 async def set_up_features(term: ControllerTerm) -> None:
-    """Create /feature, or enable it and convert it to the present format; keep and remember finalized features."""
+    """Create /feature, or enable it and convert it to the current format. Keep finalized features."""
     service, path = term.zk.service, znodes.FEATURE
     outcome = await term.zk.attempt(lambda: service.get(path))
     if outcome.value is None:

@@ -1,7 +1,7 @@
-"""Old behaviours of Kafka's, by name: known bugs, off by default, switched on to replay their outages.
+"""Old behaviours of Kafka, keyed by name: known bugs, off by default, which can be enabled to replay their outages.
 
-`zabka.historical=truncate-to-high-watermark,no-broker-epoch` in server.properties, or `--set` on the command line.
-Some were fixed in a Kafka release; those marked open are in Kafka 3.9's ZooKeeper mode to this day.
+`zabka.historical=truncate-to-high-watermark,no-broker-epoch` in server.properties, or `--set` on the command line. Some
+were fixed in a Kafka release; those marked open exist in Kafka 3.9's ZooKeeper mode.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ HISTORICAL_KEY = "zabka.historical"
 
 
 class Historical(StrEnum):
-    """One old behaviour.  The source is the issue that describes it."""
+    """One old behaviour. The source is the issue that describes it."""
 
     UNFENCED_CONTROLLER = "unfenced-controller"
-    """A controller's writes do not check /controller_epoch.  KAFKA-6082, fixed in 2.1."""
+    """A controller's writes do not check /controller_epoch. KAFKA-6082, fixed in 2.1."""
     GHOST_CONTROLLER = "ghost-controller"
-    """A broker that finds its own name in /controller does not become controller. KAFKA-13407, open."""
+    """A broker that finds its own id in /controller does not become controller. KAFKA-13407, open."""
     POISONED_BATCH = "poisoned-batch"
-    """A term cut short leaves its half-filled request batch to the next one. KAFKA-12315, open."""
+    """A term that ends early leaves its half-filled request batch to the next term. KAFKA-12315, open."""
     CONTEXT_KEPT = "context-kept"
-    """A resigned controller continues with its old context after another election. KAFKA-4447, 5310, fixed in 0.11."""
+    """A controller that resigned continues with its old context when elected again. KAFKA-4447, 5310, fixed in 0.11."""
     LEADER_AND_ISR_FIRST = "leader-and-isr-first"
     """A new controller sends LeaderAndIsr before brokers know the live brokers. KAFKA-4443, fixed in 0.10.2."""
     FOREIGN_EPHEMERAL = "foreign-ephemeral"
-    """A broker gives up if its registration was made by an unknown session of its own. KAFKA-14845, open."""
+    """A broker gives up if an earlier, unknown session of this broker made its registration. KAFKA-14845, open."""
     NO_BROKER_EPOCH = "no-broker-epoch"
-    """Control requests and the controller's context carry no broker epochs. KAFKA-7235, KIP-380, fixed in 2.2."""
+    """Control requests and the controller's context contain no broker epochs. KAFKA-7235, KIP-380, fixed in 2.2."""
     NO_MEMBER_EPOCHS = "no-member-epochs"
-    """AlterPartition does not check the epochs of the members it adds.  KAFKA-14617, KIP-903, open."""
+    """AlterPartition does not check the epochs of the members it adds. KAFKA-14617, KIP-903, open."""
     ISR_WITH_LEAVING_BROKER = "isr-with-leaving-broker"
-    """A broker that is shutting down, or gone, may join an ISR.  KAFKA-14140, KIP-841, fixed in 3.3."""
+    """A broker that is shutting down or dead can join an ISR. KAFKA-14140, KIP-841, fixed in 3.3."""
     LAST_REPLICA_STANDING = "last-replica-standing"
     """The last member of an ISR leads again, whatever it lost, even if others have all records. KIP-966, open."""
     EMPTY_ISR = "empty-isr"
-    """The last member of an ISR is removed too.  KAFKA-708, 5083, fixed in 0.11."""
+    """The last member of an ISR is also removed. KAFKA-708, 5083, fixed in 0.11."""
     DIRECT_ZOOKEEPER_ISR = "direct-zookeeper-isr"
     """Leaders write their ISR into ZooKeeper themselves, from a cached version.  KAFKA-2729, replaced in 2.7."""
     OWN_ISR_WRITE_UNKNOWN = "own-isr-write-unknown"
@@ -44,7 +44,7 @@ class Historical(StrEnum):
     TRUNCATE_TO_HIGH_WATERMARK = "truncate-to-high-watermark"
     """A new follower truncates to its high watermark.  KAFKA-1211, KIP-101, fixed in 0.11."""
     TRUNCATE_KIP_101 = "truncate-kip-101"
-    """A follower asks for its last epoch once and truncates to the answer.  KAFKA-6361, KIP-279, fixed in 2.0."""
+    """A follower requests the end of its last epoch once and truncates to it. KAFKA-6361, KIP-279, fixed in 2.0."""
     NO_LEADER_EPOCH_IN_FETCH = "no-leader-epoch-in-fetch"
     """Leaders do not fence fetches of another leader epoch.  KAFKA-6880, KIP-320, fixed in 2.1."""
     NO_EPOCH_START_CHECK = "no-epoch-start-check"
@@ -54,4 +54,4 @@ class Historical(StrEnum):
 
 
 NO_HISTORY: frozenset[Historical] = frozenset()
-"""Today's behaviour."""
+"""No old behaviours: the current behaviour."""

@@ -27,7 +27,7 @@ from zabka.kafka.ports import NO_LEADER, KafkaMessage
 from zabka.kafka.zk import znodes
 
 PREFERRED, UNCLEAN = 0, 1
-"""org.apache.kafka.common.ElectionType."""
+"""The types of org.apache.kafka.common.ElectionType."""
 
 NO_THROTTLE = i32Timedelta.parse(i64_timedelta_max - i64_timedelta_max)
 
@@ -44,7 +44,7 @@ _MESSAGES = {
 async def _elect(
     term: ControllerTerm, partitions: Iterable[TopicPartition], election_type: int, *, asked_by_admin: bool
 ) -> dict[TopicPartition, KafkaError]:
-    """Elect leaders where needed and possible; return one error, or none, for each partition."""
+    """Elect leaders where needed and possible. Return an error or KafkaError.none for each partition."""
     context = term.context
     results: dict[TopicPartition, KafkaError] = {}
     electable: list[TopicPartition] = []
@@ -81,7 +81,7 @@ def _needed(term: ControllerTerm, partition: TopicPartition, election_type: int)
 
 
 async def elect_preferred_from_znode(term: ControllerTerm, _: str = "") -> None:
-    """Elect leaders for the partitions in /admin/preferred_replica_election, and delete it; watch before reading."""
+    """Watch /admin/preferred_replica_election, elect leaders for the partitions in it, and delete it."""
     service = term.zk.service
     path = znodes.PREFERRED_REPLICA_ELECTION
     watcher = term.signals.watcher("ReplicaLeaderElection")
@@ -103,7 +103,7 @@ async def elect_preferred_from_znode(term: ControllerTerm, _: str = "") -> None:
 
 
 async def process_elect_leaders(term: ControllerTerm, request: KafkaMessage) -> KafkaMessage:
-    """Process an administrator's request; without partitions it means all, and partitions in no need are not listed."""
+    """Process ElectLeaders. No partitions means all, and partitions that need no election are then not listed."""
     if int(request.election_type) not in (PREFERRED, UNCLEAN):
         return refuse_elect_leaders(KafkaError.invalid_request, request)
     asked = requested_partitions(request)
@@ -115,7 +115,7 @@ async def process_elect_leaders(term: ControllerTerm, request: KafkaMessage) -> 
 
 
 def requested_partitions(request: KafkaMessage) -> list[TopicPartition] | None:
-    """Return the partitions that an ElectLeaders request names, or None for all."""
+    """Return the partitions in an ElectLeaders request, or None for all."""
     if request.topic_partitions is None:
         return None
     return [TopicPartition(str(t.topic), int(n)) for t in request.topic_partitions for n in t.partitions]
@@ -125,7 +125,7 @@ _STRATEGIES = {
     KafkaError.preferred_leader_not_available: "PreferredReplicaPartitionLeaderElectionStrategy",
     KafkaError.eligible_leaders_not_available: "OfflinePartitionLeaderElectionStrategy(true)",
 }
-"""Kafka's names, as its tools print them, of the strategies that found no leader."""
+"""Kafka's names, as its tools print them, of the strategies that found no leader, keyed by error."""
 
 
 def _message(error: KafkaError, partition: TopicPartition) -> str | None:
@@ -160,7 +160,7 @@ def elect_leaders_response(error: KafkaError, results: dict[TopicPartition, Kafk
 async def process_auto_rebalance(term: ControllerTerm, _: str) -> None:
     """Return leaderships to preferred leaders that lead too few of their partitions, and schedule the next check.
 
-    Skipped while partitions are being reassigned, which causes elections and load of its own.
+    The check is skipped while partitions are being reassigned, because a reassignment itself causes elections and load.
     """
     term.schedule_rebalance(term.config.leader_imbalance_check_interval_seconds * 1000)
     context = term.context
@@ -184,12 +184,12 @@ def _can_lead(term: ControllerTerm, partition: TopicPartition, broker_id: int) -
 
 
 async def process_unclean_default(term: ControllerTerm, _: str) -> None:
-    """Retry every partition without a leader: the broker's default now allows unclean elections."""
+    """Retry every partition without a leader, because the broker's default now allows unclean elections."""
     await term.partitions.trigger_online()
 
 
 async def process_topic_unclean(term: ControllerTerm, topic: str) -> None:
-    """Retry a topic's partitions without a leader: its override now allows unclean elections."""
+    """Retry a topic's partitions without a leader, because its override now allows unclean elections."""
     await term.partitions.trigger_online(topic)
 
 

@@ -1,6 +1,6 @@
-"""State that one term leaves to the next one of the same broker: none, unless an old behaviour is switched on.
+"""State that one term passes on to the next term of the same broker: none, unless an old behaviour is enabled.
 
-Kafka's controller is one object for all its terms. This controller begins each term with new objects; the switches
+Kafka's controller is one object for all its terms. This controller begins each term with new objects. The behaviours
 context-kept and poisoned-batch restore what Kafka's object kept.
 """
 
@@ -15,7 +15,7 @@ from zabka.controller.request_batch import IllegalState, RequestBatch, Unsent
 
 
 class Legacy:
-    """Leftovers that a controller keeps from term to term."""
+    """State that a controller keeps from term to term."""
 
     def __init__(self, historical: Collection[Historical]) -> None:
         self._keeps_context = Historical.CONTEXT_KEPT in historical
@@ -24,14 +24,14 @@ class Legacy:
         self._unsent: Unsent | None = None
 
     def leave(self, context: ControllerContext, replica_batch: RequestBatch) -> None:
-        """Keep the state of a term that has ended."""
+        """Store the state of a term that has ended."""
         if self._keeps_context:
             self._context = context
         if self._keeps_batch:
             self._unsent = replica_batch.unsent()
 
     def recall(self, context: ControllerContext) -> None:
-        """Add the knowledge of an earlier term to what a new term has read (KAFKA-5310)."""
+        """Add what an earlier term knew to what a new term has read (KAFKA-5310)."""
         if self._context is not None:
             context.take_up(self._context)
 
@@ -42,13 +42,14 @@ class Legacy:
 
 
 class PoisonedReplicaStateMachine(ReplicaStateMachine):
-    """Historical.POISONED_BATCH: has a batch of its own, and loses the change if that is in an illegal state.
+    """Replica state machine with Historical.POISONED_BATCH.
 
-    Kafka logs the exception and continues.
+    It has its own batch, and drops a change if the batch is in an illegal state: Kafka logs the exception and
+    continues.
     """
 
     async def handle(self, replicas: Sequence[Replica], target: ReplicaState) -> list[Replica]:
-        """Move replicas to a state, or lose the change."""
+        """Move replicas to a state, or drop the change."""
         try:
             return await super().handle(replicas, target)
         except IllegalState:

@@ -1,7 +1,7 @@
 """Failed log directories on brokers that continue to serve from their other directories.
 
 The broker writes a notification znode. The controller sends LeaderAndIsr for every replica of that broker, and learns
-from the errors in the response which of them are offline. Sources: KafkaController.processLogDirEventNotification,
+from the errors in the response which replicas are offline. Sources: KafkaController.processLogDirEventNotification,
 onBrokerLogDirFailure, processLeaderAndIsrResponseReceived.
 """
 
@@ -24,7 +24,7 @@ from zabka.kafka.zk import znodes
 
 
 async def process_log_dir_events(term: ControllerTerm, _: str) -> None:
-    """Send the named brokers all their replicas again, to learn the state of these from the responses."""
+    """Send LeaderAndIsr for all replicas to the notifying brokers, whose responses contain the replicas' state."""
     service = term.zk.service
     paths = await watch_notifications(term, LOG_DIR_EVENTS)
     brokers: dict[int, None] = {}
@@ -41,7 +41,7 @@ async def process_log_dir_events(term: ControllerTerm, _: str) -> None:
 
 
 def on_leader_and_isr_answered(term: ControllerTerm, broker_id: int, response: KafkaMessage) -> None:
-    """Put an event for a broker's response if it changes what is known about its log directories."""
+    """Put an event for a broker's response if it changes what is known about the broker's log directories."""
     if response.error_code is not KafkaError.none:
         # Fenced; the broker has journalled it.
         return

@@ -1,6 +1,6 @@
 """Counts and gauges of a controller (Kafka's kafka.controller MBeans).
 
-Counts belong to the process and outlive its terms; gauges belong to the term, and are zero without one.
+Counts belong to the process and outlive its terms. Gauges belong to the term, and are zero without one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ STATE_DURING: dict[str, ControllerState] = {
     "TopicUncleanLeaderElectionEnable": ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
     "AllocateProducerIds": ControllerState.IDLE,
 }
-"""The state while an event is processed, by the event's name (ControllerEvent.state); idle during any other."""
+"""The state while an event is processed, keyed by event name (ControllerEvent.state); idle for other events."""
 
 RATE_AND_TIME: dict[ControllerState, str] = {
     ControllerState.CONTROLLER_CHANGE: "ControllerChangeRateAndTimeMs",
@@ -80,7 +80,7 @@ RATE_AND_TIME: dict[ControllerState, str] = {
     ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE: "TopicUncleanLeaderElectionEnableRateAndTimeMs",
     ControllerState.LIST_PARTITION_REASSIGNMENT: "ListPartitionReassignmentRateAndTimeMs",
 }
-"""The timers of kafka.controller:type=ControllerStats."""
+"""The timers of kafka.controller:type=ControllerStats, keyed by state."""
 
 
 class Timing(NamedTuple):
@@ -102,12 +102,12 @@ class ControllerStats:
         self.state = ControllerState.IDLE
         self.timings: dict[ControllerState, Timing] = dict.fromkeys(RATE_AND_TIME, Timing())
         self.queue_time = Timing()
-        """EventQueueTimeMs: how long events waited for their turn."""
+        """EventQueueTimeMs: how long events waited in the queue."""
         self.unclean_elections = 0
-        """UncleanLeaderElectionsPerSec: counted at the decision, before the write, which may have to be repeated."""
+        """UncleanLeaderElectionsPerSec, counted at the decision, before the write, which may have to be repeated."""
 
     def event_started(self, event: str, waited_ms: int) -> None:
-        """Count an event that begins."""
+        """Count an event whose processing begins."""
         self.state = STATE_DURING.get(event, ControllerState.IDLE)
         self.queue_time = self.queue_time.plus(waited_ms)
 
@@ -119,7 +119,7 @@ class ControllerStats:
 
 
 def gauges(context: ControllerContext | None) -> dict[str, int]:
-    """Return the gauges of kafka.controller:type=KafkaController by name; without a term (None) all are zero."""
+    """Return the gauges of kafka.controller:type=KafkaController by name. Without a term (None), all are zero."""
     if context is None:
         return dict.fromkeys(_NAMES, 0)
     deleting = sorted(context.topics_to_be_deleted)
@@ -147,7 +147,7 @@ def gauges(context: ControllerContext | None) -> dict[str, int]:
 def mbeans(
     stats: ControllerStats, context: ControllerContext | None, events_queued: int, requests_queued: int
 ) -> dict[str, dict[str, int]]:
-    """Return the MBeans by type and name, as plain numbers; for a timer its count, total and longest time in ms."""
+    """Return the MBeans by type and name, as plain numbers. A timer has its count, total and longest time in ms."""
     rates = {"UncleanLeaderElectionsPerSec_Count": stats.unclean_elections}
     for state, timing in stats.timings.items():
         rates |= _timer(RATE_AND_TIME[state], timing)

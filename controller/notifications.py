@@ -28,13 +28,13 @@ LOG_DIR_EVENTS = Notifications(znodes.LOG_DIR_EVENT_NOTIFICATION, "LogDirEventNo
 
 
 async def watch_notifications(term: ControllerTerm, which: Notifications) -> list[str]:
-    """Return the paths of the present notifications, and leave a watch on the list."""
+    """Return the paths of the current notifications, and leave a watch on the list."""
     names = await term.read_list(which.path, which.event)
     return [f"{which.path}/{name}" for name in names]
 
 
 async def delete_notifications(term: ControllerTerm, paths: Sequence[str]) -> None:
-    """Delete notifications that were handled."""
+    """Delete the notifications that were handled."""
     await term.writer.write([Delete(path) for path in paths])
 
 

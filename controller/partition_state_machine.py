@@ -29,22 +29,22 @@ VALID_PREVIOUS: Mapping[PartitionState, tuple[PartitionState, ...]] = {
     PartitionState.OFFLINE: (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE),
     PartitionState.NON_EXISTENT: (PartitionState.OFFLINE,),
 }
-"""By state: the states before it. Any other change is refused for that partition."""
+"""For each state, the states that can precede it. Any other change is rejected for that partition."""
 
 
 class Refused(NamedTuple):
-    """The reason for a state change of a partition that did not happen (StateChangeFailedException)."""
+    """The reason why a partition's state change was rejected (StateChangeFailedException)."""
 
     reason: str
     no_leader_available: bool = False
-    """No error occurred: the brokers that could lead are away, and may return."""
+    """Whether no error occurred, but the brokers that could lead are away and may return."""
 
 
 Result = LeaderAndIsr | Refused
 
 
 class PartitionStateMachine:
-    """Moves partitions between states, electing leaders on the way. Raises ControllerMoved and SessionExpired only."""
+    """Moves partitions between states and elects leaders for this. Raises only ControllerMoved and SessionExpired."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class PartitionStateMachine:
         await self.trigger_online()
 
     async def trigger_online(self, topic: str | None = None) -> dict[TopicPartition, Result]:
-        """Try to elect a leader for every offline or new partition (of that topic), except partitions being deleted."""
+        """Try to elect a leader for every offline or new partition (of that topic) that is not being deleted."""
         waiting = [
             partition
             for partition in self._context.partitions_in(PartitionState.OFFLINE, PartitionState.NEW)
@@ -88,7 +88,7 @@ class PartitionStateMachine:
         target: PartitionState,
         strategy: ElectionStrategy = ElectionStrategy.OFFLINE,
     ) -> dict[TopicPartition, Result]:
-        """Move partitions to a state; return the outcome of each election, and of other changes only the refusals."""
+        """Move partitions to a state. Return the result of each election; of other changes, only the rejections."""
         if not partitions:
             return {}
         self._batch.new_batch()
@@ -121,7 +121,8 @@ class PartitionStateMachine:
         """Write the first state of new partitions: the first live replica leads, and all live replicas are in sync.
 
         Returns the partitions that already have a state. They are new only to this controller, which could not read
-        their topic, and they are elected from their ISR. Kafka leaves them without decisions until the next controller.
+        their topic, and their leaders are elected from their ISR. Kafka makes no decisions about them until the next
+        controller.
         """
         states: dict[TopicPartition, LeaderAndIsr] = {}
         for partition in partitions:
@@ -148,7 +149,7 @@ class PartitionStateMachine:
     async def _elect(
         self, partitions: Sequence[TopicPartition], strategy: ElectionStrategy
     ) -> dict[TopicPartition, Result]:
-        """Elect until every partition has a leader or cannot have one; read states again that changed concurrently."""
+        """Elect until every partition has a leader or cannot have one. Read states that changed concurrently again."""
         results: dict[TopicPartition, Result] = {}
         remaining = list(partitions)
         while remaining:
@@ -204,7 +205,7 @@ class PartitionStateMachine:
         strategy: ElectionStrategy,
         results: dict[TopicPartition, Result],
     ) -> dict[TopicPartition, bool]:
-        """Return whether an unclean election is allowed; read configurations only if a clean election is impossible."""
+        """Return whether an unclean election is allowed. Read configurations only if no clean election is possible."""
         if strategy is ElectionStrategy.OFFLINE_UNCLEAN:
             return dict.fromkeys(current, True)
         if strategy is not ElectionStrategy.OFFLINE:
@@ -260,7 +261,7 @@ class PartitionStateMachine:
         self._store.announce_leader(partition, old, new, zxid, cause, unclean=unclean)
 
     def _recipients(self, partition: TopicPartition, strategy: ElectionStrategy) -> list[int]:
-        """Return the recipients of an election's result (ElectionResult.liveReplicas); the batch drops dead ones."""
+        """Return the recipients of an election's result (ElectionResult.liveReplicas). The batch drops dead ones."""
         context = self._context
         assignment = context.assignment(partition)
         if strategy is ElectionStrategy.PREFERRED:

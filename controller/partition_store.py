@@ -1,4 +1,4 @@
-"""Partition state znodes: read in batches, written fenced and with compare-and-set, and journalled as written.
+"""Partition state znodes: read in batches; written with fencing and compare-and-set; journalled after each write.
 
 Sources: KafkaZkClient.getTopicPartitionStatesRaw, updateLeaderAndIsr, createTopicPartitionStatesRaw.
 """
@@ -76,10 +76,10 @@ class PartitionStore:
     async def read_written(
         self, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, WrittenState | ErrorCode]:
-        """Return the same as `read`, each state with the transaction that wrote it.
+        """Return each partition's state, or the error, as `read` does, together with the transaction that wrote it.
 
-        A state of a higher controller epoch than this term's was written by a later controller. Then this method asks
-        the quorum whether the term still holds, and raises ControllerMoved if not. Kafka fails only the partition, and
+        A state with a higher controller epoch than this term's was written by a later controller. In this case, ask the
+        quorum whether the term still holds, and raise ControllerMoved if not. Kafka fails only the partition, and
         continues to send brokers its outdated view.
         """
         found = await self._read(partitions)
@@ -120,7 +120,7 @@ class PartitionStore:
         return await self._eligibility.settle(states)
 
     async def confirmed(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return the states with the replicas that are eligible by the present configuration."""
+        """Return the states with the replicas that are eligible under the present configuration."""
         return await self._eligibility.confirm(states)
 
     async def create(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Updates:
@@ -162,7 +162,7 @@ class PartitionStore:
         states: Mapping[TopicPartition, LeaderAndIsr],
         updates: Updates,
     ) -> None:
-        """Detect a conflict of a repeated write with its own first transmission: that write succeeded."""
+        """Detect repeated writes that conflict with their own first transmission, and count these as successful."""
         for partition, row in (await self._read(doubtful)).items():
             expected = states[partition]._replace(partition_epoch=states[partition].partition_epoch + 1)
             if not isinstance(row, ErrorCode) and row.state == expected:
@@ -183,7 +183,7 @@ class PartitionStore:
         *,
         unclean: bool = False,
     ) -> None:
-        """Journal a state written with a new leader epoch, and the ISR if that changed too."""
+        """Journal a state that was written with a new leader epoch, and the ISR if the ISR changed too."""
         left = [] if old is None else [broker for broker in old.isr if broker not in new.isr]
         missed = left if old is None or old.leader in (new.leader, NO_LEADER) else [old.leader, *left]
         alive = self._context.live_or_shutting_down_ids
@@ -220,7 +220,7 @@ class PartitionStore:
         cause: str,
         caused_by: Cause,
     ) -> None:
-        """Journal a partition's ISR as written."""
+        """Journal a partition's ISR after it was written."""
         self._emit(
             IsrChanged(
                 topic=partition.topic,
@@ -244,7 +244,8 @@ def candidates(
 ) -> list[tuple[int, str]]:
     """Return why each replica was or was not elected as leader; see `LeaderElected.candidates`.
 
-    Empty if there was no election: the leader stays, or a replica that led is removed and an election follows.
+    Return an empty list if there was no election: the leader stays, or the leader's replica was removed and the
+    election follows.
     """
     if new.leader == NO_LEADER or (old is not None and old.leader == new.leader):
         return []

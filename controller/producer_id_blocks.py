@@ -1,7 +1,8 @@
-"""Producer ids, allocated from /latest_producer_id_block a thousand at a time for brokers that request them (KIP-730).
+"""Blocks of producer ids from /latest_producer_id_block, for the brokers that request them (KIP-730).
 
-Source: kafka.coordinator.transaction.ZkProducerIdManager, KafkaController.processAllocateProducerIds. Brokers of Kafka
-3.0 and newer ask the controller; older ones, and ours, take their blocks themselves, by the same compare-and-set.
+Source: kafka.coordinator.transaction.ZkProducerIdManager, KafkaController.processAllocateProducerIds. A block has a
+thousand ids. Brokers of Kafka 3.0 and newer request blocks from the controller. Older brokers, and this project's,
+take their blocks from ZooKeeper themselves, by the same compare-and-set.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class ProducerIdsUnavailable(Exception):
 
 
 async def claim_block(zk: Zk, broker_id: int) -> tuple[int, int]:
-    """Take the next block for a broker: its first id, and the one after its last.
+    """Take the next block for a broker; return its first id and the id after its last.
 
     Raises ZooKeeperError and ProducerIdsUnavailable.
     """

@@ -43,7 +43,10 @@ def _verdict(error: KafkaError) -> Verdict:
 async def process_alter_reassignments(
     term: ControllerTerm, request: KafkaMessage
 ) -> altered.AlterPartitionReassignmentsResponse:
-    """Begin, supersede or (replicas null) cancel reassignments; respond once they have begun, not when complete."""
+    """Begin, replace or (replicas null) cancel reassignments.
+
+    The response is sent when they have begun, not when they are complete.
+    """
     asked: dict[TopicPartition, tuple[int, ...] | None] = {}
     for topic in request.topics:
         for row in topic.partitions:
@@ -63,7 +66,7 @@ async def process_alter_reassignments(
             verdicts[partition] = Verdict(KafkaError.invalid_replica_assignment, fault)
         else:
             planned[partition] = assignment
-    # The latest request wins, also over a reassignment that was requested by znode.
+    # The latest request wins, even over a reassignment that was requested by znode.
     await take_off_list(term, list(planned))
     for partition, error in (await trigger(term, planned)).items():
         verdicts[partition] = _verdict(error)
@@ -121,7 +124,7 @@ def refuse_alter_reassignments(error: KafkaError) -> altered.AlterPartitionReass
 async def process_list_reassignments(
     term: ControllerTerm, request: KafkaMessage
 ) -> listed.ListPartitionReassignmentsResponse:
-    """List the reassignments in progress, of the partitions named or (topics null) of all."""
+    """List the reassignments in progress, for the partitions in the request or (topics null) for all."""
     if request.topics is None:
         asked = sorted(term.context.reassigning)
     else:

@@ -1,8 +1,8 @@
 """Reassignment: a partition's replicas move to other brokers while it serves (KIP-455).
 
 Source: KafkaController.onPartitionReassignment and its callees. The whole state is in the topic's znode, so that any
-later controller can continue. The replicas listed are target and origin together, next to the lists of added and
-removed replicas. The target alone is written last.
+later controller can continue. During the reassignment, the replica list contains the target and the origin replicas,
+and separate lists name the added and the removed replicas. The last write leaves only the target replicas.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ReassignmentFailed(Exception):
 
 
 class TargetIsAway(ReassignmentFailed):
-    """No target replica can lead now."""
+    """Raised if no target replica can lead now."""
 
 
 # ---- beginning, resuming, completing --------------------------------------------------------------------------
@@ -50,10 +50,10 @@ def plan(term: ControllerTerm, partition: TopicPartition, target: Sequence[int] 
 
 
 def removes_all_in_sync(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
-    """Return whether all in-sync replicas are ones that this assignment removes, and so would delete at once.
+    """Return whether this assignment removes all in-sync replicas, whose data would be deleted at once.
 
     A reassignment must not be cancelled, or given another target, while only the replicas that it began to add are in
-    sync: Kafka allows that, and the partition's records are lost.
+    sync. Kafka allows this, and loses the partition's records.
     """
     state = term.context.leadership.get(partition)
     if state is None or not state.isr:
@@ -62,7 +62,7 @@ def removes_all_in_sync(term: ControllerTerm, partition: TopicPartition, assignm
 
 
 async def trigger(term: ControllerTerm, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> Outcomes:
-    """Begin these reassignments, or let them supersede those in progress; return one error, or none, for each."""
+    """Begin these reassignments, replacing those in progress; return the result for each partition."""
     outcomes: Outcomes = {}
     for partition, assignment in assignments.items():
         if term.context.is_being_deleted(partition.topic) or not term.context.replicas(partition):
@@ -74,7 +74,7 @@ async def trigger(term: ControllerTerm, assignments: Mapping[TopicPartition, Rep
 
 
 async def resume_for_brokers(term: ControllerTerm, broker_ids: Sequence[int]) -> None:
-    """Continue the reassignments to these brokers, which have returned."""
+    """Continue the reassignments to these brokers, which have registered again."""
     for partition in sorted(term.context.reassigning):
         assignment = term.context.assignment(partition)
         if any(broker_id in assignment.target for broker_id in broker_ids):
@@ -82,7 +82,7 @@ async def resume_for_brokers(term: ControllerTerm, broker_ids: Sequence[int]) ->
 
 
 async def complete_reassignments(term: ControllerTerm, partitions: Iterable[TopicPartition]) -> None:
-    """Complete the reassignments that waited for a change of these partitions' ISRs."""
+    """Complete the reassignments that waited for these partitions' ISRs to change."""
     for partition in partitions:
         if partition in term.context.reassigning:
             assignment = term.context.assignment(partition)
@@ -91,7 +91,7 @@ async def complete_reassignments(term: ControllerTerm, partitions: Iterable[Topi
 
 
 async def initialize_reassignments(term: ControllerTerm) -> None:
-    """Begin reassignments requested by znode, which supersede others, then continue the remaining ones (failover)."""
+    """Begin the reassignments requested by znode, which replace others; then continue the remaining ones (failover)."""
     by_znode = await process_zk_reassignment(term)
     for partition in sorted(term.context.reassigning):
         if partition not in by_znode:
@@ -102,9 +102,10 @@ async def initialize_reassignments(term: ControllerTerm) -> None:
 
 
 async def process_zk_reassignment(term: ControllerTerm, _: str = "") -> list[TopicPartition]:
-    """Begin what /admin/reassign_partitions lists, which is watched before it is read; return the partitions begun.
+    """Begin the reassignments that /admin/reassign_partitions lists; return the partitions begun.
 
-    Partitions that cannot be reassigned are removed from the list at once, the others when they are complete.
+    Set the watch before reading the znode. Partitions that cannot be reassigned are removed from the list at once, the
+    others when their reassignment is complete.
     """
     targets = await _listed(term, watched=True)
     planned: dict[TopicPartition, ReplicaAssignment] = {}
@@ -125,7 +126,7 @@ async def process_zk_reassignment(term: ControllerTerm, _: str = "") -> list[Top
 
 
 async def take_off_list(term: ControllerTerm, partitions: Sequence[TopicPartition]) -> None:
-    """Remove partitions from the list of reassignments by znode; delete the znode with the last one."""
+    """Remove partitions from /admin/reassign_partitions; delete the znode when no partition is left."""
     listed, taken_off = await _listed(term), frozenset(partitions)
     rest = {partition: target for partition, target in listed.items() if partition not in taken_off}
     if len(rest) < len(listed):
@@ -175,7 +176,7 @@ async def _attempt(term: ControllerTerm, partition: TopicPartition, assignment: 
 
 
 async def _reassign(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-    """Write the assignment (U); then wait for the added replicas (A), or complete if the target is in sync (B)."""
+    """Write the assignment (U); then wait for the added replicas (A), or complete it if the target is in sync (B)."""
     context = term.context
     term.deletion.mark_ineligible([partition.topic])
     await _take_on(term, partition, assignment)
@@ -222,11 +223,12 @@ async def _take_on(term: ControllerTerm, partition: TopicPartition, assignment: 
 
 
 async def _has_begun(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
-    """Return whether the partition has a state; a new partition gets one from any live replica, including added ones.
+    """Return whether the partition has a state.
 
-    Without a state there is nothing to catch up with. If no replica is live, the reassignment waits for the first of
-    them. A replica that had no state of its own when the partition came online would get none once it led: it would
-    receive nothing after a restart, and would never be deleted.
+    A new partition gets its state from any live replica, including added ones. Without a state, there is nothing to
+    catch up with. If no replica is live, the reassignment waits for the first live one. A replica that had no replica
+    state when the partition came online would get none after it became leader: it would receive nothing after a
+    restart, and would never be deleted.
     """
     if term.context.partition_states.get(partition) is not PartitionState.NEW:
         return True
@@ -250,14 +252,17 @@ async def _is_complete(term: ControllerTerm, partition: TopicPartition, assignme
     if not assignment.is_being_reassigned:
         return True
     if not assignment.target:
-        # Written by hand. Completing it would delete every replica, and leave none to copy from.
+        # Written by hand: completing it would delete every replica, and leave no replica to copy from.
         return False
     state = (await term.store.read([partition]))[partition]
     return isinstance(state, LeaderAndIsr) and all(broker_id in state.isr for broker_id in assignment.target)
 
 
 async def _send_to_all_replicas(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-    """Raise the leader epoch, so that the replicas take the new list; the partition is new only for added replicas."""
+    """Raise the leader epoch so that all replicas accept the new list.
+
+    The partition is new only for added replicas.
+    """
     state = await _raise_leader_epoch(term, partition)
     term.batch.new_batch()
     term.batch.add_leader_and_isr(assignment.origin, partition, state, is_new=False)
@@ -283,9 +288,9 @@ async def _raise_leader_epoch(term: ControllerTerm, partition: TopicPartition) -
 
 
 async def _move_leader(term: ControllerTerm, partition: TopicPartition, completed: ReplicaAssignment) -> None:
-    """Let a target replica lead, or raise so that the reassignment waits.
+    """Elect a target replica as leader, or raise so that the reassignment waits.
 
-    Kafka deletes the replicas of the origin even if no target replica is alive.
+    Kafka deletes the origin replicas even if no target replica is alive.
     """
     state = term.context.leadership.get(partition)
     if state is None:
@@ -341,6 +346,6 @@ async def _write_assignment(term: ControllerTerm, partition: TopicPartition, ass
 
 
 async def _take_off_list_if_done(term: ControllerTerm, partition: TopicPartition, completed: ReplicaAssignment) -> None:
-    """Remove the partition from the list unless the list asks for another target now."""
+    """Remove the partition from /admin/reassign_partitions unless it now requests another target there."""
     if (await _listed(term)).get(partition) == completed.replicas:
         await take_off_list(term, [partition])

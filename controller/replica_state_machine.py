@@ -35,7 +35,7 @@ VALID_PREVIOUS: Mapping[ReplicaState, tuple[ReplicaState, ...]] = {
     ReplicaState.DELETION_INELIGIBLE: (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED),
     ReplicaState.NON_EXISTENT: (ReplicaState.DELETION_SUCCESSFUL,),
 }
-"""By state: the states before it. Any other change is refused for that replica."""
+"""Valid previous states, keyed by state. Any other transition of a replica is rejected."""
 
 
 def isr_keeping_the_last(state: LeaderAndIsr, broker_id: int) -> tuple[int, ...]:
@@ -44,7 +44,7 @@ def isr_keeping_the_last(state: LeaderAndIsr, broker_id: int) -> tuple[int, ...]
 
 
 def isr_to_the_last(state: LeaderAndIsr, broker_id: int) -> tuple[int, ...]:
-    """Return the ISR without that broker, even if that leaves it empty (Historical.EMPTY_ISR)."""
+    """Return the ISR without that broker, even if the ISR becomes empty (Historical.EMPTY_ISR)."""
     return tuple(member for member in state.isr if member != broker_id)
 
 
@@ -63,10 +63,10 @@ class ReplicaStateMachine:
         self._batch = batch
         self._isr_without = isr_without
         self._sent: dict[TopicPartition, tuple[LeaderAndIsr, list[int]]] = {}
-        """In the current batch: the state sent for each partition, and the replica that it was not sent to, if any."""
+        """Current batch: for each partition, the state sent and the replica, if any, that did not receive it."""
 
     async def startup(self) -> None:
-        """Bring every replica online or offline like its broker; offline replicas leave the ISRs."""
+        """Set every replica online or offline according to its broker; remove offline replicas from the ISRs."""
         context = self._context
         online: list[Replica] = []
         offline: list[Replica] = []
@@ -82,7 +82,7 @@ class ReplicaStateMachine:
         await self.handle(offline, ReplicaState.OFFLINE)
 
     async def handle(self, replicas: Sequence[Replica], target: ReplicaState) -> list[Replica]:
-        """Move replicas to a state; return those with an invalid transition or a failed one."""
+        """Move replicas to a state; return those whose transition is invalid or failed."""
         if not replicas:
             return []
         self._batch.new_batch()
@@ -124,7 +124,7 @@ class ReplicaStateMachine:
         for replica in replicas:
             state = self._context.leadership.get(replica.partition)
             if state is not None and state.leader == replica.broker_id:
-                # A replica that begins empty must not lead.
+                # A replica that starts empty must not become leader.
                 refused.append(replica)
                 continue
             if state is not None:
@@ -145,8 +145,9 @@ class ReplicaStateMachine:
     def _leads_to_delete(self, replica: Replica, state: LeaderAndIsr) -> bool:
         """Return whether the replica leads a partition that is being deleted.
 
-        Such a partition elects no leader after a failure. When the leader returns, Kafka lets it continue in the leader
-        epoch of its former process. Here the partition is only deleted, unless a reassignment has to end first.
+        Such a partition elects no leader after a failure. When the leader returns, Kafka lets the leader continue in
+        the leader epoch from before its restart. This controller only deletes the partition, unless a reassignment has
+        to finish first.
         """
         return self._context.needs_no_leader(replica.partition) and state.leader == replica.broker_id
 
@@ -172,11 +173,11 @@ class ReplicaStateMachine:
         return refused
 
     def _send_to_others(self, broker_id: int, partition: TopicPartition, state: LeaderAndIsr) -> None:
-        """Send a partition's state to the replicas other than the one removed.
+        """Send a partition's state to all replicas except the removed one.
 
-        If several replicas leave with one state in one batch, the other replicas received it with the first removal,
-        and only that first replica still needs it. Going through all replicas each time would take hours for a
-        partition with very many dead replicas.
+        If one batch removes several replicas and the state does not change, the first removal has sent it to all other
+        replicas, and only the replica removed first still needs it. Iterating over all replicas each time would take
+        hours for a partition with very many dead replicas.
         """
         sent_state, left_out = self._sent.get(partition, (None, []))
         if sent_state == state:
@@ -191,10 +192,10 @@ class ReplicaStateMachine:
     async def _remove_from_isr(
         self, broker_id: int, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, LeaderAndIsr]:
-        """Remove a broker from the ISRs that hold it; return the present state of every readable partition.
+        """Remove a broker from the ISRs that contain it; return the present state of every readable partition.
 
-        A partition that the broker led then has no leader. A partition whose ISR does not hold it is not written, but
-        its state is sent to the other replicas again, as in Kafka.
+        A partition that the broker led has no leader afterwards. A partition whose ISR does not contain the broker is
+        not written, but its state is sent to the other replicas again, as in Kafka.
         """
         results: dict[TopicPartition, LeaderAndIsr] = {}
         remaining = list(partitions)

@@ -1,7 +1,7 @@
-"""Control requests, collected while states change and sent together (kafka.controller.ControllerBrokerRequestBatch).
+"""Control requests: collected while states change, then sent together.
 
-For each broker LeaderAndIsr goes first, then UpdateMetadata, then StopReplica.  Requests go only to brokers that are
-live or shutting down.
+Source: kafka.controller.ControllerBrokerRequestBatch. Each broker receives LeaderAndIsr first, then UpdateMetadata,
+then StopReplica. Requests are sent only to brokers that are live or shutting down.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL":
 """org.apache.kafka.common.security.auth.SecurityProtocol ids."""
 
 OnStopReplica = Callable[[int, list[TopicPartition], KafkaMessage], None]
-"""(broker, partitions to delete, the response)"""
+"""Callback for a StopReplica response: (broker, partitions to delete, response)."""
 OnLeaderAndIsr = Callable[[int, KafkaMessage], None]
-"""(broker, the response)"""
+"""Callback for a LeaderAndIsr response: (broker, response)."""
 
 
 class IllegalState(Exception):
-    """Raised if the controller is in a state that must never occur; it ends its term."""
+    """Raised if the controller is in a state that must never occur. Ends the controller's term."""
 
 
 class _Order(NamedTuple):
@@ -86,7 +86,10 @@ class RequestBatch:
         self._update_partitions: dict[TopicPartition, None] = {}
 
     def new_batch(self) -> None:
-        """Begin a batch. Raises IllegalState if the previous batch was never sent: state changes would get lost."""
+        """Begin a batch.
+
+        Raises IllegalState if the previous batch was never sent, because its state changes would be lost.
+        """
         left = [
             name
             for name, waiting in (
@@ -109,14 +112,14 @@ class RequestBatch:
         )
 
     def begin_with(self, unsent: Unsent) -> None:
-        """Take over the unsent requests of an earlier term (Historical.POISONED_BATCH)."""
+        """Adopt the unsent requests of an earlier term (Historical.POISONED_BATCH)."""
         self._leader_and_isr.update(unsent.leader_and_isr)
         self._stop_replica.update(unsent.stop_replica)
         self._update_brokers.update(unsent.update_brokers)
         self._update_partitions.update(unsent.update_partitions)
 
     def clear(self) -> None:
-        """Drop the collected requests."""
+        """Discard the collected requests."""
         self._leader_and_isr.clear()
         self._stop_replica.clear()
         self._update_brokers.clear()
@@ -127,7 +130,7 @@ class RequestBatch:
     def add_leader_and_isr(
         self, broker_ids: Iterable[int], partition: TopicPartition, state: LeaderAndIsr, *, is_new: bool
     ) -> None:
-        """Add a partition's state for these brokers, which host replicas, and UpdateMetadata for every broker."""
+        """Add a partition's state for these brokers, which host its replicas, and UpdateMetadata for every broker."""
         for broker_id in broker_ids:
             if broker_id < 0:
                 continue
@@ -137,7 +140,7 @@ class RequestBatch:
         self.add_update_metadata(self._context.live_or_shutting_down_ids, [partition])
 
     def add_stop_replica(self, broker_ids: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
-        """Add an order to stop a replica for these brokers, and to delete it if `delete`."""
+        """Add a StopReplica for this partition to these brokers' requests; if `delete`, it also deletes the replica."""
         state = self._context.leadership.get(partition)
         if self._context.is_deletion_announced(partition.topic):
             leader_epoch = EPOCH_DURING_DELETE
@@ -155,7 +158,7 @@ class RequestBatch:
             )
 
     def add_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Add the live brokers and the states of these partitions for these brokers."""
+        """Add an UpdateMetadata with the live brokers and the states of these partitions for these brokers."""
         self._update_brokers.update((broker_id, None) for broker_id in broker_ids if broker_id >= 0)
         self._update_partitions.update(dict.fromkeys(partitions))
 

@@ -1,4 +1,4 @@
-"""One controller term of a broker: everything it knows and uses from its election to its resignation.
+"""One controller term of a broker: all its state and components, from election to resignation.
 
 No part of a term outlives it. A broker that is elected again begins with new objects, so neither an old context nor a
 half-filled request batch can act in a later epoch (KAFKA-4447, KAFKA-5310, KAFKA-12315).
@@ -38,24 +38,24 @@ from zabka.kafka.zk.znodes import BrokerInfo, TopicAssignment
 
 
 class Signals(Protocol):
-    """Interface of a term to the controller's event queue."""
+    """Interface through which a term uses the controller's event queue."""
 
     def watcher(self, event: str, argument: str = "") -> Watcher:
-        """Return a watcher that puts that event; the same one for the same event and argument."""
+        """Return the watcher that queues this event; equal arguments return the same watcher."""
         ...
 
     def forget_watcher(self, event: str, argument: str) -> None:
-        """Drop the watcher of an argument that is gone for good."""
+        """Drop the watcher of an argument that will never be used again."""
         ...
 
     def put(self, event: str, argument: str, caused_by: Cause) -> None:
-        """Put an event for whichever term is active when it is processed."""
+        """Queue an event for the term that is active when the event is processed."""
         ...
 
     def put_for(
         self, term: ControllerTerm, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause
     ) -> None:
-        """Put an event that is processed only while this term lasts."""
+        """Queue an event that is processed only if this term still lasts."""
         ...
 
 
@@ -120,13 +120,13 @@ class ControllerTerm:
             forget_topic=lambda topic: signals.forget_watcher("PartitionModifications", topic),
         )
         self.finalized_features: dict[str, int] = {}
-        """The content of /feature: brokers that do not support these are left out."""
+        """Content of /feature. Brokers that do not support these features are left out."""
         self.unreadable_topics: dict[str, None] = {}
-        """Topics with an unreadable znode: left out until it is repaired."""
+        """Topics with an unreadable znode. They are left out until the znode is repaired."""
         self._rebalance_timer: Timer | None = None
 
     def resign(self) -> None:
-        """Stop everything at once (onControllerResignation)."""
+        """Stop all components at once (onControllerResignation)."""
         self.legacy.leave(self.context, self.replica_batch)
         if self._rebalance_timer is not None:
             self._rebalance_timer.cancel()
@@ -135,7 +135,7 @@ class ControllerTerm:
         self.replica_batch.clear()
 
     def schedule_rebalance(self, delay_ms: int) -> None:
-        """Check for imbalance after that delay."""
+        """Schedule a check for leader imbalance after this delay."""
         self._rebalance_timer = self.runtime.call_later(
             delay_ms,
             lambda: self.signals.put("AutoPreferredReplicaLeaderElection", "", timer_cause("auto-leader-rebalance")),
@@ -148,16 +148,16 @@ class ControllerTerm:
         self.batch.send()
 
     def report(self, event: str, problem: str) -> None:
-        """Journal unreadable data of others, and how the controller continues without it."""
+        """Journal unreadable data that another process wrote, and how the controller continues without it."""
         self.emit(ControllerEventFailed(self.broker_id, self.context.epoch, event, problem))
 
     # -- reading the cluster
 
     async def read_list(self, path: str, event: str) -> list[str]:
-        """Return the children of a path that every broker creates at its start, with a watch for that event.
+        """Return the children of a path that every broker creates at its start, and set a watch that queues that event.
 
         If the path was deleted, create it again. Kafka treats it as empty, and gets no notification for it until the
-        next controller. Raises SessionExpired and ZooKeeperError.
+        next controller takes over. Raises SessionExpired and ZooKeeperError.
         """
         service, watcher = self.zk.service, self.signals.watcher(event)
         while True:
@@ -170,7 +170,7 @@ class ControllerTerm:
             await create_recursive(self.zk, path)
 
     async def read_brokers(self) -> dict[int, tuple[BrokerInfo, int]]:
-        """Return every registered broker with its epoch, and leave watches on the list and on each broker."""
+        """Return every registered broker with its epoch; leave watches on the list of brokers and on each broker."""
         service, signals = self.zk.service, self.signals
         names = await self.read_list(znodes.BROKER_IDS, "BrokerChange")
         ids = sorted(number for name in names if (number := znodes.plain_number(name, znodes.INT32_MAX)) is not None)
@@ -198,13 +198,13 @@ class ControllerTerm:
         return UNKNOWN_BROKER_EPOCH if Historical.NO_BROKER_EPOCH in self.config.historical else registration.czxid
 
     async def read_topic_names(self) -> list[str]:
-        """Return every topic whose name fits into requests, and leave a watch on the list."""
+        """Return every topic whose name fits into requests; leave a watch on the list of topics."""
         names = await self.read_list(znodes.BROKER_TOPICS, "TopicChange")
-        # A topic with a longer name fits into no request, and would block every other topic in the same request.
+        # A topic with a longer name does not fit into a request, and would block all other topics of the request.
         return [name for name in names if znodes.is_tellable(name)]
 
     async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
-        """Return the assignments of these topics, and leave a watch on each; omit missing or unreadable topics."""
+        """Return the assignments of these topics; leave a watch on each; omit missing or unreadable topics."""
         service, signals = self.zk.service, self.signals
         outcomes = await self.zk.batch(
             [partial(service.get, znodes.topic_path(t), signals.watcher("PartitionModifications", t)) for t in topics]
@@ -227,14 +227,18 @@ class ControllerTerm:
     # -- responses of brokers
 
     def _on_refusal(self) -> None:
-        """Check whether this term is over, because a broker knows a later controller epoch.
+        """Check whether this term has ended, because a broker knows a later controller epoch.
 
-        If /controller still names this broker and nothing is to be written, nothing else would reveal it.
+        If /controller still names this broker and the controller has nothing to write, no other check would reveal
+        this.
         """
         self.signals.put("ControllerChange", "", request_cause("of a later controller"))
 
     def _on_stop_replica(self, broker_id: int, deleted: list[TopicPartition], response: KafkaMessage) -> None:
-        """Process the response to a StopReplica that deletes replicas; only topics being deleted wait for it."""
+        """Process the response to a StopReplica that deletes replicas.
+
+        Only topics that are being deleted wait for this response.
+        """
         ended = [p for p in deleted if p.topic in self.context.topics_with_deletion_started]
         if not ended:
             return
@@ -259,7 +263,7 @@ class ControllerTerm:
     def put_for_process(
         self, broker_id: int, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause
     ) -> None:
-        """Put an event for a broker's response, to be processed only while the same process is registered.
+        """Queue an event for a broker's response, processed only while the same broker process is registered.
 
         A new process receives all states again, and may succeed where the earlier one failed. Kafka attributes the
         response to the new process.

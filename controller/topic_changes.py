@@ -1,4 +1,4 @@
-"""Topics that are created, grow and are to be deleted.
+"""Topics that are created, get more partitions or are to be deleted.
 
 Sources: KafkaController.processTopicChange, processPartitionModifications, processTopicDeletion.
 """
@@ -19,7 +19,7 @@ from zabka.kafka.zk.znodes import TopicAssignment
 
 
 async def process_topic_change(term: ControllerTerm, _: str) -> None:
-    """Handle a changed list of topics: take on new topics, forget topics with a deleted znode."""
+    """Handle a changed list of topics: add new topics, forget topics whose znode was deleted."""
     context = term.context
     names = await term.read_topic_names()
     present = frozenset(names)
@@ -42,7 +42,7 @@ async def process_topic_change(term: ControllerTerm, _: str) -> None:
 
 
 def journal_topic(term: ControllerTerm, topic: str) -> None:
-    """Journal a topic that this controller takes on as new."""
+    """Journal a topic that this controller adds as new."""
     context = term.context
     rows = {number: list(row.replicas) for number, row in sorted(context.topic_assignment(topic).items())}
     topic_id = context.topic_ids.get(topic, "")
@@ -51,7 +51,7 @@ def journal_topic(term: ControllerTerm, topic: str) -> None:
 
 
 async def add_topics(term: ControllerTerm, topics: Sequence[str]) -> dict[str, TopicAssignment]:
-    """Read these topics and add them to the context; give a topic without an id one (processTopicIds)."""
+    """Read these topics and add them to the context; assign an id to a topic without one (processTopicIds)."""
     added = await term.read_topics(topics)
     nameless = [topic for topic, assignment in added.items() if assignment.topic_id is None]
 

@@ -1,4 +1,4 @@
-"""Topic configurations for the controller: the override in /config/topics/T, else the brokers' default."""
+"""Topic configurations for the controller: the override in /config/topics/T, otherwise the brokers' default."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINIMUM = "min.insync.replicas"
 
 
 class MinimumInSync(NamedTuple):
-    """min.insync.replicas of a topic, and the last transaction on the znodes that it is read from."""
+    """min.insync.replicas of a topic, and the last transaction that wrote the znodes it is read from."""
 
     size: int
     zxid: int
@@ -37,7 +37,7 @@ class TopicConfigs:
         self._minimums: dict[str, MinimumInSync] = {}
 
     async def unclean_enabled(self, topics: Sequence[str]) -> dict[str, bool | str]:
-        """Return the permission for each topic, or the error in its configuration."""
+        """Return for each topic whether unclean leader election is enabled, or the error in its configuration."""
         found: dict[str, bool | str] = {}
         for topic, outcome in zip(topics, await self._read(config_path("topics", t) for t in topics), strict=True):
             if outcome.value is not None:
@@ -67,8 +67,8 @@ class TopicConfigs:
     async def minimums(self, topics: Sequence[str]) -> dict[str, MinimumInSync]:
         """Return min.insync.replicas of these topics, from one read.
 
-        A topic is left out if its configuration is not readable, and as long as its leader may not have received the
-        last change. A leader has a session, so it has received what was written more than one session timeout ago.
+        Omit a topic if its configuration is not readable, or if its leader may not have received the last change yet. A
+        leader has a session, so it has received everything that was written more than one session timeout ago.
         """
         unknown = [topic for topic in topics if topic not in self._minimums]
         if unknown:
@@ -82,12 +82,12 @@ class TopicConfigs:
         return {topic: self._minimums[topic] for topic in topics if topic in self._minimums}
 
     def forget_minimums(self, topics: Iterable[str]) -> None:
-        """Read the minimums of these topics again when they are needed next."""
+        """Forget the minimums of these topics, so that the next use reads them again."""
         for topic in topics:
             self._minimums.pop(topic, None)
 
     def _minimum(self, every: Outcome[_Config], own: Outcome[_Config]) -> MinimumInSync | None:
-        """Return the minimum from the applicable configurations; the topic's own takes precedence."""
+        """Return the minimum from the applicable configurations; the topic's own configuration takes precedence."""
         now_ms = self._runtime.now().wall_ms
         text, zxid = str(self._config.min_insync_replicas), 0
         for outcome in (every, own):

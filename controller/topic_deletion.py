@@ -1,4 +1,4 @@
-"""Topic deletion: stop every replica, have it deleted, then remove the topic's znodes.
+"""Topic deletion: stop every replica, request its deletion, then remove the topic's znodes.
 
 Source: kafka.controller.TopicDeletionManager. A topic with an offline replica is ineligible until that broker returns.
 """
@@ -45,7 +45,7 @@ class TopicDeletion:
         self._forget_topic = forget_topic
 
     def init(self, queued: Iterable[str]) -> None:
-        """Take over the deletions that were requested before this term.
+        """Load the deletions that were requested before this term.
 
         Topics with an offline replica, or with a reassignment in progress, have to wait.
         """
@@ -68,8 +68,8 @@ class TopicDeletion:
     async def resume_for(self, topics: Iterable[str]) -> None:
         """Resume the deletion of these topics, except those with a partition that is still being reassigned.
 
-        Kafka resumes those as well. While a partition moves, brokers receive its topic like any other
-        (`zabka.controller.request_batch`), and would never be notified of partitions that end then.
+        Kafka resumes them too. While a partition is being reassigned, brokers receive its topic like any other topic
+        (`zabka.controller.request_batch`), and would never be notified of partitions that are deleted then.
         """
         context = self._context
         queued = [topic for topic in topics if context.is_being_deleted(topic) and not context.is_moving(topic)]
@@ -92,7 +92,7 @@ class TopicDeletion:
         await self.resume()
 
     async def resume(self) -> None:
-        """Continue the deletion of every queued topic as far as possible."""
+        """Continue the deletion of every queued topic as far as its state allows."""
         context = self._context
         retry: list[str] = []
         start: list[str] = []
@@ -118,7 +118,7 @@ class TopicDeletion:
         return [context.replica_states.get(replica, ReplicaState.NON_EXISTENT) for replica in replicas]
 
     def mark_ineligible(self, topics: Iterable[str]) -> None:
-        """Halt the deletion of those of these topics that are queued: another operation has to end first."""
+        """Halt the deletion of the queued topics among these, because another operation has to finish first."""
         self._context.topics_ineligible_for_deletion.update(
             topic for topic in topics if self._context.is_being_deleted(topic)
         )
@@ -152,7 +152,7 @@ class TopicDeletion:
         self._batch.send()
 
     async def _complete_topic(self, topic: str) -> None:
-        """Remove the znodes of a topic without replicas; remove the request to delete it last."""
+        """Remove the znodes of a topic without replicas; remove the deletion request last."""
         self._forget_topic(topic)
         gone = self._context.replicas_of_topic_in(topic, ReplicaState.DELETION_SUCCESSFUL)
         paths = await self._descendants(znodes.topic_path(topic))
@@ -181,16 +181,15 @@ class TopicDeletion:
         return found[::-1]
 
     async def _delete_with_request(self, topic: str) -> None:
-        """Delete the topic's znode and the request together, unless one is already gone.
+        """Delete the topic's znode and its deletion request together, unless one of them no longer exists.
 
-        Otherwise the next controller could take on a topic that has only its name left.
+        Otherwise the next controller could add a topic of which only the name is left.
         """
         paths = [znodes.topic_path(topic), znodes.delete_topic_path(topic)]
         written = await self._writer.write_as_one([Delete(path) for path in paths])
         for path, result in zip(paths, written, strict=True):
             if result.error is ErrorCode.NO_NODE:
-                # If the first transmission deleted both, an existing topic was created since, and stays. Kafka deletes
-                # it.
+                # If the first transmission deleted both, this topic was created after it, and stays. Kafka deletes it.
                 if not result.repeated or path != paths[1]:
                     await self._delete([other for other in paths if other != path])
                 return

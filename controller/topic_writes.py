@@ -1,7 +1,7 @@
-"""Writes to a topic's znode that keep concurrent changes by administrators.
+"""Writes to a topic's znode that preserve concurrent changes by administrators.
 
-Kafka's controller overwrites the znode with its own view: partitions that were added just before, and that it does not
-know yet, are lost then (KafkaController.updateReplicaAssignmentForPartition).
+Kafka's controller overwrites the znode with its own view, and loses partitions that were added just before and that
+it does not know yet (KafkaController.updateReplicaAssignmentForPartition).
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ async def amend_topic(
 ) -> Stat | None:
     """Write a topic's znode, conditional on the version read; return its stat, or None if there is no such znode.
 
-    `amended` receives the present content, without partitions if that is not readable, and may be called again. Raises
-    ControllerMoved, SessionExpired, ZooKeeperError, and TopicTooLarge if the znode would exceed `bytes_max` bytes.
+    `amended` receives the present content (without partitions if the content is not readable), and may be called more
+    than once. Raises ControllerMoved, SessionExpired, ZooKeeperError, and TopicTooLarge if the znode would exceed
+    `bytes_max` bytes.
     """
     stats = await amend_topics(term, [topic], lambda _, found: amended(found), bytes_max=bytes_max)
     return stats.get(topic)
@@ -46,7 +47,7 @@ async def amend_topics(
     *,
     bytes_max: int | None = None,
 ) -> dict[str, Stat]:
-    """Do the same as `amend_topic` for many topics in a few round trips; those without a znode are left out."""
+    """Amend many topics as `amend_topic` does, in a few round trips; omit topics without a znode."""
     service = term.zk.service
     stats: dict[str, Stat] = {}
     waiting = list(topics)

@@ -1,16 +1,16 @@
 """Brokers that bounced while there was no controller, detected at failover by zxids alone.
 
 A live broker whose registration (its znode's czxid, the broker epoch) is newer than the last write of a partition's
-state (that znode's mzxid) is another process than the one in the state. It died and restarted, and no controller saw it
-fail. It may have lost records that it had not flushed. So it must not count as in sync next to replicas that stayed,
-nor lead in the leader epoch of its predecessor: logs could then diverge within one epoch for good.
+state (that znode's mzxid) is a new process, which the state does not know. The broker died and restarted, and no
+controller noticed. It may have lost records that it had not flushed. Therefore it must not count as in sync like the
+replicas that stayed, nor lead in its former leader epoch: logs could then diverge permanently within one epoch.
 
-Here we deviate from Kafka's ZooKeeper mode, whose new controller finds such a broker live, in the ISR and leader, and
-sends it the same leader epoch again. This controller acts as after a bounce during its term
+This deviates from Kafka's ZooKeeper mode: there, the new controller finds such a broker live, in the ISR and leader,
+and sends it the same leader epoch again. This controller acts as it does after a bounce during its term
 (KafkaController.processBrokerChange): it prefers the other replicas and raises the leader epoch by one, in one write.
-One bounce remains invisible: if the previous controller, not yet aware of it, wrote the state again and died. That is
-detected only if a replica is noted as eligible, because the state then also records which registrations that controller
-had handled.
+One kind of bounce is not visible in these zxids: the previous controller wrote the state again before it noticed the
+bounce, and died. This is detected only if the state names an eligible replica, because it then also records which
+registrations that controller had handled.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from zabka.kafka.zk.znodes import LeaderAndIsr
 
 
 class _Fenced(NamedTuple):
-    """The new state of a partition, and those of its in-sync replicas that may have lost records."""
+    """A partition's new state, and its in-sync replicas that may have lost records."""
 
     state: LeaderAndIsr
     doubtful: list[int]
 
 
 async def fence_bounced(term: ControllerTerm, states: Mapping[TopicPartition, WrittenState]) -> None:
-    """Write a new state for every partition whose ISR holds a bounced broker, without informing brokers yet.
+    """Write a new state for every partition whose ISR contains a bounced broker; do not notify brokers yet.
 
-    `states` are the states as this controller found them, read after the brokers.
+    `states` are the states that this controller found at failover, read after the brokers.
     """
     found: dict[TopicPartition, WrittenState] = dict(states)
     while True:
@@ -65,7 +65,7 @@ def _fenced(context: ControllerContext, states: Mapping[TopicPartition, WrittenS
         live = [broker_id for broker_id in (*state.isr, *state.eligible) if context.is_live(broker_id)]
         seen = state.broker_epoch_seen if state.eligible else zxid
         bounced = [broker_id for broker_id in live if (context.broker_epoch(broker_id) or 0) > seen]
-        # A state of a later controller shows that this term is over: the next fenced write will fail.
+        # A state of a later controller shows that this term has ended: the next fenced write will fail.
         if bounced and state.controller_epoch <= context.epoch:
             intact = [b for b in bounced if context.is_intact(b)]
             doubtful = [b for b in bounced if b not in intact]

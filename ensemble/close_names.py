@@ -1,7 +1,7 @@
 """Suggestions for a misspelt name.
 
-A wrong suggestion is worse than none.  So a name is suggested only if few letters differ for its length, and if no
-other name is as close.
+A wrong suggestion is worse than none. So a name is suggested only if few letters differ, relative to its length, and
+no other name is equally close.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SEGMENTS_MIN = 3
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the one known name that `name` is a misspelling of, or None if there is no such name or more than one."""
+    """Return the known name that `name` is a misspelling of, or None if there is none or more than one."""
     if len(name) < LENGTH_MIN:
         return None
     edits_max = min(max(1, len(name) // LETTERS_PER_EDIT), EDITS_MAX)

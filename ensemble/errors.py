@@ -53,13 +53,13 @@ class ZooKeeperError(Exception):
 
 
 class ConnectionLoss(ZooKeeperError):
-    """The connection broke before the answer: the operation may or may not have been applied."""
+    """The connection broke before the reply arrived: the operation may or may not have been applied."""
 
     code = ErrorCode.CONNECTION_LOSS
 
 
 class SessionExpired(ZooKeeperError):
-    """The session is over; its ephemerals were deleted."""
+    """The session has expired; its ephemerals were deleted."""
 
     code = ErrorCode.SESSION_EXPIRED
 
@@ -77,7 +77,7 @@ class NodeExists(ZooKeeperError):
 
 
 class BadVersion(ZooKeeperError):
-    """The znode's version is not the expected one."""
+    """The znode's version differs from the expected version."""
 
     code = ErrorCode.BAD_VERSION
 
@@ -89,19 +89,19 @@ class NotEmpty(ZooKeeperError):
 
 
 class NoChildrenForEphemerals(ZooKeeperError):
-    """Ephemeral znodes take no children."""
+    """Ephemeral znodes cannot have children."""
 
     code = ErrorCode.NO_CHILDREN_FOR_EPHEMERALS
 
 
 class NoAuth(ZooKeeperError):
-    """The ACL does not allow it."""
+    """The ACL does not allow the operation."""
 
     code = ErrorCode.NO_AUTH
 
 
 class AuthFailed(ZooKeeperError):
-    """The credentials were refused."""
+    """The server rejected the credentials."""
 
     code = ErrorCode.AUTH_FAILED
 
@@ -113,7 +113,7 @@ class InvalidACL(ZooKeeperError):
 
 
 class BadArguments(ZooKeeperError):
-    """The request makes no sense."""
+    """The arguments of the request are invalid."""
 
     code = ErrorCode.BAD_ARGUMENTS
 
@@ -143,25 +143,25 @@ class NoWatcher(ZooKeeperError):
 
 
 class QuotaExceeded(ZooKeeperError):
-    """A hard quota of the subtree does not allow it."""
+    """The operation would exceed a hard quota of the subtree."""
 
     code = ErrorCode.QUOTA_EXCEEDED
 
 
 class Unimplemented(ZooKeeperError):
-    """The server does not know this operation."""
+    """The server does not support this operation."""
 
     code = ErrorCode.UNIMPLEMENTED
 
 
 class MarshallingError(ZooKeeperError):
-    """The server could not read the request."""
+    """The server could not parse the request."""
 
     code = ErrorCode.MARSHALLING_ERROR
 
 
 class OtherError(ZooKeeperError):
-    """Any other code."""
+    """Any error code without a separate exception."""
 
     def __init__(self, code: int, path: str = "") -> None:
         self.code = ErrorCode(code) if code in ErrorCode._value2member_map_ else ErrorCode.SYSTEM_ERROR
@@ -172,6 +172,6 @@ _BY_CODE: dict[int, type[ZooKeeperError]] = {t.code: t for t in ZooKeeperError._
 
 
 def error_for(code: int, path: str = "") -> ZooKeeperError:
-    """The exception that stands for an error code."""
+    """Return the exception for an error code."""
     found = _BY_CODE.get(code)
     return found(path) if found else OtherError(code, path)

@@ -9,39 +9,39 @@ PeerId = NewType("PeerId", int)
 Epoch = NewType("Epoch", int)
 """A leader's epoch; the upper 32 bits of a zxid."""
 Zxid = NewType("Zxid", int)
-"""A transaction's number: epoch << 32 | counter."""
+"""Transaction id: epoch << 32 | counter."""
 SessionId = NewType("SessionId", int)
-"""A client session, signed 64-bit as on the wire."""
+"""Id of a client session, signed 64-bit as on the wire."""
 LinkId = NewType("LinkId", int)
-"""One connection on the quorum port, numbered by the driver, never reused within a process."""
+"""Id of one connection on the quorum port, assigned by the driver, never reused within a process."""
 ConnectionId = NewType("ConnectionId", int)
-"""One client connection, numbered by the driver, never reused within a process."""
+"""Id of one client connection, assigned by the driver, never reused within a process."""
 
 NO_PEER = PeerId(-1)
 COUNTER_MAX = 0xFFFFFFFF
 EPOCH_MAX = 0x7FFFFFFF
 EPOCH_LEAP_MAX = 1 << 24
-"""Largest accepted lead of another server's epoch over this server's.
+"""Maximum accepted lead of another server's epoch over this server's.
 
-A larger epoch is rejected: otherwise one corrupt packet could use up all epochs.
+A higher epoch is rejected: otherwise one corrupt packet could use up all epochs.
 """
 
 
 def make_zxid(epoch: int, counter: int) -> Zxid:
-    """The zxid of `counter` in `epoch`."""
+    """Return the zxid of `counter` in `epoch`."""
     return Zxid((epoch << 32) | counter)
 
 
 def epoch_of(zxid: int) -> Epoch:
-    """The epoch a zxid belongs to."""
+    """Return the epoch of a zxid."""
     return Epoch(zxid >> 32)
 
 
 def counter_of(zxid: int) -> int:
-    """A zxid's number within its epoch."""
+    """Return a zxid's counter within its epoch."""
     return zxid & COUNTER_MAX
 
 
 def zxid_text(zxid: int) -> str:
-    """A zxid as ZooKeeper prints it, such as `0x100000002`."""
+    """Return a zxid as ZooKeeper prints it, such as `0x100000002`."""
     return f"0x{zxid:x}"

@@ -1,7 +1,7 @@
 """Jute, ZooKeeper's wire format: big-endian integers, length-prefixed buffers and strings, counted vectors.
 
-Source: org.apache.jute.BinaryInputArchive and BinaryOutputArchive.  A record is a msgspec struct whose class names
-one codec a field in `layout`; records nest.  A null buffer, string or vector has length -1.
+Source: org.apache.jute.BinaryInputArchive and BinaryOutputArchive. A record is a msgspec struct; its class lists one
+codec per field in `layout`. Records can be nested. A null buffer, string or vector has length -1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _int_at = _INT.unpack_from
 
 
 NULL = pack_int(-1)
-"""The length of a null buffer, string or vector."""
+"""Encoded length of a null buffer, string or vector."""
 
 
 class MalformedRecord(Exception):
@@ -28,7 +28,7 @@ class MalformedRecord(Exception):
 
 
 class Reader:
-    """Reads jute values one after another from `data`."""
+    """Reader of successive jute values from `data`."""
 
     __slots__ = ("data", "end", "pos")
 
@@ -46,16 +46,16 @@ class Reader:
         return start
 
     def read_bool(self) -> bool:
-        """One byte, zero or not."""
+        """Read one byte; any value except zero is True."""
         return self.data[self.skip_bytes(1)] != 0
 
     def read_byte(self) -> int:
-        """One signed byte."""
+        """Read one signed byte."""
         value = self.data[self.skip_bytes(1)]
         return value - 256 if value > 127 else value
 
     def read_int(self) -> int:
-        """A signed 32-bit integer."""
+        """Read a signed 32-bit integer."""
         start = self.pos
         if start + 4 > self.end:
             self.skip_bytes(4)
@@ -64,12 +64,12 @@ class Reader:
         return value
 
     def read_long(self) -> int:
-        """A signed 64-bit integer."""
+        """Read a signed 64-bit integer."""
         value: int = _LONG.unpack_from(self.data, self.skip_bytes(8))[0]
         return value
 
     def read_buffer(self) -> bytes | None:
-        """A length and that many bytes; length -1 is None."""
+        """Read a length and that many bytes; length -1 is None."""
         size = self.read_int()
         if size == -1:
             return None
@@ -77,7 +77,7 @@ class Reader:
         return self.data[start : self.pos]
 
     def read_string(self) -> str:
-        """A UTF-8 string; a null one reads as empty."""
+        """Read a UTF-8 string; a null string is read as empty."""
         raw = self.read_buffer()
         if raw is None:
             return ""
@@ -87,15 +87,18 @@ class Reader:
             raise MalformedRecord(f"not UTF-8: {bad.reason}") from None
 
     def read_present_string(self) -> str:
-        """A UTF-8 string that must be present. Raises MalformedRecord for a null string, too."""
+        """Read a UTF-8 string.
+
+        Raises MalformedRecord, also for a null string.
+        """
         if self.data.startswith(NULL, self.pos):
             raise MalformedRecord("null in place of a string")
         return self.read_string()
 
     def read_path_and_data(self) -> tuple[str, bytes | None]:
-        """A string and a buffer, as at the start of most requests and transactions.
+        """Read a string and a buffer, as at the start of most requests and transactions.
 
-        Equal to `read_string` and `read_buffer`, but in one step in the common case.
+        Equivalent to `read_string` and `read_buffer`, but in one step in the common case.
         """
         data, start = self.data, self.pos
         try:
@@ -112,22 +115,22 @@ class Reader:
         return self.read_string(), self.read_buffer()
 
     def rest(self) -> bytes:
-        """Everything not read yet."""
+        """Return all bytes that are not read yet."""
         start, self.pos = self.pos, self.end
         return self.data[start:]
 
     @property
     def left(self) -> int:
-        """How many bytes are not read yet."""
+        """Return the number of bytes that are not read yet."""
         return self.end - self.pos
 
 
 Writer = bytearray
-"""Records are encoded by appending to a bytearray."""
+"""Output of encoding: records append their bytes to it."""
 
 
 def write_buffer(out: Writer, value: bytes | None) -> None:
-    """Append a length and the bytes; the length of None is -1."""
+    """Append the length and the bytes; None has length -1."""
     if value is None:
         out += NULL
     else:
@@ -143,7 +146,7 @@ def write_string(out: Writer, value: str) -> None:
 
 
 def write_path_and_data(out: Writer, path: str, data: bytes | None) -> None:
-    """Append a string and a buffer: `write_string` and `write_buffer` in one step."""
+    """Append a string and a buffer, as `write_string` and `write_buffer` do, in one step."""
     raw = path.encode("utf-8", "surrogatepass")
     if data is None:
         out += pack_int(len(raw)) + raw + NULL
@@ -152,7 +155,7 @@ def write_path_and_data(out: Writer, path: str, data: bytes | None) -> None:
 
 
 class Codec:
-    """How one field is written and read."""
+    """How one field is encoded and decoded."""
 
     __slots__ = ("read", "write")
 
@@ -187,7 +190,7 @@ PRESENT_STRING = Codec(write_string, Reader.read_present_string)
 
 
 def vector(item: Codec) -> Codec:
-    """A counted list of `item`; a null vector reads as empty."""
+    """Return the codec of a counted list of `item`; a null vector is read as empty."""
 
     def write(out: Writer, values: list[Any] | tuple[Any, ...]) -> None:
         out += pack_int(len(values))
@@ -206,7 +209,7 @@ def vector(item: Codec) -> Codec:
 class Record(msgspec.Struct, gc=False):
     """A jute record: struct fields in wire order, one codec each in `layout`.
 
-    Records hold only values and are never part of a reference cycle, so the garbage collector need not track them.
+    Records contain only values and are never part of a reference cycle, so the garbage collector need not track them.
     """
 
     layout: ClassVar[tuple[Codec, ...]] = ()
@@ -217,7 +220,7 @@ class Record(msgspec.Struct, gc=False):
             codec.write(out, getattr(self, name))
 
     def encode(self) -> bytes:
-        """This record's bytes."""
+        """Return this record's bytes."""
         out = bytearray()
         self.encode_into(out)
         return bytes(out)
@@ -229,7 +232,10 @@ class Record(msgspec.Struct, gc=False):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """The record in `data`; trailing bytes are ignored, as ZooKeeper does.  Raises MalformedRecord."""
+        """Decode the record in `data`; ignore trailing bytes, as ZooKeeper does.
+
+        Raises MalformedRecord.
+        """
         return cls.read_from(Reader(data))
 
 
@@ -237,7 +243,7 @@ R = TypeVar("R", bound=Record)
 
 
 def record(cls: type[R]) -> Codec:
-    """A nested record as a field."""
+    """Return the codec of a nested record as a field."""
 
     def write(out: Writer, value: R) -> None:
         value.encode_into(out)

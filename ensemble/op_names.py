@@ -32,7 +32,7 @@ _SESSION_OPS = (
 
 @cache
 def op_name(op: int) -> str:
-    """ZooKeeper's name of an operation, such as `getData`."""
+    """Return ZooKeeper's name of an operation, such as `getData`."""
     if op not in OpCode._value2member_map_:
         return f"operation {op}"
     first, *others = OpCode(op).name.lower().split("_")
@@ -46,19 +46,19 @@ def _class_of(op: int) -> str:
 
 
 def connect_content(request: ConnectRequest) -> Content:
-    """A client's first frame: the session that it resumes (0x0 for a new session)."""
+    """Return the content of a client's first frame: the session that it resumes (0x0 for a new session)."""
     found = {"session": session_text(request.session_id), "timeout_ms": request.timeout_ms}
     return Content("session", "connect", found)
 
 
 def connected_content(response: ConnectResponse) -> Content:
-    """A server's first frame; a timeout of 0 means that the session does not exist."""
+    """Return the content of a server's first frame; a timeout of 0 means that the session does not exist."""
     found = {"session": session_text(response.session_id), "timeout_ms": response.timeout_ms}
     return Content("session", f"connect{ANSWER}", found)
 
 
 def request_content(request: Request) -> Content:
-    """A client's later frame."""
+    """Return the content of a client's later frame."""
     return Content(_class_of(request.op), op_name(request.op), _request_subject(request))
 
 
@@ -76,7 +76,7 @@ def _request_subject(request: Request) -> Subject:
 
 
 def reply_content(reply: Reply, op: int | None) -> Content:
-    """A server's later frame; `op` is the op code of the request, or None if unknown."""
+    """Return the content of a server's later frame; `op` is the op code of the request, or None if unknown."""
     if reply.xid == NOTIFICATION_XID:
         return _watch_content(reply)
     if reply.xid == PING_XID:
@@ -98,10 +98,10 @@ def _watch_content(reply: Reply) -> Content:
 
 
 def error_name(err: int) -> str:
-    """ZooKeeper's name of an error."""
+    """Return ZooKeeper's name of an error."""
     return ErrorCode(err).name if err in ErrorCode._value2member_map_ else str(err)
 
 
 def session_text(session_id: int) -> str:
-    """A session's id as ZooKeeper prints it."""
+    """Return a session id as ZooKeeper prints it."""
     return f"0x{session_id & 0xFFFFFFFFFFFFFFFF:x}"

@@ -1,9 +1,9 @@
-"""The ports that coroutine code awaits: a clock, tasks and futures.
+"""Interfaces (ports) that coroutine code uses: a clock, tasks and futures.
 
-Client, controller and broker code is written as coroutines that await nothing but what these ports return.  Under
-asyncio the ports are asyncio's; in a simulated world they are virtual.  Cancelling a task raises inside it
-an exception that is not an `Exception` (asyncio's CancelledError or GeneratorExit), so `except Exception` never
-swallows it; clean up with `try/finally` and await nothing there.
+Client, controller and broker code is written as coroutines that await only what these ports return. In a real process
+asyncio implements the ports; in a simulated world they are virtual. Cancelling a task raises an exception inside it
+that is not an `Exception` (asyncio's CancelledError or GeneratorExit), so `except Exception` never catches it; clean
+up with `try/finally`, and await nothing in the `finally`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Instant(NamedTuple):
-    """One moment on a node's two clocks.  Timers and timeouts use `mono_ms`; only timestamps use `wall_ms`."""
+    """One moment on a node's two clocks. Timers and timeouts use `mono_ms`; only timestamps use `wall_ms`."""
 
     mono_ms: int
     wall_ms: int
@@ -24,7 +24,7 @@ class Instant(NamedTuple):
 class Future(Protocol[T_contra]):
     """A value that arrives once.
 
-    Resolving a future that is done or cancelled is an error of the caller: check `done()` first.
+    The caller must check `done()` before it resolves a future: resolving a done or cancelled future is an error.
     """
 
     def set_result(self, result: T_contra, /) -> None: ...
@@ -34,20 +34,20 @@ class Future(Protocol[T_contra]):
 
 
 class Task(Protocol):
-    """A running coroutine."""
+    """Interface of a running coroutine."""
 
     def cancel(self) -> object: ...
     def done(self) -> bool: ...
 
 
 class Timer(Protocol):
-    """A call that is due later."""
+    """A scheduled call."""
 
     def cancel(self) -> object: ...
 
 
 class Random(Protocol):
-    """The random draws that protocol code may make; passed in, and seeded in the simulated world."""
+    """Random draws that protocol code may make. The source is passed in, and seeded in the simulated world."""
 
     def randrange(self, start: int, stop: int, /) -> int: ...
     def random(self) -> float: ...
@@ -58,11 +58,11 @@ class Runtime(Protocol):
     """Time and concurrency for coroutine code."""
 
     def now(self) -> Instant:
-        """Both clocks, now."""
+        """Return the present time of both clocks."""
         ...
 
     def future(self) -> Future[Any]:
-        """A fresh future."""
+        """Return a new future."""
         ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Task:
@@ -70,14 +70,14 @@ class Runtime(Protocol):
         ...
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        """Call back once, after `delay_ms`."""
+        """Call `callback` once, after `delay_ms`."""
         ...
 
     def sleep(self, delay_ms: int) -> Awaitable[None]:
-        """Wait `delay_ms`."""
+        """Wait for `delay_ms` milliseconds."""
         ...
 
     @property
     def random(self) -> Random:
-        """This node's source of randomness."""
+        """Return this node's random source."""
         ...

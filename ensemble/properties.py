@@ -12,7 +12,8 @@ logical line is a blank line, a comment, or a key with its value:
 | `\\t`, `\\n`, `\\r`, `\\f`, `\\uXXXX` | a control character or a UTF-16 code unit |
 | any other backslash | dropped; the character after it stands for itself |
 
-Blanks after a value stay.  A file is ISO-8859-1: each byte is one character.  The last of two lines with one key wins.
+Blanks after a value are kept. A file is encoded in ISO-8859-1: each byte is one character. If two lines have the same
+key, the last one applies.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ JAVA_BLANKS = "".join(map(chr, range(33)))
 """Characters that Java's String.trim removes: the space and every control character before it."""
 _BLANKS = " \t\f"
 _LINE_END = re.compile(r"(\r\n|\n|\r)")
-"""Python's splitlines() splits at more characters."""
+"""Ends of natural lines. Python's splitlines() would split at more characters."""
 _PROPERTY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -33,13 +34,14 @@ _ESCAPES = {char: "\\" + letter for letter, char in _ESCAPED.items()} | {"\\": "
 
 
 class BadProperties(ValueError):
-    """Properties that Java cannot read; the message gives the reason."""
+    """Raised for properties that Java cannot read; the message gives the reason."""
 
 
 class LogicalLine(NamedTuple):
     """A logical line of a properties text.
 
-    `source`: its natural lines with their line ends. `content`: the text of a property, or None for any other line.
+    `source`: its natural lines with their line ends. `content`: the key and value of a property, not yet parsed, or
+    None for any other line.
     """
 
     source: str
@@ -47,13 +49,13 @@ class LogicalLine(NamedTuple):
 
 
 def logical_lines(text: str) -> Iterator[LogicalLine]:
-    """Split a properties text into logical lines; the sources together are the text."""
+    """Split a properties text into logical lines; their joined sources equal the text."""
     source = content = ""
     continues = False
     parts = _LINE_END.split(text)
     for natural, end in zip(parts[::2], [*parts[1::2], ""], strict=True):
         if continues and not natural + end and not source.endswith("\r\n"):
-            # Java reads the end of the text before it joins the lines.
+            # Like java.util.Properties, end of input ends the line before lines are joined.
             break
         source += natural + end
         line = natural.lstrip(_BLANKS)
@@ -65,7 +67,7 @@ def logical_lines(text: str) -> Iterator[LogicalLine]:
             yield LogicalLine(source, content or None)
             source = content = ""
     if source:
-        # A backslash at the end of the text begins a property, even an empty one.
+        # A backslash at end of input begins a property, even an empty one.
         yield LogicalLine(source, content)
 
 
@@ -87,14 +89,14 @@ def decode_properties(data: bytes) -> str:
 
 
 def trimmed(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties without blanks around keys and values, as Java's configuration classes take them."""
+    """Return the properties with keys and values trimmed, as Java's configuration classes do."""
     return {key.strip(JAVA_BLANKS): value.strip(JAVA_BLANKS) for key, value in properties.items()}
 
 
 def property_line(key: str, value: str) -> str:
-    """Return a line, without its end, that Java and `read_properties` read as this key and value.  The key is plain.
+    """Return a line, without its end, that Java and `read_properties` parse as this key and value.
 
-    The line is ASCII, so that it is the same in every encoding.
+    The key must need no escapes. The line is ASCII, so that it is the same in every encoding.
     """
     escaped = "".join(_escaped(char) for char in value)
     return f"{key}=" + ("\\" + escaped if escaped.startswith(" ") else escaped)

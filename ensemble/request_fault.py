@@ -1,11 +1,11 @@
-"""Request faults: rules that make a node treat some requests of clients in another way.
+"""Request faults: rules that make a node fail, delay or change its handling of some client requests.
 
-A rule has three parts. The *match* selects requests: those of a Kafka API, or of a ZooKeeper operation, narrowed by
-client, topic, group, path and so on. The *effect* is what happens to them. The *times* select some of the matching
-requests, and end the rule. `POST /api/v1/faults` takes a `RequestFault`; the API adds an id and makes a
-`HeldRequestFault` of it, and the nodes that it names count its uses (`zabka.ensemble.request_fault_uses`).
+A rule has three parts. The *match* selects requests of a Kafka API or a ZooKeeper operation, optionally by client,
+topic, group, path and so on. The *effect* says how the node treats them. The *times* say which of the matching
+requests are affected, and when the rule ends. `POST /api/v1/faults` takes a `RequestFault`; the API makes it a
+`HeldRequestFault` with an id, and the nodes that the rule names count its uses (`zabka.ensemble.request_fault_uses`).
 
-    effect          applied?  answered?                     connection
+    effect          applied?  response?                     connection
     error           no        with the error                stays open
     delay_before    yes, after `delay_ms`                   stays open
     delay_after     yes       after `delay_ms`              stays open
@@ -15,11 +15,11 @@ requests, and end the rule. `POST /api/v1/faults` takes a `RequestFault`; the AP
     hang            no        no, nor any later request     stays open
     throttle        yes       with a throttle time          is muted for `throttle_ms`, as by a quota (KIP-219)
     corrupt         yes       the CRC of a batch is wrong   stays open
-    truncate        yes       with half of the answer       is closed
+    truncate        yes       with half of the reply        is closed
     stale           yes       as when the rule was added    stays open
 
-This module checks what is true of every API. `zabka.ensemble.zookeeper_faults` and `zabka.kafka.request_faults` check
-the rest, for example an error that the operation cannot return, or a match on a field that the API lacks.
+This module checks what applies to every API. `zabka.ensemble.zookeeper_faults` and `zabka.kafka.request_faults` check
+the rest, for example whether the operation can return the error, or whether the API has the field to match.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from msgspec import Meta
 from zabka.ensemble.errors import ErrorCode
 
 ANY = "*"
-"""Matches every API, every operation, every node."""
+"""Matches every API, operation or node."""
 DELAY_MS_MAX = 600_000
 DURATION_MS_MAX = 86_400_000
 TIMES_MAX = 1_000_000_000
@@ -54,15 +54,14 @@ _KAFKA_ONLY = (
     "client_id", "listener", "topic", "partition", "group", "transactional_id", "min_version", "max_version",
 )  # fmt: skip
 _NEEDS = {"error": "error", "delay_before": "delay_ms", "delay_after": "delay_ms", "throttle": "throttle_ms"}
-"""The field that an effect needs, and that no other effect takes."""
+"""Field that each effect requires; other effects do not accept it."""
 
 
 class RequestFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A rule for requests. Texts are patterns, in which `*` stands for any characters; an unset field matches all.
+    """Rule for requests. Strings are patterns in which `*` matches any characters; an unset field matches all.
 
-    Without `client_id`, requests of brokers and of zabka itself are left out. The nodes of a host count together.
-    Decoding raises msgspec.ValidationError if the rule makes no sense;
-    construction in Python raises ValueError.
+    Without `client_id`, the rule does not apply to requests of brokers and of zabka itself. The nodes of a host share
+    one count. An invalid rule raises msgspec.ValidationError when decoded, and ValueError when constructed in Python.
     """
 
     kind: Literal["request"]
@@ -100,7 +99,7 @@ class RequestFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
     @property
     def role(self) -> str:
-        """The kind of nodes that can apply the rule: broker or peer."""
+        """The kind of node that can apply the rule: broker or peer."""
         return "broker" if self.api else "peer"
 
     @property
@@ -155,20 +154,20 @@ _DEFAULTS = dict(zip(RequestFault.__struct_fields__[-len(RequestFault.__struct_d
 
 
 class HeldRequestFault(RequestFault, frozen=True, kw_only=True):
-    """An active rule, with the id that removes it, and who requested it."""
+    """An active rule, with the id that removes it, and the client that requested it."""
 
     id: str
     requester: str = ""
 
 
 def matches_text(pattern: str, text: str | None) -> bool:
-    """Return whether a text matches a pattern, in which `*` stands for any characters; an empty pattern matches all."""
+    """Return whether a string matches a pattern, in which `*` matches any characters; an empty pattern matches all."""
     return not pattern or (text is not None and _compiled(pattern).fullmatch(text) is not None)
 
 
 @lru_cache(4_096)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    # The other wildcards of fnmatch, whose expressions do not backtrack, stand for themselves.
+    # `fnmatch` expressions do not backtrack; its other wildcards are escaped, so that they match themselves.
     return re.compile(fnmatch.translate(re.sub(r"[?\[]", r"[\g<0>]", pattern)))
 
 
@@ -200,4 +199,4 @@ def _describe_times(rule: RequestFault) -> str:
 
 
 ZOOKEEPER_ERRORS = {code.name: code for code in ErrorCode if code is not ErrorCode.OK}
-"""ZooKeeper's errors by name (KeeperException.Code, without the underscores of Java's aliases)."""
+"""ZooKeeper's errors, keyed by name (KeeperException.Code, without the underscores of Java's aliases)."""

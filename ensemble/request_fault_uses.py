@@ -1,7 +1,7 @@
-"""The uses of request faults at one node: a rule selects some of the matching requests, and ends.
+"""Uses of request faults on one node: which of the matching requests a rule applies to, and when it ends.
 
-Pure: the caller passes the time, the source of random numbers, and the counts that nodes share (`CountUse`), so that a
-fault for one request reaches one request, whichever node serves it.
+Pure: the caller passes the time, the source of random numbers, and the counts that nodes share (`CountUse`), so that
+a fault for one request affects only one request, whichever node serves it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from zabka.ensemble.request_fault import HeldRequestFault
 
 Counts = dict[str, list[int]]
-"""(matching requests, uses) at this node by the id of the rule."""
+"""Counts on this node, keyed by rule id: (matching requests, uses)."""
 MATCHED, USED = KINDS = "matched", "used"
-"""The kinds of counts; with the id of the rule they are the name of a count."""
+"""Kinds of counts. A count is keyed by its kind and the id of the rule."""
 CountUse = Callable[[str], int]
-"""Counts once more under a name, and returns the number, from 1. Nodes share these counts."""
+"""Function that increments the count of this key and returns it, counting from 1. Nodes share these counts."""
 
 
 class SharedCounts:
@@ -25,13 +25,13 @@ class SharedCounts:
         self._counts: dict[str, int] = {}
 
     def count(self, key: str) -> int:
-        """Count once more under that name, and return the number, from 1."""
+        """Increment the count of this key and return it, counting from 1."""
         number = self._counts[key] = self._counts.get(key, 0) + 1
         return number
 
 
 class FaultUses:
-    """One rule at one node, with the number of matching requests and of uses so far."""
+    """One rule on one node, with the number of matching requests and of uses so far."""
 
     __slots__ = ("_count", "_is_used_up", "applied", "matched", "rule", "started_ms")
 
@@ -43,7 +43,7 @@ class FaultUses:
         self._is_used_up = False
 
     def is_over(self, now_ms: int) -> bool:
-        """Return whether the rule applies to no further request."""
+        """Return whether the rule has ended, so that it applies to no further request."""
         return self._is_used_up or bool(self.rule.for_ms and now_ms - self.started_ms >= self.rule.for_ms)
 
     def take(self, draw: Callable[[], float]) -> bool:
@@ -67,7 +67,7 @@ class FaultUses:
 
 
 class ActiveFaults:
-    """The rules of one node, in the order in which they were added. The first rule that is due applies, alone."""
+    """The rules of one node, in the order in which they were added. Only the first rule that is due applies."""
 
     def __init__(self, count: CountUse) -> None:
         self._uses: dict[str, FaultUses] = {}
@@ -77,7 +77,7 @@ class ActiveFaults:
         return bool(self._uses)
 
     def replace(self, rules: Iterable[HeldRequestFault], now_ms: int) -> list[HeldRequestFault]:
-        """Hold exactly these rules; those that stay keep their counts. Return the new ones."""
+        """Set the active rules; rules that stay keep their counts. Return the new rules."""
         before = self._uses
         self._uses = {rule.id: before.get(rule.id) or FaultUses(rule, now_ms, self._count) for rule in rules}
         return [uses.rule for fault_id, uses in self._uses.items() if fault_id not in before]
@@ -85,7 +85,10 @@ class ActiveFaults:
     def due(
         self, matches: Callable[[HeldRequestFault], bool], now_ms: int, draw: Callable[[], float]
     ) -> FaultUses | None:
-        """Return the rule to apply to a request, counted, or None. `matches` compares a rule with the request."""
+        """Return the rule to apply to a request, after counting it, or None.
+
+        `matches` compares a rule with the request.
+        """
         for uses in self._uses.values():
             if not uses.is_over(now_ms) and matches(uses.rule) and uses.take(draw):
                 return uses

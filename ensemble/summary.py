@@ -1,4 +1,4 @@
-"""A summary of measured values: how many, their sum, extremes and quantiles (AvgMinMaxPercentileCounter)."""
+"""Summary of measured values: count, sum, extremes and quantiles (AvgMinMaxPercentileCounter)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _KEPT_BITS = 6
 
 
 class Summary:
-    """Summary of whole numbers from 0, such as milliseconds, since the last reset.
+    """Summary of the non-negative integers, such as milliseconds, that were added since the last reset.
 
-    Adding a small value costs one addition; the statistics are computed on demand. Quantiles are of all values;
-    ZooKeeper's are of a random sample of them.
+    Adding a small value costs one addition; the statistics are computed on demand. Quantiles are computed from all
+    values, in ZooKeeper from a random sample.
     """
 
     __slots__ = ("_large", "_large_maximum", "_large_minimum", "_large_total", "_small")
@@ -20,7 +20,7 @@ class Summary:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Delete all values."""
         self._small = [0] * EXACT_BELOW
         self._large: dict[int, int] = {}
         self._large_total = 0
@@ -41,12 +41,12 @@ class Summary:
 
     @property
     def count(self) -> int:
-        """How many values."""
+        """Number of values."""
         return sum(self._small) + sum(self._large.copy().values())
 
     @property
     def total(self) -> int:
-        """Their sum."""
+        """Sum of all values."""
         return sum(value * times for value, times in enumerate(self._small)) + self._large_total
 
     @property
@@ -62,12 +62,12 @@ class Summary:
 
     @property
     def average(self) -> float:
-        """Their mean, as ZooKeeper reports it: to four decimal places, 0 if there are no values."""
+        """Mean of all values, as ZooKeeper reports it: to four decimal places, 0 if there are no values."""
         count = self.count
         return round(self.total / count, 4) if count else 0.0
 
     def quantile(self, share: float) -> int:
-        """Return the smallest value such that at least this share of all values is not above it; 0 if there is none."""
+        """Return the smallest value that is not below at least this share of all values; 0 if there is none."""
         buckets = {value: times for value, times in enumerate(self._small) if times} | self._large
         wanted, seen = share * sum(buckets.values()), 0
         for bucket in sorted(buckets):

@@ -6,7 +6,7 @@ import msgspec
 
 
 class TreeRules(msgspec.Struct, frozen=True):
-    """`extendedTypesEnabled` (znodes may have a time to live), `znode.container.*` and `enforceQuota`.
+    """Values of `extendedTypesEnabled` (znodes can have a time to live), `znode.container.*` and `enforceQuota`.
 
     Times are in milliseconds. If `container_never_used_max_ms` is 0, a container that never had a child is never
     deleted.

@@ -1,4 +1,4 @@
-"""A snapshot of the replicated state: everything a peer needs to go on from a zxid."""
+"""Snapshot of the replicated state: everything a peer needs to continue from a zxid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.ensemble.records import ACL
 
 
 class NodeImage(msgspec.Struct, frozen=True):
-    """One znode as persisted (StatPersisted): no derived fields."""
+    """One znode as persisted (StatPersisted), without derived fields."""
 
     path: str
     data: bytes | None
@@ -28,7 +28,7 @@ class NodeImage(msgspec.Struct, frozen=True):
 
 
 class TreeSnapshot(msgspec.Struct, frozen=True):
-    """The tree as of `zxid`: nodes in depth-first order from the root (path ""), and the session table."""
+    """The tree as of `zxid`: znodes in depth-first order from the root (path ""), and the session table."""
 
     zxid: Zxid
     sessions: dict[SessionId, int]

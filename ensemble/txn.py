@@ -1,7 +1,7 @@
 """Transactions: ZAB orders them, the log stores them, the tree applies them (org.apache.zookeeper.txn).
 
-A transaction is idempotent: it records the resulting state, not the request. `Txn` caches its encoding, so that the log
-and every follower get the same bytes and each transaction is encoded once.
+A transaction is idempotent: it records the resulting state, not the request. `Txn` caches its encoding, so that each
+transaction is encoded once, and the log and every follower get the same bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CREATE_END = struct.Struct(">?i")
 
 
 class CreateTxn(Record):
-    """Creation of a znode. `parent_cversion` is the parent's children version afterwards."""
+    """Creation of a znode. `parent_cversion` is the parent's children version after it."""
 
     path: str
     data: bytes | None
@@ -133,14 +133,14 @@ class CreateSessionTxn(Record):
 
 
 class CloseSessionTxn(Record):
-    """End of a session; these ephemerals are deleted with it (since 3.6; older logs have no list)."""
+    """Close of a session, and the ephemerals that are deleted with it (since 3.6; older logs have no list)."""
 
     paths: list[str]
     layout: ClassVar[tuple[Codec, ...]] = (STRINGS,)
 
 
 class ErrorTxn(Record):
-    """A rejected write, which still takes its place in the order."""
+    """A rejected write, which still has its zxid."""
 
     err: int
     layout: ClassVar[tuple[Codec, ...]] = (INT,)
@@ -154,12 +154,15 @@ class SubTxn(Record):
     layout: ClassVar[tuple[Codec, ...]] = (INT, BUFFER)
 
     def body(self) -> Record:
-        """The decoded body; raises MalformedRecord."""
+        """Return the decoded body.
+
+        Raises MalformedRecord.
+        """
         return decode_body(self.type, Reader(self.data))
 
 
 class MultiTxn(Record):
-    """Several transactions under one zxid."""
+    """Several transactions with one zxid."""
 
     txns: list[SubTxn]
 
@@ -171,7 +174,7 @@ def _write_sub(out: bytearray, sub: SubTxn) -> None:
 def _read_subs(reader: Reader) -> list[SubTxn]:
     """Read the parts of a multi and check that every part can be applied.
 
-    No later step checks them before they are logged. Raises MalformedRecord.
+    No later step checks this before the multi is logged. Raises MalformedRecord.
     """
     subs: list[SubTxn] = _SUBS.read(reader)
     failed = False
@@ -192,7 +195,7 @@ _IN_A_MULTI = frozenset(
         *CREATES, OpCode.DELETE, OpCode.DELETE_CONTAINER, OpCode.SET_DATA, OpCode.CHECK, OpCode.ERROR,
     }
 )  # fmt: skip
-"""DataTree.processTxn; no multi nests."""
+"""Types of transactions in a multi (DataTree.processTxn). Multis cannot be nested."""
 
 TXN_BODIES: dict[int, type[Record]] = {
     OpCode.CREATE: CreateTxn,
@@ -213,7 +216,10 @@ TXN_BODIES: dict[int, type[Record]] = {
 
 
 def decode_body(kind: int, reader: Reader) -> Record:
-    """Read a transaction body of that type; raises MalformedRecord."""
+    """Read a transaction body of this type.
+
+    Raises MalformedRecord.
+    """
     body = TXN_BODIES.get(kind)
     if body is None:
         raise MalformedRecord(f"unknown transaction type {kind}")
@@ -236,9 +242,9 @@ _PLAIN_ENDS: dict[int, int] = {
     OpCode.CREATE: _CREATE_END_WITH_ACL.size,
     OpCode.CREATE2: _CREATE_END_WITH_ACL.size,
 }
-"""Length of these transactions after their data, digest included."""
+"""Length of the part of these transactions after their data, including the digest."""
 _PATH_SIZE_AT, _PATH_AT = 35, 36
-"""Position of the last byte of the path's length, and of the path."""
+"""Position of the last byte of the path's length, and position of the path."""
 _SYSTEM = b"/zookeeper/"
 DIGEST_VERSION = 2
 
@@ -250,10 +256,10 @@ def _plain_beginning(path_size: int) -> Callable[[bytes], tuple[Any, ...]]:
 
 
 class Txn(msgspec.Struct, eq=False, gc=False):
-    """A transaction with its header; `digest` is the tree's 64-bit digest after it, or None if not carried.
+    """A transaction with its header; `digest` is the tree's 64-bit digest after it, or None if not included.
 
-    `raw` is the result of `encoded`, once it is known. `seed` is the result of `digest_seed` for the znode's path and
-    data, if it was computed while these bytes were at hand.
+    `raw` is the result of `encoded`, when it is known. `seed` is the result of `digest_seed` for the znode's path and
+    data, if it was already computed from these bytes.
     """
 
     session_id: SessionId
@@ -267,7 +273,7 @@ class Txn(msgspec.Struct, eq=False, gc=False):
     seed: int | None = None
 
     def encoded(self) -> bytes:
-        """TxnHeader, body and digest, as in a log record and in a PROPOSAL's data."""
+        """Return TxnHeader, body and digest, as in a log record and in a PROPOSAL's data."""
         if self.raw is None and self.digest is not None:
             self.raw = self._encoded_plain(self.digest)
         if self.raw is None:
@@ -297,7 +303,10 @@ class Txn(msgspec.Struct, eq=False, gc=False):
 
     @classmethod
     def decode(cls, data: bytes) -> Txn:
-        """Read header, body and, where present, digest; raises MalformedRecord."""
+        """Read header, body and, if present, digest.
+
+        Raises MalformedRecord.
+        """
         plain = decode_plain(data) if type(data) is bytes else None
         if plain is not None:
             return plain
@@ -324,7 +333,7 @@ class Txn(msgspec.Struct, eq=False, gc=False):
 def plain_set_data_bytes(
     session_id: int, cxid: int, zxid: int, time_ms: int, path_and_data: bytes, version: int, digest: int
 ) -> bytes:
-    """Return `encoded` of a setData whose path and data are encoded already; `digest` is unsigned."""
+    """Return `encoded` of a setData whose path and data are already encoded; `digest` is unsigned."""
     head = _HEADER.pack(session_id, cxid, zxid, time_ms, _SET_DATA)
     return head + path_and_data + _SET_DATA_END.pack(version, DIGEST_VERSION, digest)
 
@@ -332,7 +341,7 @@ def plain_set_data_bytes(
 def plain_create_bytes(
     session_id: int, cxid: int, zxid: int, time_ms: int, path_data_and_acl: bytes, cversion: int, digest: int
 ) -> bytes:
-    """Return `encoded` of a plain create whose path, data and ACL are encoded already; `digest` is unsigned."""
+    """Return `encoded` of a plain create whose path, data and ACL are already encoded; `digest` is unsigned."""
     head = _HEADER.pack(session_id, cxid, zxid, time_ms, _CREATE)
     return head + path_data_and_acl + _CREATE_END_AND_DIGEST.pack(False, cversion, DIGEST_VERSION, digest)
 
@@ -340,7 +349,7 @@ def plain_create_bytes(
 def decode_plain(data: bytes) -> Txn | None:
     """Decode a setData, or a create with the open ACL, that has a digest, in one step.
 
-    Nearly every transaction is of these two kinds. Return None for any other transaction or any irregular encoding.
+    Nearly all transactions are one of these two kinds. Return None for any other transaction or any irregular encoding.
     """
     try:
         path_size = data[_PATH_SIZE_AT]
@@ -361,7 +370,7 @@ def decode_plain(data: bytes) -> Txn | None:
             body = CreateTxn(path, node_data, OPEN_ACL, ephemeral, cversion)
     except (struct.error, IndexError, KeyError, UnicodeDecodeError):
         return None
-    # By the time it is applied, path and data may no longer be in the processor's cache.
+    # When the transaction is applied, path and data may no longer be in the processor's cache.
     plain = size > 1 and encoded_path[:11] != _SYSTEM
     seed = crc32(node_data, crc32(encoded_path)) if plain else None
     return Txn(session_id, cxid, zxid, time_ms, kind, body, digest=digest, raw=data, seed=seed)

@@ -1,6 +1,6 @@
-"""Request faults of ZooKeeper: the operations, their paths, and the errors that each can return.
+"""Request faults for ZooKeeper: the operations, their paths, and the errors that each operation can return.
 
-The errors are those of ZooKeeper's documentation and of KeeperException.
+The errors are from ZooKeeper's documentation and from KeeperException.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _FAMILIES: dict[str, tuple[OpCode, ...]] = {
     "getChildren": (OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2),
     "setWatches": (OpCode.SET_WATCHES, OpCode.SET_WATCHES2),
 }
-"""Operations that clients choose between: a rule for the first one includes the others."""
+"""Operations with variants that clients choose between; a rule for the first one includes the others."""
 _INTERNAL = (OpCode.NOTIFICATION, OpCode.CREATE_SESSION, OpCode.ERROR, OpCode.CHECK, OpCode.DELETE_CONTAINER)
-"""Codes that no client sends in a frame of its own."""
+"""Op codes that no client sends in a frame of its own."""
 OPERATIONS: dict[str, tuple[int, ...]] = {
     op_name(op): tuple(map(int, _FAMILIES.get(op_name(op), (op,)))) for op in OpCode if op not in _INTERNAL
 }
-"""The op codes of each name in a rule."""
+"""Op codes for each operation name in a rule."""
 
 _MADE_BY_CLIENTS = frozenset({_E.CONNECTION_LOSS, _E.OPERATION_TIMEOUT, _E.INVALID_CALLBACK, _E.API_ERROR})
 _OF_EVERY_OPERATION = frozenset(
@@ -75,7 +75,7 @@ _EFFECTS = {
 
 
 def why_impossible(rule: RequestFault) -> str | None:
-    """Return why a rule for ZooKeeper requests makes no sense, or None if it does."""
+    """Return why a rule for ZooKeeper requests is invalid, or None if it is valid."""
     if rule.opcode != ANY and rule.opcode not in OPERATIONS:
         return f"opcode: there is no operation {rule.opcode!r}; operations are {', '.join(sorted(OPERATIONS))}, or *"
     if rule.path and rule.opcode in _WITHOUT_PATH:
@@ -104,7 +104,7 @@ def _why_no_such_error(rule: RequestFault) -> str | None:
 
 
 class ZooKeeperSubject(NamedTuple):
-    """The parts of a request that rules match: its op code, and the paths in it."""
+    """Parts of a request that rules match: its op code and the paths in it."""
 
     op: int
     paths: tuple[str, ...]

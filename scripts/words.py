@@ -1,7 +1,7 @@
 """Check that texts use plain words: docstrings, comments, documents, page strings, names, commit subjects.
 
-Each sentence is compared with the patterns of CONTRIBUTING ("Words"). A match is a place to look at, not always a
-mistake, so each kind of text has a limit in percent. `make lint` runs this and fails above a limit.
+Each sentence is compared with the patterns of CONTRIBUTING ("Words"). A match is not always a mistake, so each kind of
+text has a limit in percent. `make lint` runs this check and fails if a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LIMITS_PERCENT = {
     "identifier": 1.1,
 }
 NAME_MAX = 60
-"""Characters of a test name, and of a commit subject."""
+"""Maximum length of a test name and of a commit subject."""
 SENTENCE_WORDS_MAX = 40
 
 PATTERNS = {
@@ -55,7 +55,7 @@ PRIVATE_WORDS = frozenset(
         "occasion", "surrounding", "harm", "strike", "promise", "tape", "nobody", "somebody", "mend",
     )
 )  # fmt: skip
-"""Words that no name contains: CONTRIBUTING has the field's own word for each."""
+"""Words that names must not contain; CONTRIBUTING lists the standard term for each."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=[A-Z`*\"'(])")
 _TABLE_ROW = re.compile(r"^\s*\||---|\S {3,}\S")
@@ -65,7 +65,7 @@ _PAGE_TEXT = re.compile(r"[\"'`>]([A-Z][^\"'`<>{}]{14,})[\"'`<]")
 
 
 class Text(NamedTuple):
-    """One sentence or name, with its kind and its place."""
+    """One sentence or name, with its kind, file and line."""
 
     kind: str
     place: str
@@ -88,7 +88,7 @@ def reason_against_name(name: str) -> str | None:
 
 
 def reason_against_subject(subject: str) -> str | None:
-    """Return what is wrong with a commit subject, or None; merges and reverts keep Git's own subject."""
+    """Return what is wrong with a commit subject, or None.  Git's own subjects of merges and reverts are allowed."""
     if subject.startswith(("Merge ", "Revert ")):
         return None
     if len(subject) > NAME_MAX:
@@ -108,7 +108,7 @@ def _reason(found: Text) -> str | None:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a text, without fragments of one or two words and without tables."""
+    """Return the sentences of a text.  Fragments of one or two words and tables are omitted."""
     prose = " ".join(line.strip() for line in text.splitlines() if not _TABLE_ROW.search(line))
     found = (sentence.strip() for sentence in _SENTENCE_END.split(prose))
     return [sentence for sentence in found if len(sentence.split()) > 2]
@@ -169,7 +169,7 @@ def _in_page(path: Path) -> Iterator[Text]:
 
 
 def texts() -> Iterator[Text]:
-    """Yield every text of the files that Git tracks."""
+    """Yield every text in the files that Git tracks."""
     listed = subprocess.run(["git", "ls-files", "-z"], capture_output=True, text=True, check=True)
     for path in map(Path, filter(None, listed.stdout.split("\0"))):
         if path.is_symlink() or not path.is_file():
@@ -183,7 +183,7 @@ def texts() -> Iterator[Text]:
 
 
 def check(listed_max: int) -> int:
-    """Print one line per kind, and the flagged texts of a kind above its limit; return the exit code."""
+    """Print one line per kind, and the flagged texts of kinds above their limit; return the exit code."""
     counts: Counter[str] = Counter()
     flagged: dict[str, list[str]] = defaultdict(list)
     for found in texts():
@@ -204,7 +204,7 @@ def check(listed_max: int) -> int:
 
 
 def main() -> int:
-    """Check the project, or one commit message with `--commit FILE`."""
+    """Check the project, or check one commit message with `--commit FILE`."""
     parser = argparse.ArgumentParser(prog="python -m scripts.words", description=__doc__)
     parser.add_argument("--list", type=int, default=0, metavar="N", help="print up to N flagged texts of each kind")
     parser.add_argument("--commit", type=Path, metavar="FILE", help="check the subject of this commit message alone")

@@ -1,4 +1,4 @@
-"""zabka's wheel, built from the tracked and untracked files of the repository, and the Pythons of this machine."""
+"""zabka's wheel, built from the repository's tracked and untracked files, and the Python versions of this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSIONS = ("3.11", "3.12", "3.13")
 
 
 def run(*command: object, cwd: Path, env: dict[str, str] | None = None) -> str:
-    """Run a command and return its output. Skip the test if no package index is reachable, except under CI."""
+    """Run a command and return its output. Skip the test if no package index is reachable, but fail under CI."""
     done = subprocess.run(
         [str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True, timeout=600, check=False
     )
@@ -27,7 +27,7 @@ def run(*command: object, cwd: Path, env: dict[str, str] | None = None) -> str:
 
 
 def copy_tree(tree: Path) -> None:
-    """Copy the tracked and the untracked, not ignored files to `tree`, symbolic links as links."""
+    """Copy the tracked files and the untracked files that are not ignored to `tree`. Symbolic links stay links."""
     for name in run("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT).splitlines():
         if (ROOT / name).is_file() or (ROOT / name).is_symlink():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def build_wheel(directory: Path) -> Path:
 
 
 def pythons() -> dict[str, str]:
-    """Return this machine's interpreter of each of `VERSIONS`, from PATH or pyenv."""
+    """Return this machine's interpreter for each version in `VERSIONS`, from PATH or pyenv."""
     found = {}
     for version in VERSIONS:
         managed = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))

@@ -8,15 +8,16 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-# A machine can be busy, so the duration of an example proves nothing.
+# On a busy machine, the duration of an example proves nothing.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Disable garbage collection: modules and tests stay in memory, and a search among them costs each worker nine
-    seconds."""
+    """Disable garbage collection. Modules and tests stay in memory, and each search among them costs a worker nine
+    seconds.
+    """
     gc.disable()
     try:
         yield
@@ -25,6 +26,7 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_runtest_teardown() -> None:
-    """Unfreeze all objects. A peer's snapshots freeze what exists, and of frozen garbage, files are finalized before
-    the objects that would close them."""
+    """Unfreeze all objects. A peer's snapshot freezes all existing objects. In frozen garbage, files are finalized
+    before the objects that would close them.
+    """
     gc.unfreeze()

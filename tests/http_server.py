@@ -1,4 +1,4 @@
-"""HTTP server on a thread, for tests of HTTP clients."""
+"""HTTP server in a thread, for tests of HTTP clients."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Run all tests marked `long`, and keep the result in the documentation.
+"""Run all tests marked `long`, and save the result in the documentation.
 
 `python -m tests.long_run` (or `make test-long`). A complete run writes docs/internals/long-run.md, with the date and
-the commit; a run with arguments, which are pytest's, only prints it.
+the commit. A run with arguments, which are pytest's, only prints the result.
 
-A complete run stores the outcome of each file as it finishes: a run that was stopped continues there if the same commit
-is checked out without changed files.
+A complete run stores the outcome of each file when it finishes. A run that was stopped continues there if the same
+commit is checked out without changed files.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Maven, Go, kcat) is skipped, and the reason is below the table.
 OUTCOMES = ("passed", "failed", "skipped")
 REASON_MAX = 100
 KEPT = ROOT / ".long-run"
-"""Folder of the results of unfinished complete runs, with a file for each commit."""
+"""Folder with the results of unfinished complete runs, one file per commit."""
 
 
 class Tally:
     """Pytest plugin that records the outcomes and duration of each file's tests, and why some were skipped.
 
-    With a file, it stores a line for each finished part there, and loads the lines of an earlier run.
+    With a file, it stores a line in the file for each finished part, and loads the lines of an earlier run.
     """
 
     def __init__(self, kept: Path | None = None) -> None:
@@ -114,8 +114,9 @@ def kept_of(name: str) -> Path | None:
 
 
 def everything() -> int:
-    """Run the long tests that have not finished yet, and print the whole table. Return 1 if a test failed, else
-    pytest's code."""
+    """Run the long tests that have not finished yet, and print the whole table. Return 1 if a test failed, or else
+    pytest's code.
+    """
     of = commit()
     kept = kept_of(of)
     tally = Tally(kept)

@@ -1,4 +1,4 @@
-"""`python -m zabka`: the command `zabka`."""
+"""Entry point of `python -m zabka`, which runs the command `zabka`."""
 
 from zabka.cli.main import main
 

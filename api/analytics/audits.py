@@ -15,7 +15,7 @@ VERDICTS = ("held", "violated", "not_checked")
 
 
 def audits(lake: Path, data: Path) -> Audits:
-    """Return the results of the last audit, with zero runs if there was none. Raises Problem 503."""
+    """Return the results of the last audit; zero runs if there was no audit. Raises Problem 503."""
     place, command = lake / AUDITS, f"zabka pipeline audit {data}"
     about = rows_of(place)
     none = Audits(

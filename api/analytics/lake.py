@@ -1,4 +1,4 @@
-"""The state of the pipeline's lake: its tables, its stream and its campaigns. Reads files only."""
+"""The state of the pipeline's lake: its tables, its stream and its campaigns. The module only reads files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLES_MAX = 200
 
 
 class _Status(msgspec.Struct):
-    """`_status.json`, as the stream writes it."""
+    """The content of `_status.json`, which the stream writes."""
 
     batch: int
     lines: int
@@ -29,7 +29,7 @@ class _Status(msgspec.Struct):
 
 
 class _Progress(msgspec.Struct):
-    """`_progress.json`, as the stream writes it."""
+    """The content of `_progress.json`, which the stream writes."""
 
     seen_us: int
     message: str
@@ -40,7 +40,7 @@ class _Progress(msgspec.Struct):
 
 
 class _Standing(msgspec.Struct):
-    """`standing.json`, as a campaign writes it."""
+    """The content of `standing.json`, which a campaign writes."""
 
     question: str
     settings: int
@@ -51,7 +51,7 @@ class _Standing(msgspec.Struct):
 
 
 def pipeline_stands(lake: Path, data: Path) -> PipelineStands:
-    """Return the state of the tables. A missing lake has none."""
+    """Return the state of the lake's tables, its stream and Spark. A missing lake has no tables."""
     tables = _tables(lake)
     status, progress = _read(lake / STATUS, _Status), _read(lake / PROGRESS, _Progress)
     return PipelineStands(
@@ -64,7 +64,7 @@ def pipeline_stands(lake: Path, data: Path) -> PipelineStands:
 
 
 def _is_alias(table: Path) -> bool:
-    """Return whether a table's place is a link to a table of another name."""
+    """Return whether a table's path is a symbolic link to a table of another name."""
     return table.is_symlink() and table.readlink().name != table.name
 
 
@@ -102,7 +102,7 @@ def _spark(progress: _Progress) -> SparkStands:
 
 
 def _read(path: Path, kind: type[Any]) -> Any:
-    """Decode a file. Return None if it is missing or has another shape."""
+    """Decode a JSON file. Return None if the file is missing or its content has another shape."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError):
@@ -149,7 +149,7 @@ def campaign(lake: Path, name: str) -> CampaignView:
 
 
 def report(lake: Path, name: str) -> bytes:
-    """Return a campaign's report. Raises Problem 404 if there is no such campaign, or no report of it yet."""
+    """Return a campaign's report. Raises Problem 404 if the campaign or its report does not exist."""
     found = campaign(lake, name)
     try:
         return (lake / CAMPAIGNS / found.name / REPORT).read_bytes()

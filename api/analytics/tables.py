@@ -1,4 +1,4 @@
-"""Read the tables that the pipeline writes as Parquet."""
+"""Reads the tables that the pipeline writes as Parquet."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ def _read(path: Path, data: Path, name: str, limit: int) -> Table:
         missing = sentence("spark", f"reading table {name} needs pyarrow, which is")
         raise Problem(503, missing, command=install_command("spark")) from None
     try:
-        # The folder may also hold files that are not Parquet, but without one of the table's own files the result would
-        # be incomplete.
+        # The folder may contain other files, but without one of the table's own files the result would be incomplete.
         found = ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=True)
         if (damaged := len(files) - len(found.files)) > 0:
             raise Problem(503, f"table {name} is being rewritten or damaged: {damaged} of {len(files)} files cannot be "
@@ -70,7 +69,7 @@ def _is_shown(file: Path, table: Path) -> bool:
 def rows_of(path: Path) -> tuple[int, int] | None:
     """Return a table's number of rows and when it was written, in ms, or None if there is no table.
 
-    Only the files' footers are read. Raises Problem 503 if Parquet cannot be read here.
+    Reads only the files' footers. Raises Problem 503 if Parquet cannot be read here.
     """
     files = [p for p in path.rglob("*.parquet") if _is_shown(p, path)]
     if not files:

@@ -28,19 +28,19 @@ from zabka.ensemble.runtime.link_fault import AnyFault
 
 POLL_INTERVAL_S = 0.25
 IDLE_INTERVAL_S = 0.5
-"""Poll interval while no client reads. It is short enough that one slow response does not count as silence."""
+"""Poll interval while no client reads. It is so short that one slow response does not count as silence."""
 WATCHED_S = 5.0
-"""A client counts as watching for this long after the last request for a node."""
+"""A client counts as watching for this long after its last request for a node."""
 ACTION_TIMEOUT_S = 60.0
 CALL_TIMEOUT_S = 5.0
 SILENT_AFTER_S = 2.0
-"""From then on, earlier reports of the agent are not presented as the current state."""
+"""After an agent has been silent for this long, its earlier reports are not presented as the current state."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
 class LastStatus(NamedTuple):
-    """A node's last status, and its age."""
+    """A node's last status and the status's age."""
 
     status: dict[str, Any]
     age_ms: int
@@ -49,7 +49,7 @@ class LastStatus(NamedTuple):
 class Silence(NamedTuple):
     """A host agent that does not respond.
 
-    `since_us` is when it last responded (or was first asked), in microseconds of this host's wall clock. `remedy` is
+    `since_us` is when it last responded (or was first polled), in microseconds of this host's wall clock. `remedy` is
     how to bring it back.
     """
 
@@ -76,12 +76,11 @@ class Agent:
     async def refresh(self, fresh_ms: int = 0) -> None:
         """Fetch the process table and statuses.
 
-        With `fresh_ms`, the agent asks the nodes now and waits up to that long. Raises AgentSilent if the agent does
+        With `fresh_ms`, the agent polls the nodes now and waits up to that long. Raises AgentSilent if the agent does
         not respond.
         """
         path = f"/v1/snapshot?fresh_ms={fresh_ms}" if fresh_ms else "/v1/snapshot"
-        # Give up a connection that a network cut or a frozen host has stalled as soon as its response would be too
-        # late.
+        # Close a connection that a network cut or a frozen host has stalled, as soon as its response would be too late.
         self.receive(await self._call("GET", path, Snapshot, timeout_s=SILENT_AFTER_S))
 
     def receive(self, snapshot: Snapshot) -> None:
@@ -91,12 +90,12 @@ class Agent:
 
     @property
     def last_contact_ms_ago(self) -> int:
-        """The time since its last response, in milliseconds."""
+        """Milliseconds since the agent's last response."""
         return int((self._clock_s() - self._last_contact_s) * 1000)
 
     @property
     def silence(self) -> Silence | None:
-        """Its silence, if it has lasted for SILENT_AFTER_S or if there was no response yet; otherwise None."""
+        """The agent's silence if it has lasted for SILENT_AFTER_S or the agent has never responded; otherwise None."""
         if self.snapshot is not None and self._clock_s() - self._last_contact_s < SILENT_AFTER_S:
             return None
         return Silence(self.name, self.url, self._last_contact_us, self._remedy)
@@ -104,7 +103,7 @@ class Agent:
     async def request_action(self, node: str, action: NodeAction, requester: str) -> ProcessInfo:
         """Carry out an action and return the resulting process.
 
-        Raises Problem, with status 503 without delay if the agent falls silent meanwhile.
+        Raises Problem. The status is 503, without delay, if the agent falls silent while it carries out the action.
         """
         path = f"/v1/processes/{node}/{action}?requester={quote(requester)}"
         call = asyncio.ensure_future(self._call("POST", path, ProcessInfo, timeout_s=ACTION_TIMEOUT_S))
@@ -142,7 +141,7 @@ class Agent:
         return (await self._call("GET", "/v1/faults", FaultState, timeout_s=SILENT_AFTER_S)).all
 
     async def set_faults(self, faults: list[AnyFault], *, whole: bool = True) -> None:
-        """Make exactly these faults active. If not `whole`, the list may be incomplete and must be sent again."""
+        """Make exactly these faults active. With `whole` False, the list may be incomplete and must be sent again."""
         await self._call("PUT", "/v1/faults", FaultState, FaultState.of(faults, whole))
 
     def close(self) -> None:
@@ -188,7 +187,7 @@ class Agents:
         self._by_node = {node: agent for agent in agents for node in agent.nodes}
         self._faults_change = asyncio.Lock()
         self._due: dict[str, list[AnyFault]] = {}
-        """Faults still to be sent to agents that did not respond when the faults were set."""
+        """Faults not sent yet, because their agents did not respond when the faults were set."""
 
     async def run(self) -> None:
         """Keep every agent's snapshot fresh until cancelled.
@@ -211,7 +210,7 @@ class Agents:
             await asyncio.sleep(self.interval_s)
 
     async def _send_due_faults(self, agent: Agent) -> None:
-        """Send an agent the faults it has not acknowledged. Otherwise a link would be cut at one end only."""
+        """Send an agent the faults that it has not acknowledged, so that no link is partitioned at one end only."""
         async with self._faults_change:
             if agent.name in self._due:
                 await agent.set_faults(self._due[agent.name])
@@ -230,11 +229,11 @@ class Agents:
 
     @property
     def interval_s(self) -> float:
-        """The time until an agent is polled again: longer while no client watches."""
+        """The time between two polls of an agent; longer while no client watches."""
         return POLL_INTERVAL_S if self._clock_s() - self._asked_s < WATCHED_S else IDLE_INTERVAL_S
 
     async def refresh(self, fresh_ms: int) -> None:
-        """Ask every node now. Nodes that do not respond keep their last status, and silent hosts are not waited for."""
+        """Poll every node now. Nodes that do not respond keep their last status. Do not wait for silent hosts."""
         asked = [agent.refresh(fresh_ms) for agent in self.all if agent.silence is None]
         await asyncio.gather(*asked, return_exceptions=True)
 
@@ -244,7 +243,7 @@ class Agents:
         return None if agent is None else agent.silence
 
     def process(self, node: str) -> ProcessInfo | None:
-        """Return a node's process, as last reported."""
+        """Return a node's process as last reported by its agent."""
         self._asked_s = self._clock_s()
         agent = self._by_node.get(node)
         if agent is None or agent.snapshot is None:
@@ -252,7 +251,7 @@ class Agents:
         return next((p for p in agent.snapshot.processes if p.name == node), None)
 
     def taken_us(self, node: str) -> int:
-        """Return when a node's process was last reported, by its host's clock; 0 for never."""
+        """Return when a node's process was last reported, by its host's clock; 0 if never."""
         agent = self._by_node.get(node)
         return agent.snapshot.taken_us if agent is not None and agent.snapshot is not None else 0
 
@@ -317,8 +316,8 @@ class Agents:
     async def set_faults(self, faults: list[AnyFault]) -> None:
         """Make exactly these faults active on all agents.
 
-        Raises Problem if an agent cannot be reached. The others have applied the faults then, and the agent receives
-        them as soon as it responds.
+        Raises Problem if an agent cannot be reached. The other agents have applied the faults by then, and the
+        unreachable agent receives them as soon as it responds.
         """
         answers = await asyncio.gather(*(agent.set_faults(faults) for agent in self.all), return_exceptions=True)
         results = list(zip(self.all, answers, strict=True))

@@ -1,11 +1,11 @@
-"""The collector: fetches every node's journal from the agents and makes one numbered history of them.
+"""The collector: fetches every node's journal from the agents and merges them into one numbered history.
 
-Lines are held back briefly, so that events that several nodes wrote at the same time are ordered by wall clock. Each
-node's own order is always kept.
+The collector holds lines back briefly, so that it can order events of several nodes by wall clock. It always keeps each
+node's own order.
 
-A number is never assigned twice. A numbered line is written to the collector's files before it is served, and a
-restarted collector resumes from those files. Each file also begins with the folded state at that point, so that the
-state at any stored number is the state of the whole history, even after older files were removed.
+A number is never assigned twice. The collector writes a numbered line to its files before serving it, and resumes from
+those files after a restart. Each file also begins with the folded state at that point, so that the state at any stored
+number is the state of the whole history, even after older files were removed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RECENT_EVENTS_MAX = 20_000
 """Number of events in memory; older ones are read from the files."""
 HOLD_BACK_US = 120_000
 HOLD_BACK_BUSY_US = 55_000
-"""The same with a single agent that has recently delivered lines.
+"""HOLD_BACK_US with a single agent that has recently delivered lines.
 
 Such an agent checks for new lines every 25 ms, with or without file notifications from the kernel
 (`zabka.compose.journal_growth`). With several agents, lines arrive at different times over a network.
@@ -55,9 +55,9 @@ HOLD_BACK_MAX_S = 0.5
 PULL_WAIT_MS = 2_000
 RETRY_S = 0.25
 WAITING_MAX = 20_000
-"""With more entries than this waiting to be numbered, no more are fetched; the nodes keep them."""
+"""With more entries than this waiting for a number, the collector fetches no more; the nodes keep them."""
 RESTART_REPORTED_S = 600.0
-"""How long a restarted journal is reported."""
+"""How long a restart of a journal is reported."""
 _TICK_S = 0.02
 
 # Events that report the same as a node's status. `reported_us` holds the time of each node's last such event.
@@ -67,7 +67,7 @@ log = structlog.get_logger()
 
 
 class TooOld(Exception):
-    """Some events after this number are no longer stored; `oldest` is the oldest stored number."""
+    """Some events after the requested number are no longer stored; `oldest` is the oldest stored number."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(f"the oldest stored event is {oldest}")
@@ -75,7 +75,7 @@ class TooOld(Exception):
 
 
 class Collector:
-    """One history of all nodes. Its recent part is in memory, and everything that is kept is in files.
+    """One history of all nodes. Its recent part is in memory; all kept events are in files.
 
     `served_max` limits the newest events to serve (None: all that are kept, up to `kept_bytes_max` in files of
     `file_bytes_max`). `recent_max` is the number of events in memory. Raises NewerHistory.
@@ -122,7 +122,7 @@ class Collector:
 
     @property
     def state(self) -> ClusterState:
-        """The state after the last event. It is modified by the next event."""
+        """The state after the last event. The next event modifies it in place."""
         return self._fold.spans.state
 
     @property
@@ -132,22 +132,22 @@ class Collector:
 
     @property
     def history(self) -> str:
-        """Identifier of this history, stable across restarts of this process.
+        """Identifier of this history, which stays the same when this process restarts.
 
-        An emptied directory starts another history.
+        If the directory was emptied, another history begins.
         """
         return self._files.history
 
     @property
     def oldest_seq(self) -> int:
-        """The lowest number that is still served; one above the last if nothing is kept."""
+        """The lowest number that is still served; one above the highest if nothing is kept."""
         kept = self._files.oldest_seq
         return kept if self._served_max is None else max(kept, self.last_seq + 1 - self._served_max)
 
     def after(self, seq: int, limit: int) -> list[Numbered]:
         """Return up to `limit` events with higher numbers, in order.
 
-        0 means from the oldest kept. Raises TooOld if some events after `seq` are no longer kept.
+        0 means to begin with the oldest kept event. Raises TooOld if some events after `seq` are no longer kept.
         """
         oldest = self.oldest_seq
         if oldest > self.last_seq:
@@ -166,7 +166,7 @@ class Collector:
         return found
 
     def _recent_from(self, seq: int, limit: int) -> list[Numbered]:
-        """Return events that are in memory, searched from the nearer end."""
+        """Return the events in memory from `seq` on. Search from the nearer end."""
         recent = self._recent
         if not recent:
             return []
@@ -183,7 +183,7 @@ class Collector:
 
     @property
     def rewind(self) -> Rewind:
-        """The state at any kept number."""
+        """Access to the state at any kept number."""
         return Rewind(_Collected(self._files, self._read), self._checkpoints)
 
     async def more(self, seq: int, timeout_s: float) -> bool:
@@ -251,8 +251,8 @@ class Collector:
     def accept_chunk(self, chunk: JournalChunk) -> None:
         """Accept a node's new lines.
 
-        Invalid lines are counted and skipped, and so are lines that were accepted before. The lines of a restarted
-        journal continue the numbering.
+        Invalid lines are counted and skipped. Lines that were accepted before are also skipped. The lines of a
+        restarted journal continue the numbering.
         """
         now_s = self._mono_s()
         if chunk.anew:
@@ -266,7 +266,7 @@ class Collector:
                 continue
             begun = self._files.begun_of(entry.node)
             if entry.node_seq == 1 and begun.first not in (None, first_line(entry)):
-                # The chunk does not say so if the agent was asked by number only, or is of an older version.
+                # The chunk does not report a restart if the agent was asked by number only, or has an older version.
                 self._restart_journal(entry.node)
                 begun = self._files.begun_of(entry.node)
             entry = begun.numbered_on(entry)
@@ -286,7 +286,8 @@ class Collector:
     def number_due(self, *, everything: bool = False) -> int:
         """Number the entries that were held back long enough. Return their count.
 
-        Entries that cannot be stored (a full disk) wait for the next attempt, and `trouble` reports it meanwhile.
+        Entries that cannot be stored (a full disk) wait for the next attempt. Until then, `trouble` reports the
+        failure.
         """
         if not self._pending:
             return 0
@@ -304,7 +305,7 @@ class Collector:
         numbered = self._number(merge(due)) if due else []
         if numbered is None:
             return 0
-        # From here on they are never numbered again, whatever fails.
+        # From here on they are never numbered again, even after an error.
         self._pending = waiting
         if not waiting:
             self._came.clear()
@@ -349,12 +350,12 @@ class Collector:
         return msgspec.json.encode(_Standing(FOLDED, folded, self.counts.as_counts(), self.reported_us))
 
     def _take_up(self, standing: bytes) -> bool:
-        """Begin from the state that an earlier run stored. Return False if this version can read none."""
+        """Resume from the state that an earlier run stored. Return False if this version cannot read it."""
         found = _standing_of(standing)
         return found is not None and self._begin_from(found)
 
     def _take_over(self, standing: bytes) -> bool:
-        """Begin from the oldest stored state, although another version wrote it.
+        """Resume from the oldest stored state, although another version wrote it.
 
         The events before it are no longer stored. Beginning from an empty state would lose everything they contained.
         """
@@ -375,7 +376,7 @@ class Collector:
 class _Standing(msgspec.Struct):
     """The collector's state at the head of a file.
 
-    `fold` identifies the code of the fold and the shape of its state; a state of another version means something else.
+    `fold` identifies the version of the fold's code and of its state; a state of another version has another meaning.
     """
 
     fold: str
@@ -393,7 +394,7 @@ class _OnlyState(msgspec.Struct):
 
 
 class _Moment(msgspec.Struct):
-    """The time of a stored state; the rest is skipped."""
+    """The time of a stored state. Decoding skips the other fields."""
 
     folded: _OnlyState
 
@@ -406,7 +407,7 @@ _decode_moment = msgspec.json.Decoder(_Moment).decode
 
 
 def _read_standing(stored: bytes) -> _Standing | None:
-    """Decode a state of any version that has this version's shape."""
+    """Decode a state. It may come from another version if it has this version's shape."""
     try:
         return _decode_standing(stored)
     except msgspec.MsgspecError:
@@ -426,7 +427,7 @@ def _at_us(stored: bytes) -> int | None:
 
 
 class _Collected:
-    """The collected history, as a `History` for Rewind."""
+    """The collected history as a `History` for Rewind."""
 
     def __init__(self, files: NumberedJournal, read: Callable[[int, int], list[Numbered]]) -> None:
         self._files = files
@@ -451,7 +452,7 @@ class _Collected:
     def _first(stored: Iterable[bytes]) -> Folded:
         """Return the first state that this version wrote.
 
-        Otherwise return the last one, which is the oldest kept (`Collector._take_over`).
+        If there is none, return the last state, which is the oldest kept (`Collector._take_over`).
         """
         oldest = b""
         for oldest in stored:

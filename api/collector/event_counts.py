@@ -1,4 +1,4 @@
-"""Counts for the metrics that are only known from the journal."""
+"""Metrics counts that can only be derived from the journal."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ KEEP_ALIVE_S = 10.0
 LIMIT_DEFAULT = 1_000
 LIMIT_MAX = 100_000
 LOOKED_THROUGH_MAX = 100_000
-"""Number of events that are searched for the newest ones of some types."""
+"""Maximum number of events to search for the newest ones of some types."""
 
 EXAMPLE = {
     "seq": 42, "schema": 1, "node": "broker-1", "node_seq": 7, "wall_us": 1700000000000000, "mono_us": 81000000,
@@ -33,7 +33,7 @@ ARRAY: dict[str, Any] = {
         }
     },
 }
-"""The OpenAPI description of such a response."""
+"""The OpenAPI description of a response that is a JSON array of events."""
 
 
 def encode(events: list[Numbered]) -> bytes:
@@ -49,7 +49,7 @@ def array(events: list[Numbered]) -> bytes:
 async def some(collector: Collector, after: int, limit: int) -> list[Numbered]:
     """Return up to `limit` events after a number. Raises TooOld.
 
-    They are read in batches, and other tasks run between the batches.
+    Reads the events in batches and lets other tasks run between the batches.
     """
     found = collector.after(after, min(limit, BATCH_EVENTS_MAX))
     while len(found) < limit and found[-1:] and found[-1].seq < collector.last_seq:
@@ -83,12 +83,12 @@ async def newest(collector: Collector, until: int, limit: int, not_types: frozen
 
 
 def snapshot(collector: Collector) -> bytes:
-    """Encode the folded state as one server-sent event with its number as the id: the start of a page."""
+    """Encode the folded state as one server-sent event, with its number as the id. The page begins with this event."""
     return b"event: snapshot\nid: %d\ndata: %b\n\n" % (collector.last_seq, msgspec.json.encode(collector.state))
 
 
 def history(collector: Collector) -> bytes:
-    """Encode the history's identifier as one server-sent event: another history may have assigned the same numbers."""
+    """Encode the history's identifier as one server-sent event. Another history may have assigned the same numbers."""
     return b"event: history\ndata: %b\n\n" % collector.history.encode()
 
 
@@ -103,7 +103,7 @@ def too_old(reason: TooOld) -> Problem:
 
 
 def of_another_history(collector: Collector, after: int) -> Problem:
-    """Return the 410 response for a number not assigned yet: the client has read another history, which was removed."""
+    """Return the 410 response for a number not assigned yet. The client has read another history, since removed."""
     oldest, last = collector.oldest_seq, collector.last_seq
     text = (
         f"the last event here is {last}, and {after} belongs to another history; request the events after {oldest - 1}"
@@ -116,7 +116,7 @@ async def stream(
 ) -> AsyncIterator[bytes]:
     """Yield every event after a number while the client stays connected, in at most twenty batches a second.
 
-    The stream of a client that reads too slowly ends when its next event is no longer kept; its next request receives
+    If a client reads too slowly, its stream ends when its next event is no longer kept, and its next request receives
     410. With `with_snapshot`, the stream begins with the history's identifier. A client that cannot resume then
     receives the folded state and the events after it.
     """

@@ -1,8 +1,8 @@
-"""Brokers that joined the ensemble without being started here, Apache Kafka's own among them.
+"""Brokers that joined the ensemble without being started here, including Apache Kafka's own brokers.
 
-No agent reads their journals. Their registrations and controller terms, as seen in the ensemble, are written to the
-journal of this process instead, for the page, the invariants and Spark's tables. The end of a registration or term is
-in the peers' journals, as the end of the session.
+No agent reads their journals. Instead, this process writes their registrations and controller terms, as seen in the
+ensemble, to its own journal, for the page, the invariants and Spark's tables. The end of a registration or term is in
+the peers' journals, as the end of the session.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from zabka.journal.events import BrokerRegistered, ControllerElected, Event
 
 
 class JoinedBrokers:
-    """Writes journal events for brokers that have no journal here. A controller term between two reads is missed."""
+    """Writes journal events for brokers without a journal here. Misses a controller term between two readings."""
 
     def __init__(self, own: Sequence[int], emit: Callable[[Event], None], state: ClusterState) -> None:
-        """`own` brokers write their own journals; `state` is the fold of all events so far."""
+        """`own` are the brokers that write their own journals; `state` is the fold of all events so far."""
         self._own = frozenset(own)
         self._emit = emit
         self._state = state
@@ -53,6 +53,6 @@ class JoinedBrokers:
             )
 
     def _reported_epoch(self, broker_id: int) -> int:
-        """Return the broker epoch of the last event. The fold has the events of earlier processes."""
+        """Return the broker epoch of the last event. The fold includes the events of earlier API processes."""
         folded = self._state.brokers.get(broker_id)
         return self._registered.get(broker_id, folded.broker_epoch if folded is not None else -1)

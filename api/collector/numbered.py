@@ -1,9 +1,9 @@
 """The collector's own files: the numbered history, and how far each node's journal was collected.
 
-The file names, `<first seq, 12 digits>.collected`, differ from those of node journals. Each file begins with a
-checkpoint line: the last number assigned, each node's highest node_seq, the start of its journal, the history's
-identifier, and the collector's state up to there (`standing`). So the newest file is enough to resume, and older files
-are read on request only. The effect of removed files is contained in every later state.
+The file names, `<first seq, 12 digits>.collected`, differ from the names of node journals. Each file begins with a
+checkpoint line: the last assigned number, each node's highest node_seq, the start of its journal, the history's
+identifier, and the collector's state at that point (`standing`). So the newest file is enough to resume, and older
+files are read only on request. Every later state includes the effect of the removed files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class NewerHistory(Exception):
-    """A newer zabka wrote the collected history. The message is written for the user."""
+    """A newer version of zabka wrote the collected history. The message is written for the user."""
 
 
 class Numbered(NamedTuple):
@@ -70,8 +70,8 @@ _head_of = msgspec.json.Decoder(_Head).decode
 class _KeptFile:
     """One file, with the offsets of some of its events and of the lines that are not events.
 
-    It is scanned on request and only as far as requested: scanning all of it takes a tenth of a second and blocks the
-    event loop.
+    The file is scanned only on request and only as far as needed, because a full scan takes a tenth of a second and
+    blocks the event loop.
     """
 
     __slots__ = ("_count", "_gap_at", "_gaps", "_known", "_looked_through", "_offsets", "_seqs", "path")
@@ -84,22 +84,22 @@ class _KeptFile:
         self._offsets: list[int] = []
         self._count = 0
         self._gaps: dict[int, int] = {}
-        """Ranges of consecutive lines that are not events: their start, and the start of the next event."""
+        """Ranges of consecutive lines that are not events, keyed by start; the value is the start of the next event."""
         self._gap_at = -1
 
     @property
     def name_seq(self) -> int:
-        """The intended number of its first event."""
+        """The number intended for the file's first event."""
         return int(self.path.stem)
 
     def first_seq(self) -> int | None:
-        """Return the number of its first event, or None if it has no event."""
+        """Return the number of the file's first event, or None if the file has no event."""
         if not self._seqs:
             self._look(0)
         return self._seqs[0] if self._seqs else None
 
     def check_schema(self) -> None:
-        """Raise NewerHistory if its events have a newer schema than this version reads."""
+        """Raise NewerHistory if the file's events have a newer schema than this version reads."""
         with contextlib.suppress(OSError), self.path.open("rb") as file:
             if (schema := schema_of(file.readline())) > SCHEMA_VERSION:
                 raise NewerHistory(
@@ -108,7 +108,7 @@ class _KeptFile:
                 )
 
     def head(self) -> _Head | None:
-        """Return its first line, or None if the file is missing or the line is unreadable."""
+        """Return the file's first line, or None if the file is missing or the line is unreadable."""
         try:
             with self.path.open("rb") as file:
                 return _head_of(file.readline())
@@ -147,14 +147,14 @@ class _KeptFile:
         self._known = True
 
     def note(self, seq: int, offset: int) -> None:
-        """Record that the event with that number begins at `offset`. Called for every event, in order."""
+        """Record that the event numbered `seq` begins at `offset`. Called for every event, in order."""
         if self._count % MARK_EVERY == 0:
             self._seqs.append(seq)
             self._offsets.append(offset)
         self._count += 1
 
     def pass_over(self, offset: int, end: int) -> None:
-        """Record that this range is not an event. A number in it may have been assigned again."""
+        """Record that this range is not an event. If it contains a number, that number may have been assigned again."""
         if self._gaps.get(self._gap_at) != offset:
             self._gap_at = offset
         self._gaps[self._gap_at] = end
@@ -167,7 +167,7 @@ class _KeptFile:
         beyond = max(seq, first) + limit
         self._look(beyond)
         while len(found := self._read_known(seq, limit)) < limit and not self._known:
-            # Some numbers are missing.
+            # Numbers are missing, so the limit grows.
             beyond += limit
             self._look(beyond)
         return found
@@ -214,8 +214,8 @@ def _nothing() -> bytes:
 class NumberedJournal:
     """Assigns numbers and stores the numbered events in files of `file_bytes_max`.
 
-    Beyond `bytes_max` the oldest files are removed. `standing` returns the JSON that is stored at the head of each new
-    file.
+    Removes the oldest files when the total exceeds `bytes_max`. `standing` returns the JSON that is stored at the head
+    of each new file.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class NumberedJournal:
         self.node_seqs: dict[str, int] = {}
         self.begun: dict[str, Begun] = {}
         self.history = secrets.token_hex(8)
-        """Identifier of this history. Numbers of a history that was in this directory before mean other events."""
+        """Identifier of this history. An earlier history in this directory used the same numbers for other events."""
         self._directory = directory
         self._file_bytes_max = file_bytes_max
         self._bytes_max = bytes_max
@@ -242,7 +242,7 @@ class NumberedJournal:
 
     @property
     def oldest_seq(self) -> int:
-        """The lowest stored number; one above the last if nothing is stored."""
+        """The lowest stored number; one above the highest if nothing is stored."""
         return next((first for each in self._kept if (first := each.first_seq()) is not None), self.last_seq + 1)
 
     def read(self, seq: int, limit: int) -> list[Numbered]:
@@ -256,7 +256,7 @@ class NumberedJournal:
         return found
 
     def standings(self, seq: int) -> Iterator[bytes]:
-        """Yield the states at the heads of files that begin no later than just after `seq`, latest first."""
+        """Yield the states at the heads of the files that begin at or before `seq` + 1, latest first."""
         for each in reversed(self._kept):
             if each.name_seq - 1 <= seq and (head := each.head()) is not None:
                 yield bytes(head.standing)
@@ -269,7 +269,7 @@ class NumberedJournal:
     ) -> Iterator[tuple[Entry, bytes]]:
         """Yield the stored events after the latest state that `take_up` accepts, oldest first.
 
-        If it accepts none, `take_over` receives the oldest state and all events are yielded. Afterwards numbering
+        If it accepts none, `take_over` receives the oldest state, and all events are yielded. Afterwards, numbering
         continues from the last number. Raises NewerHistory.
         """
         self._kept = [_KeptFile(path) for path in self._paths() if path.stem.isdecimal()]
@@ -306,17 +306,18 @@ class NumberedJournal:
         return self.begun.get(node, Begun())
 
     def restart_journal(self, node: str, base: int) -> None:
-        """Treat a node's next lines as another journal.
+        """Treat the node's next lines as a new journal.
 
-        That is stored in a file's head, so the next event begins a file.
+        The start of the journal is stored in a file's head, so the next event begins a file.
         """
         self.begun[node] = Begun(base)
         self.close()
 
     def append(self, entries: list[Entry]) -> list[tuple[Entry, bytes]]:
-        """Number these entries and write them. They are in the file when this returns.
+        """Number these entries and write them. They are in the file when this method returns.
 
-        Raises OSError if they cannot be written (a full disk). No number is assigned then, and the caller can retry.
+        Raises OSError if they cannot be written (a full disk). In that case no number is assigned and the caller can
+        retry.
         """
         self._open()
         numbered = []
@@ -335,7 +336,7 @@ class NumberedJournal:
         return numbered
 
     def _open(self) -> None:
-        # Every run begins a file of its own, so a torn line stays at the end of an older file.
+        # Every run begins a new file, so a torn line stays at the end of an older file.
         if self._file is None:
             path = self._directory / f"{self.last_seq + 1:012d}.collected"
             self._file, self._size = path.open("wb", buffering=0), 0
@@ -351,7 +352,7 @@ class NumberedJournal:
             self._thin_out()
 
     def _write(self, data: bytes) -> None:
-        """Write all of it, or nothing. Raises OSError."""
+        """Write all of `data` or nothing. Raises OSError."""
         assert self._file is not None
         rest = memoryview(data)
         try:
@@ -374,7 +375,7 @@ class NumberedJournal:
                 self._kept = [each for each in self._kept if each.path != path]
 
     def close(self) -> None:
-        """Close the file. The next entries begin a new one."""
+        """Close the file. The next entries begin a new file."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,7 +1,7 @@
-"""API responses for nodes whose host agent is silent: the state is unknown, since when, and the remedy.
+"""API responses for nodes whose host agent is silent: state unknown, silent since when, and the remedy.
 
 The processes of a frozen or unreachable host may or may not run, so their last statuses are not the current state. A
-broker's registration in the ensemble is still reported, because that is independent of the host.
+broker's registration in the ensemble is still reported, because it does not depend on the host.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ NO_BELIEF = Believes(controller_id=-1, controller_epoch=0, age_ms=None)
 
 
 def unknown_for(silence: Silence) -> Unknown:
-    """Return why a silent host's nodes are unknown."""
+    """Return why the nodes of a silent host are unknown."""
     return Unknown(reason="host_silent", host=silence.host, since_us=silence.since_us, remedy=silence.remedy or None)
 
 
 def silent_peer(peer_id: int, observer: bool, silence: Silence, taken_us: int, age_ms: int | None) -> Peer:
-    """Return a peer whose state is unknown; `age_ms` is the age of its last status."""
+    """Return a peer whose state is unknown. `age_ms` is the age of its last status."""
     return Peer(
         id=peer_id,
         state="UNKNOWN",
@@ -44,7 +44,7 @@ def silent_peer(peer_id: int, observer: bool, silence: Silence, taken_us: int, a
 def silent_broker(
     journalled: BrokerView, address: tuple[str, int], silence: Silence, taken_us: int, fresh: Fresh
 ) -> Broker:
-    """Return a broker that is known only from the ensemble and from the journal's counts."""
+    """Return a broker that is known only from the ensemble and from the counts in the journal."""
     registration = fresh.reading.brokers.get(journalled.id)
     return Broker(
         id=journalled.id,
@@ -68,13 +68,13 @@ def silent_broker(
 
 
 def since_text(silence: Silence) -> str:
-    """Return a text with the silent host and since when it is silent."""
+    """Return a message that names the silent host and the time since which it is silent."""
     since = datetime.fromtimestamp(silence.since_us // 1_000_000, UTC).strftime("%H:%M:%S")
     return f"the host agent {silence.host} ({silence.url}) has not responded since {since} UTC"
 
 
 def out_of_reach(node: str, silence: Silence) -> Problem:
-    """Return the error for an action on a node of a silent host, with the remedy."""
+    """Return the error for an action on a node of a silent host, including the remedy."""
     text = f"{since_text(silence)}; no action on {node}"
     if silence.remedy:
         text += f"; {silence.remedy}"

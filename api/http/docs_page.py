@@ -1,4 +1,4 @@
-"""The OpenAPI document as one page of plain HTML, without scripts. It loads nothing but the dashboard's icon."""
+"""The OpenAPI document as one page of plain HTML, without scripts. The page loads only the dashboard's icon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 
 
 def install(app: FastAPI) -> None:
-    """Serve the page at /docs."""
+    """Serve the API reference at /docs."""
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:

@@ -29,7 +29,8 @@ _PLACEHOLDER = """<!doctype html><html lang="en"><meta charset="utf-8"><title>za
 class _Files(StaticFiles):
     """Static files that a browser revalidates each time, so that an upgraded page does not load old modules.
 
-    They are small and always sent whole, because Starlette's responses to invalid ranges are not problem documents.
+    Range requests are ignored, and the whole file is sent: the files are small, and Starlette's responses to invalid
+    ranges are not problem documents.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,7 +64,7 @@ def index(web: Path) -> str:
 
 
 def policy(html: str) -> str:
-    """Return the Content-Security-Policy: same origin only, and nothing inline but the import map, by its hash."""
+    """Return the Content-Security-Policy: same origin only; of inline code only the import map, by its hash."""
     match = _IMPORT_MAP.search(html)
     script = "'self'"
     if match is not None:
@@ -76,7 +77,7 @@ def policy(html: str) -> str:
 
 
 def install(app: FastAPI, web: Path, node_modules: Path | None) -> None:
-    """Serve the page at /, its files and the journal's table of sentences under /web, its library under /lib."""
+    """Serve the page at /, its files and the journal's table of sentences at /web, and its library at /lib."""
 
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:

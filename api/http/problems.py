@@ -40,7 +40,7 @@ class ProblemDocument(BaseModel):
 
 
 class Problem(Exception):
-    """An error response. `extra` becomes members of the problem document."""
+    """An error response. `extra` adds members to the problem document."""
 
     def __init__(self, status: int, detail: str, *, title: str | None = None, **extra: Any) -> None:
         super().__init__(detail)
@@ -57,7 +57,7 @@ def response(request: Request, problem: Problem, headers: dict[str, str] | None 
 
 
 def _errors(exc: RequestValidationError) -> list[dict[str, Any]]:
-    """Return the first errors only: a body of a megabyte can have half a million."""
+    """Return only the first errors, because a body of a megabyte can have half a million."""
     errors = exc.errors()[:ERRORS_MAX]
     # A key of the body is part of the location, and may be text that no response can carry (half a surrogate pair).
     where = [".".join(str(p) for p in e["loc"]).encode(errors="backslashreplace").decode() for e in errors]
@@ -65,7 +65,7 @@ def _errors(exc: RequestValidationError) -> list[dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of this application with a problem document."""
+    """Make this application return a problem document for every error."""
 
     @app.exception_handler(Problem)
     async def on_problem(request: Request, exc: Problem) -> JSONResponse:
@@ -91,7 +91,7 @@ def install(app: FastAPI) -> None:
 
 
 def describe(app: FastAPI) -> None:
-    """Make the OpenAPI document define the schema that `responses` refers to."""
+    """Add the schema that `responses` refers to to the OpenAPI document."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -110,7 +110,7 @@ def describe(app: FastAPI) -> None:
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the problem responses of a route, for the OpenAPI document."""
+    """Return a route's problem responses, for the OpenAPI document."""
     reasons = {
         400: "The request is malformed, or its Host header is not allowed",
         401: "The bearer token is missing or wrong (only where not on loopback)",

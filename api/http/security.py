@@ -1,8 +1,8 @@
 """Access checks: the Host and Origin headers, the bearer token, and the security headers of responses.
 
-On loopback, every local user's browser can reach the service, and so can any web page in it. The check of the Host
-header prevents DNS rebinding, and the check of the Origin header prevents cross-site requests. Beyond loopback, calls
-that change something need the token as well.
+On loopback, the browser of every local user can reach the service, and so can any web page in that browser. The check
+of the Host header prevents DNS rebinding, and the check of the Origin header prevents cross-site requests. Outside
+loopback, calls that change something also need the token.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 class Gate:
     """ASGI middleware that rejects requests that are not allowed, and adds the security headers to every response.
 
-    `hosts` are further accepted host names, "*" for any. With `addresses`, every IP address is accepted too (DNS
+    `hosts` are additional accepted host names, "*" for any. With `addresses`, every IP address is also accepted (DNS
     rebinding needs a name). If `token` is None, no token is required.
     """
 

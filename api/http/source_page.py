@@ -28,7 +28,7 @@ def install(app: FastAPI) -> None:
 
 
 def page(path: str, text: str) -> str:
-    """Render a module; `#symbol` is the anchor of a definition, `#L12` that of a line."""
+    """Render a module. `#symbol` is the anchor of a definition, `#L12` the anchor of a line."""
     anchors = {line: symbol for symbol, line in definitions(text).items()}
     lines = "".join(_line(number, line, anchors.get(number)) for number, line in enumerate(text.splitlines(), 1))
     return (

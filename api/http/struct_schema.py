@@ -1,6 +1,6 @@
-"""Lets pydantic, and so FastAPI, use a msgspec struct directly: msgspec validates and describes it.
+"""Make pydantic, and so FastAPI, accept a msgspec struct: msgspec validates it and describes its schema.
 
-For types that are described once, in a package that does not depend on HTTP, and only pass through here.
+For types that are defined once, in a package that does not depend on HTTP, and that the API only passes on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes to topics, configurations and leaders, through Kafka's own protocol. Errors become problem documents."""
+"""Changes of topics, configurations and leaders through Kafka's protocol. Errors become problem documents."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def refused(failure: KafkaRequestFailed) -> Problem:
 
 
 def unavailable(reason: KafkaUnavailable) -> Problem:
-    """Return the error for brokers that do not respond; `may_have_been_made` if a request was sent."""
+    """Return the error for brokers that do not respond, with `may_have_been_made` if a request was sent."""
     return Problem(503, str(reason), may_have_been_made=isinstance(reason, KafkaFateUnknown))
 
 
 class KafkaAdmin:
     """Sends admin requests to the brokers.
 
-    One request takes at most ADMIN_TIMEOUT_MS, and up to `failover_ms` more if the controller has to be replaced first.
+    A request takes at most ADMIN_TIMEOUT_MS, plus up to `failover_ms` if a new controller must be elected first.
     """
 
     def __init__(self, bootstrap: str, failover_ms: int = 0) -> None:
@@ -55,7 +55,7 @@ class KafkaAdmin:
         self._made: tuple[AdminClient, AsyncioChannel] | None = None
 
     async def _client(self) -> AdminClient:
-        """Return a client that has just fetched the metadata: the controller it knew before may have frozen since."""
+        """Return a client with metadata just fetched, because the controller it knew may have frozen since."""
         if self._made is None:
             try:
                 self._made = make_client(self._bootstrap, "api-admin")

@@ -1,4 +1,4 @@
-"""A Kafka client on the running event loop, for callers that have only the addresses of some brokers."""
+"""A Kafka client on the running event loop, for callers that know only the addresses of some brokers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def _failed(task: str, failure: BaseException) -> None:
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """Parse a `bootstrap.servers`. Raises ValueError if it is invalid."""
+    """Parse a `bootstrap.servers` value. Raises ValueError if it is invalid."""
     found = []
     for address in filter(None, (part.strip() for part in bootstrap.split(","))):
         host, colon, port = address.rpartition(":")
-        # A longer number would be taken for another port: the operating system drops all but 16 bits.
+        # The operating system keeps only 16 bits of a port number, so a longer number would select another port.
         if not colon or not port.isdecimal() or len(port) > 5 or not 0 < int(port) <= PORT_MAX:
             raise ValueError(f"{address!r} is not host:port")
         found.append((host.strip("[]"), int(port)))
@@ -32,9 +32,9 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def make_client(bootstrap: str, name: str) -> tuple[AdminClient, AsyncioChannel]:
-    """Return a Kafka client on the running loop, and the channel to close after it.
+    """Return a Kafka client on the running loop, and the channel to close after the client.
 
-    Raises ValueError for no brokers.
+    Raises ValueError if there are no brokers.
     """
     brokers = addresses(bootstrap)
     if not brokers:

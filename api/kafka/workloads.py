@@ -1,6 +1,6 @@
 """Workloads: producers and consumers that run in the API's process, each with its own connections.
 
-They end with this process. Their events are in this process's own journal, node `api`.
+They end when this process ends. Their events are in the journal of this process, node `api`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WORKLOADS_MAX = 50
 KEPT_MAX = 200
 END_S = 5.0
 KNOWN_S = 1.0
-"""How long brokers may take to learn of a new topic."""
+"""Maximum time that brokers may take to learn of a new topic."""
 KNOWN_POLL_S = 0.05
 OLD_SESSION_TIMEOUT_MS = 6_000
 """zookeeper.session.timeout.ms of consumers that store offsets in ZooKeeper."""
@@ -52,20 +52,20 @@ W = TypeVar("W", Workload, ConsumerWorkload, TransactionalWorkload, ReadProcessW
 
 
 class _Running(Protocol):
-    """A running workload."""
+    """A running workload, of any kind."""
 
     def view(self, workload_id: str, state: State) -> WorkloadView: ...
     async def stop_workload(self) -> None:
-        """Stop in an orderly way, as far as the brokers respond."""
+        """Stop the workload in an orderly way, as far as the brokers respond."""
         ...
 
     def close(self) -> None:
-        """Drop it and its connections."""
+        """Drop the workload and its connections."""
         ...
 
 
 class _Plain(Generic[W]):
-    """A workload of one client, which needs no more than to be stopped."""
+    """A workload of one client. To end it, it is enough to stop it."""
 
     def __init__(self, workload: W, channel: AsyncioChannel) -> None:
         self._workload: W = workload
@@ -81,7 +81,7 @@ class _Plain(Generic[W]):
 
 
 class _Producer(_Plain[Workload]):
-    """A producer that also checks that its acknowledged records are still there."""
+    """A producer that also checks that its acknowledged records can still be read."""
 
     def __init__(self, workload: Workload, channel: AsyncioChannel, acks: str) -> None:
         super().__init__(workload, channel)
@@ -183,7 +183,7 @@ class _Loop(_Plain[ReadProcessWriteWorkload]):
 
 
 class WorkloadManager:
-    """Starts, reports and ends workloads. Ended workloads can still be read."""
+    """Starts and ends workloads, and returns their reports. Ended workloads can still be read."""
 
     def __init__(self, bootstrap: str, zookeeper_connect: str, journal: JournalWriter) -> None:
         self._bootstrap = bootstrap
@@ -191,12 +191,16 @@ class WorkloadManager:
         self._journal = journal
         self._running: dict[str, _Running] = {}
         self._ending: dict[str, asyncio.Task[WorkloadView]] = {}
-        """The tasks that stop running workloads, while they last."""
+        """The tasks that stop running workloads, until they complete."""
         self._ended: dict[str, WorkloadView] = {}
         self._progress: dict[tuple[str, str], GroupProgress] = {}
 
     async def create(self, requested: NewWorkload) -> WorkloadView:
-        """Start one. Raises Problem: 404 without the topic, 409 if there are too many, 503 without brokers."""
+        """Start a workload.
+
+        Raises Problem: 404 if the topic does not exist, 409 if there are too many workloads, 503 if no broker is
+        reachable.
+        """
         self._must_have_room()
         try:
             client, channel = make_client(self._bootstrap, "workload")
@@ -318,10 +322,10 @@ class WorkloadManager:
         raise Problem(404, f"there is no workload {workload_id}")
 
     async def delete(self, workload_id: str) -> WorkloadView:
-        """End one. Raises Problem 404.
+        """End a workload. Raises Problem 404.
 
         A producer waits briefly for requests in flight and reads its records once more. A consumer commits and leaves
-        its group. It counts as running until then, and a second call waits for the same end.
+        its group. The workload counts as running until then, and a second call waits for the same end.
         """
         if workload_id not in self._running:
             return self.get(workload_id)
@@ -352,7 +356,7 @@ class WorkloadManager:
         log.error("workload task failed", task=task, failure=repr(failure))
 
     async def close(self) -> None:
-        """End all of them at once, without an orderly stop."""
+        """End all workloads immediately, without an orderly stop."""
         ending = list(self._ending.values())
         for task in ending:
             task.cancel()

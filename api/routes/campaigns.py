@@ -32,7 +32,7 @@ async def get_campaigns(service: Service) -> list[CampaignView]:
 
 @router.get("/campaigns/{name}", summary="One campaign", responses=responses(404, 422))
 async def get_campaign(name: Name, service: Service) -> CampaignView:
-    """Return a campaign."""
+    """Return one campaign: its question, its progress and its result."""
     return await asyncio.to_thread(lake.campaign, service.settings.tables, name)
 
 
@@ -43,7 +43,7 @@ async def get_campaign(name: Name, service: Service) -> CampaignView:
     responses=responses(404, 422),
 )
 async def get_report(name: Name, service: Service) -> HTMLResponse:
-    """Return the report as `zabka campaign run` wrote it: one page of HTML without scripts."""
+    """Return the report that `zabka campaign run` wrote: one page of HTML without scripts."""
     page = await asyncio.to_thread(lake.report, service.settings.tables, name)
     return HTMLResponse(page, headers=REPORT_HEADERS)
 

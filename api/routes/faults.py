@@ -1,6 +1,6 @@
-"""Routes of faults of links and of requests.
+"""Routes of link faults and request faults.
 
-The agents hold the faults, so that they outlive this process; an agent that restarts receives them again.
+The agents store the faults, so the faults outlive this process. An agent that restarts receives them again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ router = APIRouter(prefix="/api/v1/faults", tags=["faults"])
 FAULTS_MAX = 1_000
 CLIENT_ENDS = "client:ID (Kafka), session:0xID (ZooKeeper) or an IP address"
 FRESH_MS = 200
-"""How long the nodes may take to report their counts."""
+"""Maximum time that the nodes may take to report their counts."""
 
 
 async def fault_views(service: Services) -> list[FaultView] | None:
@@ -53,9 +53,9 @@ def _view(fault: AnyFault, service: Services) -> FaultView:
 
 @router.get("", summary="The active faults", responses=responses(503))
 async def get_faults(service: Service) -> list[FaultView]:
-    """Return the faults of links and requests, or 503 while no host agent responds: only they know.
+    """Return the faults of links and requests, or 503 while no host agent responds: only the agents know the faults.
 
-    A request fault has the number of its uses; the nodes are asked for it now.
+    A request fault includes the number of its uses, which the nodes are asked for now.
     """
     faults = await service.agents.faults()
     if any(isinstance(fault, HeldRequestFault) for fault in faults):
@@ -65,7 +65,7 @@ async def get_faults(service: Service) -> list[FaultView]:
 
 @router.get("/sets", summary="The ready sets of request faults", responses=responses())
 async def get_ready_sets() -> list[ReadySetView]:
-    """Return each ready set with the outage that it imitates, and its rules."""
+    """Return each ready set with its rules and the outage that it imitates."""
     return [
         ReadySetView(
             name=name,
@@ -100,7 +100,7 @@ async def create_ready_set(
     requester: Requester,
     narrowing: Annotated[dict[str, Any], Body(examples=[{"topic": "orders"}])],
 ) -> list[FaultView]:
-    """Add every rule of a set; the body narrows the rules, for example to a topic, and can change their times."""
+    """Add every rule of a set. The body narrows the rules, for example to a topic, and can change their times."""
     if name not in READY_SETS:
         raise Problem(404, f"there is no ready set {name}; sets are {', '.join(READY_SETS)}")
     try:
@@ -111,7 +111,7 @@ async def create_ready_set(
 
 
 async def _add(faults: Sequence[LinkFault | RequestFault], service: Services, requester: str) -> list[AnyFault]:
-    """Check the faults, give them ids, and make them active. Raises Problem."""
+    """Check the faults, assign ids to them, and make them active. Raises Problem."""
     for fault in faults:
         _check(fault, service)
     # Otherwise the responding hosts would apply the fault, and the silent one later, although the caller got an error.

@@ -11,7 +11,7 @@ from zabka.api.views.models import Health, Ready
 router = APIRouter(tags=["health"])
 
 FRESH_MS = 100
-"""How long a node may take to report its status before its last status is used."""
+"""Maximum time that a node may take to report its status before its last status is used."""
 
 
 @router.get("/healthz", summary="Liveness of this service", responses=responses())
@@ -22,7 +22,7 @@ async def healthz() -> Health:
 
 @router.get("/readyz", summary="Readiness of the cluster", responses=responses(503))
 async def readyz(service: Service) -> Ready:
-    """Return 200 if there is a quorum, a controller, and every running broker is registered; otherwise 503."""
+    """Return 200 if there is a quorum and a controller and every running broker is registered; otherwise 503."""
     fresh = await service.ensemble.read()
     missing = service.views.missing(fresh)
     if missing:

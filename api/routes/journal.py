@@ -45,7 +45,7 @@ async def get_journal(
         str, Query(max_length=1000, description="With `until`: leave these types out, by commas")
     ] = "",
 ) -> Response:
-    """Return up to `limit` events after a number, or, with `until`, the newest events up to it."""
+    """Return up to `limit` events after a number or, with `until`, the newest events up to it."""
     if until is not None:
         found = await events.newest(service.collector, until, limit, frozenset(not_types.split(",")))
         return Response(events.array(found), media_type="application/json")
@@ -102,5 +102,5 @@ def _znode(path: str, found: ZnodeReading, watchers: list[str] | None) -> Znode:
     responses=responses(404, 422, 503),
 )
 async def get_table(table: str, service: Service, limit: Annotated[int, Query(ge=1, le=100_000)] = 1_000) -> Table:
-    """Return the newest rows of a table such as controller_terms; `zabka pipeline tables` writes it."""
+    """Return the newest rows of a table such as controller_terms. `zabka pipeline tables` writes the tables."""
     return await read_table(service.settings.tables, service.settings.cluster_data, table, limit)

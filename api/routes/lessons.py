@@ -1,4 +1,4 @@
-"""Routes of the lessons: the questions, and their answers from a stored run of the lesson's scenario."""
+"""Routes of the lessons: the questions, and their answers computed from a stored run of the lesson's scenario."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCH_EVENTS = 1_000
 
 @router.get("/lessons", summary="Every lesson", responses=responses())
 async def get_lessons() -> list[LessonView]:
-    """Return the lessons, from common outages to difficult ones."""
+    """Return the lessons, ordered from common outages to difficult ones."""
     return [lesson_view(lesson) for lesson in LESSONS.values()]
 
 
@@ -33,9 +33,9 @@ async def get_answer(
     service: Service,
     run: Annotated[str, Query(description="A stored run of the lesson's scenario, with or without its bug")],
 ) -> LessonRevealed:
-    """Return the lesson's moment in a stored run of its scenario, or in the pair of that run, and the right answer.
+    """Return the moment of the lesson in a stored run of its scenario, or in that run's pair, and the right answer.
 
-    409 if the run is of something else, or if the moment does not occur in it.
+    Returns 409 if the run is not of the lesson's scenario, or if the moment does not occur in it.
     """
     lesson = LESSONS.get(name)
     if lesson is None:

@@ -16,7 +16,7 @@ from zabka.journal.events import LossesAcknowledged
 router = APIRouter(prefix="/api/v1/losses", tags=["losses"])
 
 KEPT_WITHIN_S = 10.0
-"""How long the journal's collector may take to store an acknowledgement before the request fails."""
+"""Maximum time for the journal's collector to store an acknowledgement before the request fails."""
 _POLL_S = 0.02
 
 
@@ -46,7 +46,7 @@ class Acknowledgement(BaseModel):
 async def acknowledge(service: Service, requested: NewAcknowledgement | None = None) -> Acknowledgement:
     """Acknowledge losses: they stay in the history and no longer count against the cluster's health.
 
-    The acknowledgement is an event of the journal, and is stored before this returns.
+    The acknowledgement is an event of the journal. It is stored before the response is sent.
     """
     state, last_seq = service.collector.state, service.collector.last_seq
     through_seq = last_seq if requested is None or requested.through_seq is None else requested.through_seq

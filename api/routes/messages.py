@@ -54,7 +54,7 @@ class MessageShape(BaseModel):
 
 
 class MessagesAnswer(BaseModel):
-    """The messages of a window, and the number of hidden ones."""
+    """The messages of a window, and the number of messages left out."""
 
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
 
@@ -80,8 +80,8 @@ async def get_messages(
     """Return the messages between two moments of the run's clock, earliest first.
 
     Every message of that time is in the response or counted in `hidden`. For the live run, these are the messages that
-    nodes have logged (`zabka.messages`). The lines of both ends make one message; if only one end has logged it, `lost`
-    is set accordingly.
+    nodes have logged (`zabka.messages`). The log lines of both ends are combined into one message; if only one end has
+    logged it, `lost` is set accordingly.
     """
     requested = frozenset(each for each in classes.split(",") if each)
     if unknown := sorted(requested - set(CLASSES)):

@@ -1,4 +1,4 @@
-"""The route of the metrics. It needs the dashboard's packages."""
+"""The metrics route. It needs the dashboard's packages."""
 
 from __future__ import annotations
 

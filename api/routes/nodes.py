@@ -30,7 +30,7 @@ async def get_peers(service: Service) -> list[Peer]:
 
 @router.get("/peers/{id}", tags=["ensemble"], summary="One server of the ensemble", responses=responses(404, 422))
 async def get_peer(id: int, service: Service) -> Peer:
-    """Return a peer."""
+    """Return one peer's state and process."""
     return service.views.peer(id)
 
 
@@ -42,13 +42,13 @@ async def get_controller(service: Service) -> Controller:
 
 @router.get("/brokers", tags=["brokers"], summary="The brokers", responses=responses())
 async def get_brokers(service: Service) -> list[Broker]:
-    """Return each broker's process, registration, and its controller according to itself."""
+    """Return each broker's process, its registration, and the controller that the broker knows."""
     return service.views.brokers(await service.ensemble.read())
 
 
 @router.get("/brokers/{id}", tags=["brokers"], summary="One broker", responses=responses(404, 422))
 async def get_broker(id: int, service: Service) -> Broker:
-    """Return a broker."""
+    """Return one broker's process, registration and known controller."""
     return service.views.broker(id, await service.ensemble.read())
 
 
@@ -86,8 +86,7 @@ async def act_on_peer(id: int, action: NodeAction, service: Service, requester: 
 
 
 async def _act(service: Services, node: str, action: NodeAction, requester: str) -> ProcessResult:
-    # Do not even try: a frozen agent would find the request when it resumes, and carry it out long after the caller
-    # gave up.
+    # Do not send the request: a frozen agent would carry it out when it resumes, long after the caller gave up.
     if (silence := service.agents.silence(node)) is not None:
         raise out_of_reach(node, silence)
     info = await service.agents.request_action(node, action, requester)

@@ -1,4 +1,4 @@
-"""Routes of the time machine: runs, and the state, events and spans at any moment of a run."""
+"""Routes of the time machine: runs, and a run's state, events and spans at any moment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zabka.api.services import Service
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
 UPLOADS = "/api/v1/runs"
-"""The path that accepts larger bodies than the others."""
+"""The path that accepts larger bodies than the other paths."""
 
 RunId = Annotated[str, Path(description="`live`, or the id of a stored run", examples=["live"])]
 Types = Annotated[str, Query(max_length=2000, description="Comma-separated, such as `controller_elected,isr_changed`")]
@@ -73,8 +73,8 @@ async def post_run(
 ) -> Run:
     """Store a journal as a run.
 
-    The body is one node's files, several nodes' files concatenated, or the output of `zabka replay --out`. A line that
-    is not an event of this version's schema rejects the whole upload; `errors` lists such lines. Lines that were not
+    The body is one node's files, several nodes' files concatenated, or the output of `zabka replay --out`. If a line is
+    not an event of this version's schema, the whole upload is rejected; `errors` lists such lines. Lines that were not
     merged yet are ordered by the nodes' clocks.
     """
     run = await service.runs.uploads.keep_history(await request.body(), name)
@@ -84,7 +84,7 @@ async def post_run(
 
 @router.get("/runs/{id}", summary="One run", responses=responses(404, 422))
 async def get_run(id: RunId, service: Service) -> Run:
-    """Return a run."""
+    """Return one run's description."""
     return service.runs.get(id)
 
 
@@ -115,7 +115,7 @@ async def get_state(
         int | None, Query(ge=0, le=2**63, description="The state after this event; default: after the last")
     ] = None,
 ) -> Response:
-    """Return the fold of the run's events up to `at`. Returns 410 if some of them are no longer stored."""
+    """Return the fold of the run's events up to `at`. Return 410 if some of them are no longer stored."""
     state = await service.runs.rewind(id).state(at)
     return lasting(request, msgspec.json.encode({"seq": state.seq, "at_us": state.at_us, "state": state}))
 
@@ -152,7 +152,7 @@ async def get_run_journal(
     not_types: Types = "",
     limit: Annotated[int, Query(ge=1, le=events.LIMIT_MAX)] = events.LIMIT_DEFAULT,
 ) -> Response:
-    """Return up to `limit` events in order, of the requested types, each with its number."""
+    """Return up to `limit` events of the requested types, in order, each with its number."""
     history = service.runs.rewind(id).history
     requested = EventFilter(frozenset(types.split(",")) if types else None, frozenset(not_types.split(",")))
     if until is not None and after is None:
@@ -192,8 +192,8 @@ async def get_spans(
 ) -> Response:
     """Return controller terms, beliefs, ISRs, peers, processes and faults as spans between two moments.
 
-    Without limits, return those of the whole run. Spans are defined by the state: a span is the longest run of events
-    during which its value stays the same.
+    Without limits, return the spans of the whole run. The state defines the spans: a span is the longest sequence of
+    events during which its value stays the same.
     """
     if from_us is not None and to_us is not None and to_us < from_us:
         raise Problem(422, f"to ({to_us}) is before from ({from_us})")
@@ -215,9 +215,9 @@ async def get_why(
     request: Request,
     seq: Annotated[int, Query(ge=1, le=2**63, description="The event to explain")],
 ) -> Response:
-    """Return the causes of an event, effect first, back to the fault, request, timer or start where they began.
+    """Return the causes of an event, effect first, back to the fault, request, timer or start that began them.
 
-    They follow the references in the events, without guessing.
+    The causes are taken from the references in the events and never guessed.
     """
     return lasting(request, msgspec.json.encode(await service.runs.whys(id).why(seq)))
 
@@ -245,7 +245,7 @@ async def get_divergence(
     request: Request,
     other: Annotated[str, Query(alias="from", max_length=100, description="The other run; `b` in the response")],
 ) -> Response:
-    """Return the first event that only one run has and that leads to another outcome.
+    """Return the first event that only one of the two runs has and that leads to another outcome.
 
     For very long runs, and for runs with the same outcome, return the first event that differs.
     """

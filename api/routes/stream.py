@@ -21,9 +21,9 @@ ENDED_WITHIN_S = 0.5
 
 
 class WholeStream(EventSourceResponse):
-    """An event stream that ends according to HTTP when the server stops.
+    """An event stream that is terminated correctly, as HTTP requires, when the server stops.
 
-    The library breaks it off, and uvicorn logs an error for each.
+    The library breaks the stream off, and uvicorn then logs an error for each stream.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,9 +68,9 @@ async def get_events(
 ) -> EventSourceResponse:
     """Return every event after a number, then every new one. `Last-Event-ID` takes precedence over `after`.
 
-    With `snapshot`, a stream that cannot resume begins with the whole state instead of the history, and the response is
-    never 410: this is for dashboards. It begins with `event: history`, the identifier of the history; a client that
-    finds another identifier than before starts again. Without `snapshot`, 410 is also the response to a number above
+    `snapshot` is for dashboards: a stream that cannot resume begins with the whole state instead of the history, and
+    the response is never 410. The stream begins with `event: history`, the identifier of the history; a client that
+    finds another identifier than before starts again. Without `snapshot`, the response is also 410 for a number above
     the last one, which belongs to another history.
     """
     begin = after or 0

@@ -1,4 +1,4 @@
-"""Routes of topics, their configuration, leader elections and workloads: all through Kafka's protocol."""
+"""Routes of topics, their configuration, leader elections and workloads. All use Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def _check_name(name: str) -> None:
 
 
 async def _quorum(service: Services) -> None:
-    """Reject changes without a quorum.
+    """Reject changes while there is no quorum.
 
-    A request would wait at the controller and be carried out after the client gave up.
+    Otherwise a request would wait at the controller and be carried out after the client gave up.
     """
     if not await service.ensemble.serving():
         raise Problem(503, "no quorum: nothing can be changed now")
@@ -64,7 +64,7 @@ async def get_topics(service: Service) -> list[Topic]:
     responses=responses(401, 403, 409, 422, 503),
 )
 async def create_topic(topic: NewTopic, service: Service) -> Topic:
-    """Create a topic, by number of partitions and replicas or by assignment. Returns once its partitions have state."""
+    """Create a topic from counts of partitions and replicas or from an assignment. Return once it is initialized."""
     _check_name(topic.name)
     await _quorum(service)
     await service.admin.create_topic(topic)
@@ -80,7 +80,7 @@ async def create_topic(topic: NewTopic, service: Service) -> Topic:
 
 @router.get("/topics/{topic}", tags=["topics"], summary="One topic", responses=responses(404, 422, 503))
 async def get_topic(topic: str, service: Service) -> Topic:
-    """Return a topic."""
+    """Return one topic with its partitions."""
     return service.views.topic(topic, await service.ensemble.read())
 
 
@@ -96,7 +96,7 @@ async def get_topic(topic: str, service: Service) -> Topic:
     },
 )
 async def delete_topic(topic: str, service: Service) -> Response:
-    """Delete a topic.  Return 204 once it is deleted, or 202 while a broker with a replica is down."""
+    """Delete a topic. Return 204 once it is deleted, or 202 while a broker with a replica is down."""
     _check_name(topic)
     await _quorum(service)
     await service.admin.delete_topic(topic)
@@ -119,7 +119,7 @@ async def patch_topic_config(
     ],
     service: Service,
 ) -> Topic:
-    """Set overrides; null removes an override. An unknown key or an invalid value changes nothing."""
+    """Set overrides; null removes an override. An unknown key or an invalid value rejects all changes."""
     _check_name(topic)
     requested: dict[str, Any] = changes
     await _quorum(service)
@@ -141,7 +141,7 @@ async def patch_topic_config(
     responses=responses(401, 403, 422, 503),
 )
 async def hold_elections(election: NewElection, service: Service) -> list[ElectionResult]:
-    """Run an election for each partition, and return one result per partition.
+    """Run an election for each partition and return one result per partition.
 
     PREFERRED elects the first replica; UNCLEAN elects a replica outside the ISR if no replica of the ISR is alive.
     """
@@ -166,8 +166,11 @@ async def get_workloads(service: Service) -> list[Workload]:
     responses=responses(401, 403, 404, 422, 503),
 )
 async def create_workload(workload: NewWorkload, service: Service) -> Workload:
-    """Start a producer, which also reads its records back to count acknowledged and lost ones, a group consumer, a
-    transactional producer or a read-process-write loop."""
+    """Start a workload.
+
+    It is a group consumer, a transactional producer, a read-process-write loop, or a producer, which also reads its
+    records back to count acknowledged and lost ones.
+    """
     _check_name(workload.topic)
     if workload.output is not None:
         _check_name(workload.output)
@@ -176,7 +179,7 @@ async def create_workload(workload: NewWorkload, service: Service) -> Workload:
 
 @router.get("/workloads/{id}", tags=["workloads"], summary="One workload", responses=responses(404, 422))
 async def get_workload(id: str, service: Service) -> Workload:
-    """Return a workload."""
+    """Return one workload and its counts."""
     return service.workloads.get(id)
 
 
@@ -184,5 +187,5 @@ async def get_workload(id: str, service: Service) -> Workload:
     "/workloads/{id}", tags=["workloads"], summary="Stop a workload", responses=responses(401, 403, 404, 422)
 )
 async def delete_workload(id: str, service: Service) -> Workload:
-    """Stop it and return its last report."""
+    """Stop a workload and return its last report."""
     return await service.workloads.delete(id)

@@ -1,4 +1,4 @@
-"""Route of open transactions."""
+"""The route of open transactions."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ router = APIRouter(prefix="/api/v1")
 
 @router.get("/transactions", tags=["transactions"], summary="The open transactions", responses=responses())
 async def get_transactions(service: Service) -> Transactions:
-    """Return the open transactions with their coordinators, and the partitions whose readers wait for one."""
+    """Return the open transactions with their coordinators, and the partitions where readers wait for one."""
     return service.views.transactions()

@@ -1,8 +1,9 @@
 """Runs: the histories that can be rewound.
 
-`live` is the cluster's own, which the collector stores. Every other run is stored: a scenario, a seed, or an upload.
+`live` is the run of the live cluster, which the collector stores. Every other run is stored on its own: a scenario, a
+seed, or an upload.
 
-A `History` provides numbered events and folded states from which folding can begin; `Rewind` computes the state at any
-number. `Runs` finds a run by its id, and `KeptRuns` holds the stored ones, each in its own directory. Only the routes
-and the services of `api` import this package. Begin with `catalogue`.
+A `History` provides numbered events, and folded states from which folding can begin. `Rewind` computes the state at any
+number. `Runs` finds a run by its id, and `KeptRuns` contains the stored ones, each in its own directory. Only the
+routes and the services of `api` import this package. Begin with `catalogue`.
 """

@@ -1,4 +1,4 @@
-"""All runs by id: the live one and the stored ones."""
+"""All runs, keyed by id: the live one and the stored ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.journal.reader import decode_line
 
 LIVE = "live"
 OPEN_MAX = 6
-"""Number of stored runs that are open at a time; their folded states are in memory."""
+"""Maximum number of stored runs that are open at a time. Their folded states are in memory."""
 
 
 class Runs:
@@ -34,7 +34,7 @@ class Runs:
         return [self._live(), *reversed(self.kept.all())]
 
     def get(self, run_id: str) -> Run:
-        """Return a run.  Raises Problem 404."""
+        """Return a run. Raises Problem 404."""
         return self._live() if run_id == LIVE else self.kept.get(run_id)
 
     def _live(self) -> Run:
@@ -72,7 +72,7 @@ class Runs:
         return self._open[run_id]
 
     def whys(self, run_id: str) -> Whys:
-        """Return a run's Whys, which explains its events. Raises Problem 404."""
+        """Return a run's Whys, which finds the causes of its events. Raises Problem 404."""
         history = self.rewind(run_id).history
         if run_id not in self._whys:
             self._whys[run_id] = Whys(history)
@@ -82,7 +82,7 @@ class Runs:
         return self._whys[run_id]
 
     def delete(self, run_id: str) -> None:
-        """Delete a stored run. Raises Problem: 404, 409 for the live one."""
+        """Delete a stored run. Raises Problem: 404, or 409 for the live run."""
         if run_id == LIVE:
             raise Problem(409, "the live run is the cluster's own history and is deleted only with its data directory")
         self.kept.delete(run_id)

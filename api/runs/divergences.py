@@ -15,14 +15,14 @@ from zabka.journal.reader import decode_line
 
 COMPARED_MAX = 200_000
 CHECKED_MAX = 40_000
-"""Longer histories are compared event by event, without the consequences of a difference."""
+"""Maximum length of two histories together for a comparison that includes a difference's consequences."""
 _BATCH = 1_000
 
 
 async def divergence(runs: Runs, run_id: str, other_id: str) -> dict[str, Any]:
     """Return the first difference between two runs that leads to another outcome.
 
-    Raises Problem: 404, 422 if one is too long to be compared.
+    Raises Problem: 404, or 422 if a run is too long to be compared.
     """
     one = await _entries(runs.rewind(run_id).history, run_id)
     other = await _entries(runs.rewind(other_id).history, other_id)
@@ -49,7 +49,7 @@ def first_difference(one: list[Entry], other: list[Entry]) -> dict[str, Any]:
 
 
 def _last_at(history: list[Entry], since_us: int) -> int:
-    """Return the last number up to that time since the history began."""
+    """Return the number of the last event within `since_us` of the history's beginning."""
     numbers = [entry.seq for entry in history if entry.wall_us - history[0].wall_us <= since_us]
     return max(numbers, default=history[0].seq)
 

@@ -13,13 +13,13 @@ from zabka.journal.cluster_state import ClusterState
 from zabka.journal.spans import Begun, Span, Spans
 
 CHECKPOINT_EVERY = 250
-"""Number of events between two folded states in memory, and so the most that a seek has to fold."""
+"""Number of events between two folded states in memory, and so the most events that a seek has to fold."""
 CHECKPOINT_BYTES_MAX = 48 * 1024 * 1024
-"""Limit of a history's folded states in memory; beyond it the least recently used ones are dropped."""
+"""Limit of a history's folded states in memory. Beyond it the least recently used ones are dropped."""
 
 
 class Folded(msgspec.Struct):
-    """A fold's position: the state, and when its current spans began."""
+    """The position of a fold: the state, and when its current spans began."""
 
     state: ClusterState
     begun: list[Begun]
@@ -33,7 +33,7 @@ class Folded(msgspec.Struct):
         return cls(spans.state, spans.begun())
 
     def go_on(self) -> Spans:
-        """Return a fold that continues from here."""
+        """Return a fold that continues from this position."""
         return Spans(self.state, self.begun)
 
 
@@ -44,16 +44,16 @@ _decode_spans = msgspec.msgpack.Decoder(list[Span]).decode
 
 
 def _pack(value: Folded | list[Span]) -> bytes:
-    """Compress a value. A state of 505 partitions has 100 kB, and an eighth of that when packed."""
+    """Compress a value. A state of 505 partitions takes 100 kB, and an eighth of that when packed."""
     return zlib.compress(_encode(value), _COMPRESSION)
 
 
 class History(Protocol):
-    """Numbered events in order. Numbers may be missing, and none is used twice."""
+    """Numbered events in order. There can be gaps between the numbers, but no number is used twice."""
 
     @property
     def first_seq(self) -> int:
-        """The lowest number that is kept; one above the last if nothing is kept."""
+        """The lowest number that is kept; one above the highest if nothing is kept."""
         ...
 
     @property
@@ -66,11 +66,11 @@ class History(Protocol):
         ...
 
     def head(self, seq: int) -> Folded:
-        """Return a stored folded state at a number no later than `seq`; an empty state if there is none."""
+        """Return a stored folded state at or before `seq`; an empty state if there is none."""
         ...
 
     def head_at(self, at_us: int) -> Folded:
-        """Return a stored folded state at a moment no later than `at_us`."""
+        """Return a stored folded state at or before the moment `at_us`."""
         ...
 
 
@@ -88,12 +88,12 @@ class Checkpoint(msgspec.Struct, frozen=True):
         return _decode(zlib.decompress(self.folded))
 
     def spans(self) -> list[Span]:
-        """Return the spans that ended after `since`, up to here."""
+        """Return the spans that ended after `since` and up to this checkpoint."""
         return _decode_spans(zlib.decompress(self.closed))
 
 
 class Checkpoints:
-    """Folded states of one history, by number. Any of them can be recomputed, so any can be dropped."""
+    """Folded states of one history, keyed by number. Each can be recomputed, so any can be dropped."""
 
     def __init__(self, bytes_max: int = CHECKPOINT_BYTES_MAX) -> None:
         self._by_seq: dict[int, Checkpoint] = {}
@@ -103,12 +103,12 @@ class Checkpoints:
 
     @staticmethod
     def due(seq: int) -> bool:
-        """Return whether the folded state at that number is to be stored."""
+        """Return whether the folded state at that number must be stored."""
         return seq % CHECKPOINT_EVERY == 0
 
     @staticmethod
     def next_due(seq: int) -> int:
-        """Return the first number after `seq` that is due."""
+        """Return the first number after `seq` whose folded state must be stored."""
         return (seq // CHECKPOINT_EVERY + 1) * CHECKPOINT_EVERY
 
     def note(self, spans: Spans, since: int, closed: list[Span]) -> None:
@@ -126,17 +126,17 @@ class Checkpoints:
             self._seqs.remove(oldest)
 
     def before(self, seq: int) -> Checkpoint | None:
-        """Return the latest checkpoint up to `seq`."""
+        """Return the latest checkpoint at or before `seq`."""
         place = bisect_right(self._seqs, seq)
         return self._asked(self._seqs[place - 1]) if place else None
 
     def before_us(self, at_us: int) -> Checkpoint | None:
-        """Return the latest checkpoint up to a moment."""
+        """Return the latest checkpoint at or before a moment."""
         place = bisect_right(self._seqs, at_us, key=lambda seq: self._by_seq[seq].at_us)
         return self._asked(self._seqs[place - 1]) if place else None
 
     def after(self, seq: int) -> Checkpoint | None:
-        """Return the next checkpoint after `seq` if its fold came from exactly there."""
+        """Return the next checkpoint after `seq` if its fold started exactly at `seq`."""
         place = bisect_right(self._seqs, seq)
         found = self._asked(self._seqs[place]) if place < len(self._seqs) else None
         return found if found is not None and found.since == seq else None

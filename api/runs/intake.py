@@ -1,4 +1,4 @@
-"""Uploaded journal lines become a history: they are ordered, and rejected if one of them is not an event."""
+"""Convert uploaded journal lines to a history: order them, and reject them if one of them is not an event."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ BAD_LINES_MAX = 20
 _INT64_MAX = (1 << 63) - 1
 
 LOOKS_MAX = 20_000_000
-"""Limit for the nodes, faults and partitions visited while a history is folded: under a minute.
+"""Limit for the nodes, faults and partitions visited while a history is folded; takes under a minute.
 
 A cluster of fifty nodes with eighty thousand events takes a fifth of it.
 """
 
 SIMULATION_BEGINS_US = 1_700_000_000_000_000
-"""The clocks of a simulated world at its start, apart from their configured error."""
+"""The wall clocks of a simulated world at its start, apart from their configured error."""
 SKEW_US_MAX = 2_000_000
 
 
@@ -39,7 +39,7 @@ _ABOUT_PARTITIONS = (BrokerRegistered, NodeStarted, NodeStopped, ProcessChanged,
 
 
 class BadLine(NamedTuple):
-    """A line that is not an event, and why."""
+    """A line that is not an event, and the reason."""
 
     line: int
     what: str
@@ -99,7 +99,7 @@ def _entry(line: bytes) -> Entry:
 
 
 def folded(entries: list[Entry]) -> Taken:
-    """Check that a history can be folded and encoded. Raises NoHistory if it is empty or makes no sense."""
+    """Check that a history can be folded and encoded. Raises NoHistory if it is empty or inconsistent."""
     if not entries:
         raise NoHistory("it contains no event")
     spans, looks = Spans(), 0
@@ -122,7 +122,7 @@ def folded(entries: list[Entry]) -> Taken:
 
 
 def _looks(state: ClusterState, entry: Entry) -> int:
-    """Return the most objects of the state that folding this event can visit."""
+    """Return the maximum number of objects of the state that folding this event can visit."""
     found = len(state.peers) + len(state.brokers) + len(state.faults)
     return found + len(state.partitions) if isinstance(entry.event, _ABOUT_PARTITIONS) else found
 
@@ -130,9 +130,9 @@ def _looks(state: ClusterState, entry: Entry) -> int:
 def in_order(entries: list[Entry]) -> list[Entry]:
     """Return the entries, given in their order in the upload, as one history.
 
-    Entries with ascending numbers keep their order. A simulated history is in order already and is put on its world's
-    clock. Anything else is merged by wall clock: each node's own order is kept, and entries with equal times stay in
-    place.
+    Entries with ascending numbers keep their order. A simulated history is already in order; its times are replaced by
+    those of its world's clock. Anything else is merged by wall clock: each node's own order is kept, and entries with
+    equal times keep their order.
     """
     if all(before.seq < after.seq for before, after in pairwise(entries)) and entries[0].seq:
         return entries
@@ -153,7 +153,7 @@ def _simulated(entries: Iterable[Entry]) -> bool:
 def on_one_clock(entries: list[Entry]) -> list[Entry]:
     """Return a simulated history with the world's own time as every node's wall clock.
 
-    The wall clocks of its nodes are wrong by fractions of a second on purpose; they share the monotonic clock.
+    The wall clocks of its nodes are wrong by fractions of a second on purpose, but the nodes share the monotonic clock.
     """
     return [
         entry if entry.wall_us == (wall_us := SIMULATION_BEGINS_US + entry.mono_us)

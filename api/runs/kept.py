@@ -21,7 +21,7 @@ RUNS_MAX = 50
 RUNS_BYTES_MAX = 512 * 1024 * 1024
 JOURNAL, MESSAGES, ABOUT = "journal.jsonl", "messages.jsonl", "run.json"
 _UNFINISHED = ".unfinished"
-"""Directories with this suffix are removed when the runs are read."""
+"""Suffix of unfinished directories, which are removed when the runs are read."""
 _ID = re.compile(r"r[0-9a-f]{8}(\.bug)?")
 
 _encode = msgspec.json.Encoder().encode
@@ -31,7 +31,7 @@ log = structlog.get_logger()
 class KeptRuns:
     """The runs below a directory, oldest first. Beyond `runs_max` runs or `bytes_max` bytes the oldest are removed.
 
-    A run without its files is dropped. Raises OSError if the directory cannot be created or read.
+    A run whose files are missing is dropped. Raises OSError if the directory cannot be created or read.
     """
 
     def __init__(self, directory: Path, runs_max: int = RUNS_MAX, bytes_max: int = RUNS_BYTES_MAX) -> None:
@@ -70,7 +70,7 @@ class KeptRuns:
         return [self._known(run) for run in self._runs.values()]
 
     def get(self, run_id: str) -> Run:
-        """Return a run.  Raises Problem 404."""
+        """Return a run. Raises Problem 404."""
         return self._known(self._found(run_id))
 
     def _forget_the_gone(self) -> None:
@@ -102,11 +102,11 @@ class KeptRuns:
         return path
 
     def keep(self, run: Run, history: Iterable[Entry], messages: Path | None = None) -> None:
-        """Write a run's files, completely or not at all; its events are numbered from 1.
+        """Write a run's files, completely or not at all. Its events are numbered from 1.
 
-        `admit` then adds it to the runs.
+        `admit` then adds the run to the runs.
 
-        `messages` is a file with its messages, which is moved. Can be called in another thread. Raises OSError.
+        `messages` is a file with the run's messages, which is moved. Can be called in another thread. Raises OSError.
         """
         unfinished = self._directory / f"{run.id}{_UNFINISHED}"
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -167,7 +167,7 @@ class KeptRuns:
 
 
 def _size(path: Path) -> int:
-    """Return the total size of its files; 0 if they are missing."""
+    """Return the total size of a run's files; 0 if they are missing."""
     try:
         return sum(each.stat().st_size for each in path.iterdir())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Spans as the page draws them: lane by lane, with spans narrower than a pixel merged."""
+"""Spans as the page draws them: one lane at a time, with spans narrower than a pixel merged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encoded(lasted: Lasted, requested: Iterable[str], bins: int | None) -> bytes:
-    """Encode the response as JSON, span by span: one call for all of them would block the event loop."""
+    """Encode the response as JSON, span by span. One call for all spans would block the event loop."""
     listed = lanes(lasted, requested, bins)
     for lane in listed:
         lane["spans"] = msgspec.Raw(b"[" + b",".join(map(_encode, lane["spans"])) + b"]")
@@ -30,7 +30,7 @@ def encoded(lasted: Lasted, requested: Iterable[str], bins: int | None) -> bytes
 def lanes(lasted: Lasted, requested: Iterable[str], bins: int | None) -> list[dict[str, Any]]:
     """Return the lanes of the requested kinds or names (all by default), with their spans in order of start time.
 
-    With `bins`, spans of one row within the same bin (a part of the whole time) are merged.
+    With `bins`, the whole time is divided into that many bins, and spans of one row within the same bin are merged.
     """
     names = tuple(requested)
     found: dict[str, dict[str, list[Span]]] = {}
@@ -52,8 +52,8 @@ def _kind(lane: str) -> str:
 
 def _place(lane: str) -> tuple[Any, ...]:
     kind = _kind(lane)
-    # Texts and numbers alternate here, so that the keys of one kind can be compared. Topic names of an uploaded journal
-    # can have any length, and `int` rejects numbers of thousands of digits.
+    # Strings and numbers alternate here, so that the keys of one kind can be compared. Topic names of an uploaded
+    # journal can have any length, and `int` rejects numbers of thousands of digits.
     parts = [_number(part) if place % 2 else part for place, part in enumerate(_DIGITS.split(lane))]
     return (KINDS.index(kind), *parts)
 
@@ -65,7 +65,7 @@ def _number(digits: str) -> tuple[int, str]:
 
 
 def _narrowed(row: list[Span], first_us: int, width_us: int | None) -> Iterator[dict[str, Any]]:
-    """Yield a row's spans, with the spans of one bin merged."""
+    """Yield a row's spans, with the spans of each bin merged."""
     together: list[Span] = []
     for span in row:
         if together and (width_us is None or _bin(span, first_us, width_us) != _bin(together[0], first_us, width_us)):

@@ -1,4 +1,4 @@
-"""The messages of a run: of a stored run from its file, of the live cluster from its nodes' message logs.
+"""The messages of a run: a stored run's from its file, the live cluster's from its nodes' message logs.
 
 The live cluster's messages are fetched from the host agents on request, and only the new ones, so they cost nothing
 while no client asks for them. The entries of both ends of a connection are joined to one message
@@ -29,11 +29,11 @@ from zabka.journal.reader import split_lines
 from zabka.journal.sightings import Matcher, read_sighting
 
 CHUNKS_MAX = 64
-"""How often an agent is asked for more within one request. The rest comes with the next request."""
+"""Maximum number of chunks to fetch from an agent within one request. The next request fetches the rest."""
 OPEN_MAX = 4
-"""Number of stored runs whose messages are in memory."""
+"""Maximum number of stored runs whose messages are in memory."""
 LONGEST_US = 60 * 1_000_000
-"""A message that takes longer than this is only shown at its sending time, not at its arrival."""
+"""A message that takes longer than this is shown only at its sending time, not at its arrival."""
 
 log = structlog.get_logger()
 
@@ -48,7 +48,7 @@ class Window(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """The messages of a window, and per class the number of further messages in it."""
+    """The selected messages, and the number of further messages in the window by class."""
 
     messages: list[Message]
     hidden: dict[str, int]
@@ -63,7 +63,7 @@ class Messages:
         self._sent = [message.sent_us for message in messages]
 
     def select(self, window: Window) -> Selected:
-        """Return the messages of a window, earliest first. Beyond the limit the latest are left out."""
+        """Return the messages of a window, earliest first. Beyond the limit, the latest are omitted."""
         shown: list[Message] = []
         hidden: Counter[str] = Counter()
         truncated = False
@@ -89,7 +89,7 @@ class KeptMessages:
         self._open: OrderedDict[Path, Messages] = OrderedDict()
 
     async def of(self, path: Path) -> Messages:
-        """Return the messages of that file; none if there is no file."""
+        """Return the messages in that file; none if there is no file."""
         if path not in self._open:
             self._open[path] = await asyncio.to_thread(_read, path)
             while len(self._open) > OPEN_MAX:
@@ -110,7 +110,7 @@ def _read(path: Path) -> Messages:
 
 
 class LiveMessages:
-    """The messages of the live cluster that its nodes still have."""
+    """The messages of the live cluster that its nodes still store."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
@@ -132,7 +132,7 @@ class LiveMessages:
         return self._matched
 
     async def _pull(self, agent: Agent) -> bool:
-        """Fetch an agent's new messages. Return whether there were any; a silent agent has none for now."""
+        """Fetch an agent's new messages. Return whether there were any; a silent agent returns none."""
         anything = False
         for _ in range(CHUNKS_MAX):
             try:
@@ -156,7 +156,7 @@ class LiveMessages:
 
 
 class RunMessages:
-    """The messages of every run."""
+    """The messages of all runs."""
 
     def __init__(self, agents: Agents, runs: Runs) -> None:
         self._runs = runs

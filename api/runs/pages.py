@@ -1,4 +1,4 @@
-"""Parts of a history's events: after a number, up to a number, by type."""
+"""Parts of a history's events: after a number, up to a number, or filtered by type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.api.runs.history import History
 
 BATCH_EVENTS = 2_000
 LOOKED_THROUGH_MAX = 200_000
-"""Number of events searched per response. If that is not enough, the response contains how far the search got."""
+"""Maximum number of events searched per response. If the search stops there, the response has the last number."""
 
 
 class _Typed(msgspec.Struct):
@@ -38,7 +38,7 @@ class EventFilter(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Some events in order. The search stopped at number `through`, forwards or backwards."""
+    """Some events in order. `through` is the number at which the search stopped, forwards or backwards."""
 
     events: list[Numbered]
     through: int

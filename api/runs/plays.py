@@ -1,4 +1,4 @@
-"""Storing the player's runs: a scenario with and without its bug, or a seed, from the journals that it wrote."""
+"""Storage of the player's runs, from the journals that it wrote: a scenario with and without its bug, or a seed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def workspace(kept: KeptRuns, run_id: str) -> Iterator[Path]:
 async def keep(kept: KeptRuns, directory: Path, plays: list[Play]) -> None:
     """Store the player's files, `NAME.jsonl` and optionally `NAME.messages.jsonl`: all of them or none.
 
-    The first run is the pair of the second. Raises NotKept.
+    The first run becomes the pair of the second. Raises NotKept.
     """
     try:
         # One thread stores all of them, so a cancelled caller leaves no half of a pair.

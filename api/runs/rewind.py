@@ -45,12 +45,12 @@ class NotedFold:
         return closed
 
     def finished_spans(self) -> list[Span]:
-        """Return the spans that ended since the last call, and the spans that still last. No entry can follow."""
+        """Return the spans that ended since the last call, and the spans that have not ended. Call only at the end."""
         return [*self.take_closed(), *self.spans.take_closed(), *self.spans.lasting()]
 
 
 class Lasted(NamedTuple):
-    """The spans of a part of a history, and the times of its start and end."""
+    """The spans of a part of a history, and the start and end of that part."""
 
     spans: list[Span]
     first_us: int
@@ -58,7 +58,7 @@ class Lasted(NamedTuple):
 
 
 class Rewind:
-    """Folds a history up to a number, starting at the nearest known state."""
+    """Folds a history up to a number, starting from the nearest known state before it."""
 
     def __init__(self, history: History, checkpoints: Checkpoints | None = None) -> None:
         self.history = history
@@ -90,7 +90,7 @@ class Rewind:
             await asyncio.sleep(0)
 
     def check(self, seq: int) -> None:
-        """Raise Problem if there is no state at that number."""
+        """Raise Problem if there is no state at event `seq`."""
         history = self.history
         if seq > history.last_seq:
             raise Problem(422, f"the last event is {history.last_seq}; there is no {seq} yet", last=history.last_seq)
@@ -102,7 +102,7 @@ class Rewind:
         return NotedFold(folded.go_on(), self._checkpoints)
 
     def _batch(self, seq: int, last: int) -> list[Numbered]:
-        """Return the next events after a number, up to `last`; none if a fold is there already. Raises Problem 410."""
+        """Return the next events after a number, up to `last`; none if a fold got there. Raises Problem 410."""
         if seq >= last:
             return []
         # The oldest events may have been removed while other tasks ran.
@@ -113,7 +113,7 @@ class Rewind:
     async def spans(self, from_us: int | None = None, to_us: int | None = None) -> Lasted:
         """Return the spans that overlap the time between two moments; without limits, all that are kept.
 
-        Spans that last beyond `to_us` have no end. Raises Problem 410 if events are removed meanwhile.
+        Spans that last beyond `to_us` have no end. Raises Problem 410 if events are removed during the call.
         """
         oldest = self.history.read(self.history.first_seq, 1)
         first_us = decode_line(oldest[0].json).wall_us if oldest else 0
@@ -130,7 +130,7 @@ class Rewind:
                 continue
             here = fold = here if isinstance(here, NotedFold) else self._fold(here.unpack())
             events = self._batch(fold.spans.state.seq, self.history.last_seq)
-            # Stop at the next number where a checkpoint may be known.
+            # Stop at the next sequence number that may have a checkpoint.
             due = [event for event in events if event.seq <= self._checkpoints.next_due(seq)]
             if not events or not self._apply_until(fold, due or events, to_us):
                 break
@@ -150,7 +150,7 @@ class Rewind:
 
     @staticmethod
     def _apply_until(fold: NotedFold, events: list[Numbered], to_us: int | None) -> bool:
-        """Apply events up to a moment. Return False once it is reached."""
+        """Apply events up to a moment. Return False once that moment is reached."""
         for event in events:
             entry = decode_line(event.json)
             if to_us is not None and entry.wall_us > to_us:

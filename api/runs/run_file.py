@@ -1,4 +1,4 @@
-"""A stored run's journal: one file whose lines have the numbers 1 to N, readable from any number on."""
+"""A stored run's journal: one file whose lines are numbered 1 to N and can be read from any number on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MARK_EVERY = 256
 
 
 class RunFile:
-    """The history in such a file. Raises OSError if it cannot be read."""
+    """The history in a run's file. Raises OSError if the file cannot be read."""
 
     first_seq = 1
 
@@ -34,7 +34,7 @@ class RunFile:
     def read(self, seq: int, limit: int) -> list[Numbered]:
         """Return up to `limit` events starting with `seq`, in order.
 
-        Raises Problem 404 if the run was removed meanwhile.
+        Raises Problem 404 if the run has been removed.
         """
         seq = max(1, seq)
         if seq > self.last_seq:

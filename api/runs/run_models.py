@@ -20,7 +20,7 @@ KEPT_EXAMPLE: dict[str, Any] = {
 
 
 class Run(BaseModel):
-    """A recorded history."""
+    """A recorded history: the live cluster's, a scenario's, a seed's, or an upload."""
 
     model_config = ConfigDict(json_schema_extra={"example": KEPT_EXAMPLE})
 
@@ -68,7 +68,7 @@ class StateAt(BaseModel):
 
 
 class SpanView(BaseModel):
-    """A span: how long a row of a lane was in one state."""
+    """A span: the time during which a row of a lane was in one state."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -105,7 +105,7 @@ class Lane(BaseModel):
 
 
 class SpansView(BaseModel):
-    """Spans of time by state."""
+    """Lanes of spans, by state."""
 
     first_us: int
     last_us: int
@@ -138,7 +138,7 @@ class RuleView(BaseModel):
 
 
 class GapView(BaseModel):
-    """How long no controller was active before the first decision of the next one, and the parts of that time."""
+    """The time without an active controller before the next controller's first decision, and its parts."""
 
     gap_before_ms: float = Field(
         description="From the crash or pause of the last controller to the first decision of this one"
@@ -224,7 +224,7 @@ class WhyParted(BaseModel):
 
 
 class Divergence(BaseModel):
-    """First difference of two runs.  Clocks, measured durations and configurations are not compared."""
+    """First difference of two runs. Clocks, measured durations and configurations are not compared."""
 
     same: bool
     at: Parted = Field(description="`seq` and `event` in each")

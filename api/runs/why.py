@@ -1,4 +1,4 @@
-"""Causes of events in a run: from an event back to the first cause, by the references in the events."""
+"""Causes of events in a run, found by following the references in the events back to the first cause."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from zabka.journal.sentence_file import SENTENCES, read_sentences
 from zabka.journal.sentences import Sentences, Wording
 
 LOOKED_BACK_MAX = 50_000
-"""Number of events before an effect that are searched for its causes."""
+"""Maximum number of events before an effect that are searched for its causes."""
 LOOKED_AHEAD = 2_000
-"""Number of events after it that are searched as well: another host's journal may have arrived later."""
+"""Number of events after the effect that are also searched: another host's journal may have arrived later."""
 _BATCH = 1_000
 
 
@@ -44,14 +44,14 @@ def read_sentences_once() -> Sentences:
 
 @cache
 def progress_types() -> frozenset[str]:
-    """Return the event types that only report progress: no event refers to them as its cause."""
+    """Return the event types that only report progress. No event refers to them as its cause."""
     wordings = msgspec.json.decode(SENTENCES.read_bytes(), type=dict[str, Wording])
     known = {snake(kind.__name__) for kind in EVENT_TYPES}
     return frozenset(name for name, wording in wordings.items() if wording.progress and name in known)
 
 
 class Whys:
-    """Explains the events of one history. Keeps the events it has read for the next request."""
+    """Explains the events of one history. Caches the events that it has read for later requests."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -63,7 +63,7 @@ class Whys:
     async def why(self, seq: int) -> list[dict[str, Any]]:
         """Return the steps from that event back to its first cause, effect first.
 
-        Raises Problem: 404 if there is no such event, 410 if it is no longer stored.
+        Raises Problem: 404 if the event does not exist, 410 if it is no longer stored.
         """
         effect = self._event(seq)
         async with self._turn:
@@ -108,7 +108,7 @@ class Whys:
 
 
 def chain_to_json(chain: Chain) -> list[dict[str, Any]]:
-    """Return a chain as JSON; its last step has the kind of its first cause."""
+    """Return a chain as JSON. The last step contains the kind of the first cause."""
     steps: list[dict[str, Any]] = []
     link: str | None = None
     for entry in chain.steps:
@@ -119,7 +119,7 @@ def chain_to_json(chain: Chain) -> list[dict[str, Any]]:
 
 
 def step(entry: Entry, link: str | None) -> dict[str, Any]:
-    """Return one step: the event, the reference to it from the previous step, its sentence, and its rule."""
+    """Return one step: the event, the reference that led to it, its sentence, and its rule."""
     rule = rule_of(entry.event)
     return {
         "seq": entry.seq,

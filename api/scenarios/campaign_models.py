@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class CampaignView(BaseModel):
-    """A campaign."""
+    """A campaign: its question, its progress and its result."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -39,7 +39,7 @@ class GoldTable(BaseModel):
 
 
 class StreamStands(BaseModel):
-    """Report of the stream when it last wrote tables."""
+    """Report that the stream made when it last wrote tables."""
 
     batch: int
     lines: int

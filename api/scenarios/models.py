@@ -19,7 +19,7 @@ _BUG: dict[str, Any] = {HISTORICAL_KEY: "truncate-to-high-watermark"}
 
 
 class LessonView(BaseModel):
-    """A lesson without its answer.  A run of its scenario decides which answer is right."""
+    """A lesson without its answer. A run of its scenario decides which answer is right."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -40,7 +40,7 @@ class LessonView(BaseModel):
 
 
 class LessonRevealed(BaseModel):
-    """The answer to a lesson, from a run."""
+    """The right answer to a lesson, determined from a run."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -65,14 +65,14 @@ class LessonRevealed(BaseModel):
 
 
 def variant_label(settings: dict[str, str]) -> str:
-    """Return how a run with these settings differs from the scenario: an old behaviour is a bug, another key is not."""
+    """Return how a run with these settings differs from the scenario: old behaviours are bugs, other keys are not."""
     if HISTORICAL_KEY in settings:
         return "with its bug"
     return "with " + (", ".join(f"{key}={value}" for key, value in settings.items()) or "the mistake")
 
 
 class Outage(BaseModel):
-    """The result of a scenario with its bug enabled."""
+    """The result of a scenario run with its bug enabled."""
 
     settings: dict[str, str] = Field(
         description="The bug, in the form of `--set`; `acks` is the producer's.  Empty for an operator action"
@@ -177,9 +177,9 @@ SEEDS = (
     "chaos", "calm", "requests", "ensemble", "reconfiguring", "read-only", "disks", "swarm", "swarm-ensemble",
     "swarm-disks", "whole", "whole-cluster",
 )  # fmt: skip
-"""The scenarios whose faults are drawn from a seed, by their names in `zabka replay`; a test compares them."""
+"""The scenarios whose faults are drawn from a seed, under their names in `zabka replay`. A test checks them."""
 OF_WHOLE_PROCESSES = ("whole", "whole-cluster")
-"""The scenarios in SEEDS whose servers are configured by the seed alone."""
+"""The scenarios in SEEDS whose servers are configured only by the seed."""
 
 
 class NewSeedRun(Body):
@@ -251,7 +251,7 @@ Verdict = Annotated[
 
 
 class ScenarioRun(BaseModel):
-    """A scenario run that waits, runs, or has ended: in the simulated world, or on this cluster."""
+    """A queued, running or ended scenario run, in the simulated world or on this cluster."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -1,7 +1,7 @@
 """A child process for work that needs seconds of CPU time: listing and running the outage library, and seeds.
 
-It runs `zabka scenarios` or `zabka replay`, and ends with this process. If it is breaking this cluster, it restores the
-cluster first.
+It runs `zabka scenarios` or `zabka replay`, and ends when this process ends. If it has broken this cluster, it restores
+the cluster first.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import structlog
 
 PATIENCE_S = 120.0
 PUT_RIGHT_S = 40.0
-"""How long a terminated player may take to restore this cluster, if it has broken it."""
+"""Maximum time for a terminated player to restore this cluster, if it has broken the cluster."""
 STOP_S = 2.0
-"""The same when this process ends, which has little more time itself."""
+"""Maximum time for the player to end when this process ends, which itself has little more time."""
 _HELD, _VIOLATED = 0, 1
 
 log = structlog.get_logger()
@@ -28,15 +28,15 @@ class PlayerFailed(Exception):
 
 
 class ScenarioProcess:
-    """Runs `argv` with a verb and its arguments, in a new process each time."""
+    """Runs `argv` with a subcommand and its arguments, in a new process each time."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._argv = list(argv)
 
     async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes:
-        """Return the output of the process, within that time. Raises PlayerFailed.
+        """Return the output of the process within that time. Raises PlayerFailed.
 
-        If the caller is cancelled, the process is terminated. A process that takes too long is terminated, and may
+        If the caller is cancelled, the process is terminated. A process that takes too long is also terminated. It can
         still return a result then: what it could not restore.
         """
         process = await self._started(arguments)
@@ -62,8 +62,8 @@ class ScenarioProcess:
     async def _started(self, arguments: Sequence[str]) -> asyncio.subprocess.Process:
         """Start the process. Raises PlayerFailed.
 
-        If the caller is cancelled meanwhile, the process is terminated like a running one. asyncio itself would kill
-        it, and it may have broken something already.
+        If the caller is cancelled while the process starts, the process is terminated like a running one. asyncio
+        itself would kill it, although it may already have broken something.
         """
         starting = asyncio.create_task(
             asyncio.create_subprocess_exec(
@@ -86,7 +86,10 @@ class ScenarioProcess:
 async def _end(
     process: asyncio.subprocess.Process, answering: asyncio.Task[tuple[bytes, bytes]], within_s: float
 ) -> None:
-    """Send SIGTERM, and SIGKILL if it does not end in time. Its output is read meanwhile, so that it does not block."""
+    """Send SIGTERM, and SIGKILL if the process does not end in time.
+
+    The `answering` task reads the output until the end, so that the process does not block.
+    """
     with suppress(ProcessLookupError):
         process.terminate()
     try:

@@ -1,4 +1,4 @@
-"""The outage library and seeds over HTTP: the list, and runs, one at a time, with the last results kept."""
+"""The outage library and seeds over HTTP: the list, and runs, one at a time. The last results are kept."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from zabka.simulation.settings import BadSetting, split_settings
 log = structlog.get_logger()
 
 LIVE_PATIENCE_S = 600.0
-"""Timeouts take real time on a live cluster."""
+"""A run on a live cluster needs this long because its timeouts take real time."""
 WAITING_MAX = 10
 REMEMBERED_MAX = 30
 
@@ -42,13 +42,13 @@ _LIBRARY = TypeAdapter(list[Scenario])
 
 
 class Player(Protocol):
-    """Returns the JSON output of `zabka`; the first argument is the verb. Raises PlayerFailed."""
+    """Returns the JSON output of `zabka`; the first argument is the subcommand. Raises PlayerFailed."""
 
     async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes: ...
 
 
 class Here(NamedTuple):
-    """The address of this cluster for the player: its API, and the file with the token if one is required."""
+    """How the player reaches this cluster: its API's URL, and the file with the token if one is required."""
 
     url: str
     token_file: Path | None = None
@@ -64,9 +64,9 @@ class _Queued(NamedTuple):
 
 
 class ScenarioRuns:
-    """Runs wait in a queue for the player.
+    """Runs that wait in a queue for the player, and their results.
 
-    The results are lost when this process ends; a run to be stored is among the stored runs then.
+    The results are lost when this process ends, except that a run to be stored is then among the stored runs.
     """
 
     def __init__(self, player: Player, kept: KeptRuns, here: Here) -> None:
@@ -79,7 +79,7 @@ class ScenarioRuns:
         self._queue: asyncio.Queue[tuple[str, _Queued]] = asyncio.Queue(WAITING_MAX)
 
     async def library(self) -> dict[str, Scenario]:
-        """Return every scenario by name; read from the player once. Raises Problem 503."""
+        """Return every scenario, keyed by name. They are read from the player once. Raises Problem 503."""
         async with self._reading:
             if not self._library:
                 try:
@@ -153,7 +153,7 @@ class ScenarioRuns:
             self._forget()
 
     async def _come_to(self, run: ScenarioRun, requested: _Queued) -> dict[str, Any]:
-        """Return the result of a run, by field."""
+        """Execute a run and return its result as fields of `ScenarioRun`."""
         try:
             with workspace(self._kept, run.id) if requested.keep else nullcontext() as directory:
                 if requested.script is None:
@@ -240,7 +240,7 @@ SEED = "seed"
 
 
 def _play_of(run: ScenarioRun, name: str, title: str, played: ScenarioPlay, variant: str | None = None) -> Play:
-    """Return the description of a scenario run; the run with its bug has another id."""
+    """Return the description of a scenario run. The run with the bug gets another id."""
     bug = name.endswith(BUG)
     return Play(
         name=name,

@@ -10,7 +10,7 @@ TIMEOUT_S = 0.5
 
 
 async def ask(host: str, port: int, word: str) -> str | None:
-    """Return a peer's answer to an admin command; None if it does not answer."""
+    """Return a peer's reply to an admin command; None if it does not reply."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             reader, writer = await asyncio.open_connection(host, port)
@@ -31,7 +31,7 @@ async def ask(host: str, port: int, word: str) -> str | None:
 
 
 async def watchers(connect: str, path: str) -> list[str] | None:
-    """Return the sessions watching a znode, on all peers of a connect string; None if no peer supports `wchp`."""
+    """Return the sessions that watch a znode, on all peers of a connect string; None if no peer supports `wchp`."""
     peers = [address.rpartition(":") for address in connect.partition("/")[0].split(",")]
     answers = await asyncio.gather(*(ask(host.strip("[]"), int(port), "wchp") for host, _, port in peers))
     found = [sessions_of(answer, path) for answer in answers if answer is not None and is_watch_list(answer)]
@@ -39,16 +39,16 @@ async def watchers(connect: str, path: str) -> list[str] | None:
 
 
 def is_watch_list(answer: str) -> bool:
-    """Return whether this is an answer to `wchp`, and not the error for a command that is not whitelisted."""
+    """Return whether this is a reply to `wchp`, not the error for a command that is not whitelisted."""
     # Brokers and the controller always watch something, so an empty answer is not a list. Only the first character is
     # checked, because a path may contain line breaks.
     return answer.startswith("/")
 
 
 def sessions_of(answer: str, path: str) -> list[str]:
-    """Return the sessions under one path of a `wchp` answer.
+    """Return the sessions for one path of a `wchp` reply.
 
-    For each path, the answer has a line with the path, followed by one indented line per session.
+    For each path, the reply has a line with the path, followed by one indented line per session.
     """
     found = []
     at = ""

@@ -1,7 +1,7 @@
 """The responses of the routes: process tables, node statuses, the ensemble and the journal, side by side.
 
 Each field has one source: `registered` comes from the ensemble, `believes` from the broker, `process` from the host
-agent. Nothing here decides which source is right.
+agent. This module does not decide which source is right.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from zabka.journal.controller_gaps import gap_before, gap_milliseconds
 from zabka.journal.losses import LostRecords, lost_by_partition
 
 TERMS_MAX = 100
-"""Number of newest controllers in a response about the cluster."""
+"""Maximum number of controller terms, the newest ones, in a response about the cluster."""
 ReplicaRows = dict[tuple[str, int], dict[int, dict[str, Any]]]
-"""The replica reports of the running brokers: by partition, by broker."""
+"""The replica reports of the running brokers, keyed by partition, then by broker."""
 
 
 class _Reports(NamedTuple):
@@ -59,7 +59,7 @@ _PROCESS_STATES: tuple[ProcessState, ...] = get_args(ProcessState)
 
 
 class Views:
-    """Builds the responses."""
+    """Builds the responses of the routes."""
 
     def __init__(self, settings: Settings, agents: Agents, ensemble: EnsembleView, collector: Collector) -> None:
         self._settings = settings
@@ -115,9 +115,9 @@ class Views:
         )
 
     def _journalled_peer(self, peer_id: int, pid: int | None) -> PeerView | None:
-        """Return the journal's data of a peer, if it is about the current process.
+        """Return the journal's data of a peer if the data is about the current process.
 
-        Only the epochs outlive a process, on its disk.
+        Otherwise return only the epochs, which are on disk and outlive a process.
         """
         journalled = self._collector.state.peers.get(peer_id)
         if journalled is None or pid is None or journalled.pid in (None, pid):
@@ -131,13 +131,13 @@ class Views:
         return [self.broker(i, fresh) for i in (*self._settings.brokers, *self._joined(fresh))]
 
     def _joined(self, fresh: Fresh) -> list[int]:
-        """Return the brokers that were not started here: registered, or with partitions assigned to them."""
+        """Return the brokers that were not started here but are registered or have partitions assigned to them."""
         rows = [p for topic in fresh.reading.topics.values() for p in topic.partitions.values()]
         named = set(fresh.reading.brokers).union(*(row.replicas for row in rows))
         return sorted(named.difference(self._settings.brokers))
 
     def _of_elsewhere(self, broker_id: int, fresh: Fresh) -> Broker:
-        """Return a broker without a process here: its data comes from the ensemble only."""
+        """Return a broker that has no process here. Its data comes from the ensemble only."""
         registration = fresh.reading.brokers.get(broker_id)
         journalled = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
         return Broker(
@@ -203,7 +203,7 @@ class Views:
         )
 
     def _journalled_broker(self, broker_id: int, pid: int | None) -> BrokerView:
-        """Return the journal's data of a broker; only its counts if the journal is not about the current process."""
+        """Return the journal's data of a broker; only the counts if the data is not about the current process."""
         journalled = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
         ended = journalled.process == "down" and journalled.process_since_us > 0
         if pid is None or (journalled.pid in (None, pid) and not ended):
@@ -249,7 +249,7 @@ class Views:
         return Problem(409, f"broker {broker_id} was not started by this cluster, so its process is unknown")
 
     def unknown(self, kind: str, number: int) -> Problem:
-        """Return the 404 for an unknown node."""
+        """Return the 404 error for an unknown node."""
         known = self._settings.brokers if kind == "broker" else [*self._settings.peers, *self._settings.observers]
         names = ", ".join(map(str, known)) or "none"
         return Problem(404, f"there is no {kind} {number}; there are {names}")
@@ -269,12 +269,12 @@ class Views:
         )
 
     def topics(self, fresh: Fresh, faults: Sequence[LinkFault] | None = None) -> list[Topic]:
-        """Return every topic, by name. `faults` are the active link faults; by default those of the journal."""
+        """Return every topic, ordered by name. `faults` are the active link faults; by default those of the journal."""
         reports = self._reports(self._journalled_faults() if faults is None else faults)
         return [self._topic(topic, fresh, reports) for _, topic in sorted(fresh.reading.topics.items())]
 
     def topic(self, name: str, fresh: Fresh) -> Topic:
-        """Return a topic. Raises Problem: 404, or 503 while nothing is known."""
+        """Return a topic. Raises Problem: 404, or 503 while the ensemble has not been read."""
         found = fresh.reading.topics.get(name)
         if found is None:
             if fresh.stale:
@@ -439,7 +439,7 @@ def _last_zxid(process: ProcessState, last: LastStatus | None, status: dict[str,
 
 
 def _unwritable(topics: Iterable[Topic]) -> Iterator[tuple[str, str]]:
-    """Yield the unwritable partitions by name, with the reason. Topics that are being deleted are left out."""
+    """Yield each unwritable partition's name and the reason. Topics that are being deleted are omitted."""
     for topic in topics:
         for row in topic.partitions if not topic.deleting else ():
             if row.unwritable is not None:
@@ -455,12 +455,12 @@ def _addresses(bootstrap: str, brokers: list[int]) -> dict[int, tuple[str, int]]
 
 
 def _links_of(faults: Sequence[FaultView]) -> list[LinkFault]:
-    """Return the faults of links."""
+    """Return the link faults."""
     return [fault.root for fault in faults if isinstance(fault.root, LinkFault)]
 
 
 def _controller_terms(terms: list[ControllerTermView]) -> list[dict[str, Any]]:
-    """Return the newest controllers, each with the time without a controller before it, if known."""
+    """Return the newest controller terms, each with the preceding time without a controller, if known."""
     views: list[dict[str, Any]] = []
     for place in range(max(0, len(terms) - TERMS_MAX), len(terms)):
         gap = gap_before(terms, place)

@@ -1,4 +1,4 @@
-"""The API's ZooKeeper session, and the last known data for the time without a session.
+"""The API's ZooKeeper session, and the last known data for times without a session.
 
 All data comes from the znodes that the brokers and the controller use. Without a quorum, the last reading is returned
 with its age, so that the page can show both instead of going blank.
@@ -26,22 +26,22 @@ from zabka.kafka.zk import znodes
 from zabka.kafka.zk.znodes.json_content import INT32_MAX, plain_number
 
 READ_TIMEOUT_S = 1.0
-"""An ensemble that has not responded for this long is not serving."""
+"""An ensemble that has not responded for this long counts as not serving."""
 LOOK_S_MAX = 20.0
-"""Limit for one reading. With the most partitions that are shown, it takes three seconds on two busy cores."""
+"""Limit for one reading. With PARTITIONS_MAX partitions, a reading takes three seconds on two busy cores."""
 _NOTED_S = READ_TIMEOUT_S / 10
 CLOSE_WAIT_MS = 1_000
 CACHE_S = 0.1
 CHECK_INTERVAL_S = 0.5
 IDLE_INTERVAL_S = 2.0
-"""Interval while no client reads."""
+"""Interval between two readings while no client reads."""
 WATCHED_S = 5.0
 """A client counts as watching for this long after its last request."""
 TOPICS_MAX = 10_000
 PARTITIONS_MAX = 50_000
-"""A topic that would exceed this total is left out, so that the whole cluster can be read twice a second."""
+"""A topic that would exceed this total is omitted, so that the whole cluster can be read twice a second."""
 UNREADABLE_MAX = 100
-"""Number of unreadable znodes that are listed."""
+"""Maximum number of unreadable znodes that are listed."""
 _INT64_MAX = 2**63 - 1
 
 log = structlog.get_logger()
@@ -50,8 +50,8 @@ log = structlog.get_logger()
 class ControllerZnodes(NamedTuple):
     """/controller and /controller_epoch; broker_id is -1 if there is no controller.
 
-    `zxid` is the election's: one transaction writes both znodes. It is 0 if two transactions wrote them, since the
-    epoch then does not belong to the controller.
+    `zxid` is the zxid of the election, because one transaction writes both znodes. It is 0 if two transactions wrote
+    them, because the epoch then does not belong to the controller.
     """
 
     broker_id: int = -1
@@ -71,7 +71,7 @@ class Registration(NamedTuple):
 
 
 class PartitionZnodes(NamedTuple):
-    """A partition's assignment and state znode. leader -1 means none, partition_epoch -1 means no state yet.
+    """A partition's assignment and state znode. leader is -1 without a leader, partition_epoch -1 without a state.
 
     `eligible` are the eligible leader replicas under the current configuration (`zabka.controller.eligibility`).
     """
@@ -86,7 +86,7 @@ class PartitionZnodes(NamedTuple):
 
 
 class TopicZnodes(NamedTuple):
-    """A topic according to the ensemble."""
+    """A topic as read from the ensemble."""
 
     name: str
     topic_id: str
@@ -96,7 +96,7 @@ class TopicZnodes(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One reading of the ensemble. `unreadable` lists the znodes that were left out, and why."""
+    """One reading of the ensemble. `unreadable` lists the omitted znodes, each with the reason."""
 
     controller: ControllerZnodes = ControllerZnodes()
     brokers: dict[int, Registration] = {}
@@ -125,13 +125,13 @@ class EnsembleView:
         self._failed = True
         self._under_way: asyncio.Task[None] | None = None
         self._looks = asyncio.Event()
-        """Set, and replaced, after each reading."""
+        """Set and then replaced after each reading."""
         self._asked_s = -WATCHED_S
 
     async def run(self) -> None:
-        """Hold the session (a new one after an expiry) and keep the last reading fresh, until cancelled.
+        """Keep the session open and the last reading fresh until cancelled. Open a new session after an expiry.
 
-        Raises the error of a failed task of the session, because the session cannot be held any longer.
+        Raises the error of a failed task of the session, because the session cannot be kept open then.
         """
         await self.close()
         broken: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -164,12 +164,12 @@ class EnsembleView:
 
     @property
     def interval_s(self) -> float:
-        """The time until the next automatic reading: longer while no client reads."""
+        """The time until the next automatic reading; longer while no client reads."""
         is_idle = time.monotonic() - self._asked_s >= WATCHED_S and not self._failed
         return IDLE_INTERVAL_S if is_idle else CHECK_INTERVAL_S
 
     async def close(self) -> None:
-        """Close the session.  Without a connection, for example after the peers have stopped, do not wait for one."""
+        """Close the session. If there is no connection, for example because the peers have stopped, do not wait."""
         if self._client is not None:
             with contextlib.suppress(Exception):
                 await self._client.close(wait_ms=CLOSE_WAIT_MS if self.connected else 0)
@@ -189,11 +189,11 @@ class EnsembleView:
         return await self._read(at_most_old_s)
 
     def look_often(self) -> None:
-        """Read twice a second for WATCHED_S."""
+        """Make `run` read twice a second for WATCHED_S."""
         self._asked_s = time.monotonic()
 
     async def next_look(self) -> Fresh:
-        """Wait for the next reading, for any caller, and return it."""
+        """Wait for the next reading, whichever client caused it, and return it."""
         await self._looks.wait()
         return self._fresh()
 
@@ -264,8 +264,9 @@ class ZnodeReading(NamedTuple):
 class _Look:
     """One pipelined reading: all requests of a level are sent before the first response is awaited.
 
-    Any client can write znodes, so invalid ones are left out and listed. `silence` ends the reading if no response
-    arrives. Each response extends it, because tens of thousands of partitions take longer than a single response may.
+    Any client can write znodes, so invalid ones are omitted and listed. `silence` is the timeout that ends the reading
+    if no response arrives. Each response extends it, because reading tens of thousands of partitions takes longer than
+    one response may take.
     """
 
     def __init__(self, client: Client, silence: asyncio.Timeout) -> None:
@@ -381,7 +382,7 @@ class _Look:
     async def _registration(self, broker_id: int, answer: Awaitable[tuple[bytes, Stat]]) -> Registration | None:
         """Return a broker's registration with its first plaintext listener.
 
-        A broker without a plaintext listener is shown with its first listener.
+        If a broker has no plaintext listener, return its first listener.
         """
         path = znodes.broker_path(broker_id)
         found = await self._found(path, answer)
@@ -458,7 +459,7 @@ class _Look:
 
 
 def _is_text(*values: str) -> bool:
-    """Return whether a response can carry these values: JSON may contain half a surrogate pair."""
+    """Return whether a response can contain these values: decoded JSON may contain half a surrogate pair."""
     try:
         for value in values:
             value.encode()
@@ -474,7 +475,7 @@ def _written(config: tuple[bytes, Stat] | None) -> int:
 def eligible_by(state: bytes, configured_by: int) -> tuple[int, ...]:
     """Return the eligible leader replicas of a state znode.
 
-    They count only if the configuration has not changed since they were determined.
+    They are valid only if the configuration has not changed since they were determined.
     """
     found = znodes.decode_partition_state(state, 0)
     return found.eligible if found is not None and found.eligible_by_zxid == configured_by else ()

@@ -45,7 +45,7 @@ class ZnodeStat(BaseModel):
 
 
 class Znode(BaseModel):
-    """One znode."""
+    """One znode with its data, Stat, children, ACL and watchers."""
 
     model_config = ConfigDict(json_schema_extra={"example": {
         "path": "/controller_epoch", "data": "3", "encoding": "utf-8", "children": [],
@@ -64,26 +64,26 @@ class Znode(BaseModel):
 
 
 def _encodable(value: str) -> str:
-    """Reject half a surrogate pair (`"\\ud800"`), which JSON can contain but no protocol can carry."""
+    """Reject half a surrogate pair (`"\\ud800"`), which JSON can contain but no protocol can encode."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise ValueError("half a surrogate pair is not valid text") from None
-    # A broker closes the connection of a client that sends a longer text.
+    # A broker closes the connection of a client that sends a longer string.
     if size > TEXT_BYTES_MAX:
         raise ValueError(f"Kafka's protocol has no text of {size} bytes; at most {TEXT_BYTES_MAX} are taken")
     return value
 
 
 KEYS_MAX = 1_000
-"""Keys per configuration: several times as many as Kafka has."""
+"""Maximum number of keys per configuration: several times as many as Kafka has."""
 PARTITIONS_MAX = 10_000
 MEMBERS_MAX = 100
-"""Members per request body: many times as many as any body has."""
+"""Maximum number of members per request body: many times as many as any valid body has."""
 
 
 def _at_most(value: Any, count: int, what: str) -> Any:
-    """Reject a large object before each of its members is validated and reported as wrong."""
+    """Reject an object with too many members before each member is validated and reported as wrong."""
     if isinstance(value, dict) and len(value) > count:
         raise ValueError(f"there are {len(value)} {what}; at most {count} are taken")
     return value
@@ -127,7 +127,7 @@ _UNKNOWN = "Null if its process is known. If set, the other fields hold no earli
 
 
 class Peer(BaseModel):
-    """One server of the ensemble."""
+    """One server of the ensemble, with its process."""
 
     model_config = _example(
         id=1, state="LEADING", phase="BROADCAST", accepted_epoch=1, current_epoch=1, last_zxid="0x100000012",
@@ -167,7 +167,7 @@ class Controller(BaseModel):
 
 
 class Believes(BaseModel):
-    """Controller according to a broker's last report."""
+    """The controller according to a broker's last report."""
 
     controller_id: int
     controller_epoch: int
@@ -214,7 +214,7 @@ class Broker(BaseModel):
 
 
 class Partition(BaseModel):
-    """One partition."""
+    """One partition of a topic."""
 
     partition: int
     leader: int = Field(description="-1 for none")
@@ -250,7 +250,7 @@ class Partition(BaseModel):
 
 
 class Topic(BaseModel):
-    """One topic."""
+    """One topic with its partitions."""
 
     model_config = _example(
         name="orders", topic_id="3gFxN0DEQ2iZpSkbVjH1Vg", config={"min.insync.replicas": "2"}, deleting=False,
@@ -273,7 +273,7 @@ class Topic(BaseModel):
 
 
 class NewTopic(Body):
-    """A topic to create: a number of partitions and replicas, or the assignment itself."""
+    """A topic to create, with a number of partitions and replicas, or with an assignment."""
 
     model_config = _example(name="orders", partitions=3, replication_factor=3, config={"min.insync.replicas": "2"})
 
@@ -310,9 +310,9 @@ class NewTopic(Body):
 
 
 def as_texts(value: Any) -> Any:
-    """Return configuration values as text, as in Kafka: `true` and 2 can be given as JSON values.
+    """Return configuration values as strings, as in Kafka. `true` and 2 can be given as JSON values.
 
-    Raises ValueError for more than KEYS_MAX of them.
+    Raises ValueError for more than KEYS_MAX values.
     """
     _at_most(value, KEYS_MAX, "keys")
     if not isinstance(value, dict):
@@ -324,7 +324,7 @@ def as_texts(value: Any) -> Any:
 
 
 class PartitionName(BaseModel):
-    """A partition's name."""
+    """A topic's name and a partition's number."""
 
     model_config = _body(topic="orders", partition=0)
 
@@ -359,8 +359,9 @@ WorkloadKind = Literal["producer", "consumer", "transactional-producer", "read-p
 class NewWorkload(Body):
     """A workload that the API process runs.
 
-    A producer checks its acknowledged records. A consumer is a member of a group. A transactional producer writes one
-    transaction after the other. A read-process-write loop copies committed records to another topic exactly once.
+    A producer checks that its acknowledged records can be read. A consumer is a member of a group. A transactional
+    producer writes one transaction after another. A read-process-write loop copies committed records to another topic
+    exactly once.
     """
 
     model_config = _example(topic="orders", acks="all", records_per_s=50)
@@ -450,7 +451,7 @@ class Workload(BaseModel):
 
 
 class CountedRequestFault(HeldRequestFault, frozen=True, kw_only=True):
-    """An active request fault, in one line as `text`, with its matching requests and its uses, in all and by node."""
+    """An active request fault, in one line as `text`, with its matching requests and its uses, in total and by node."""
 
     text: str
     matched: int
@@ -471,7 +472,7 @@ class FaultView(
         Annotated[HeldFault | CountedRequestFault, OneOfStructs(HeldFault, CountedRequestFault, "kind", "request")]
     ]
 ):
-    """An active fault of a link, or of requests."""
+    """An active link fault or request fault."""
 
     model_config = _example(
         **{
@@ -523,7 +524,7 @@ class OpenTransaction(BaseModel):
 
 
 class HeldOffset(BaseModel):
-    """A partition whose readers of committed records wait for an open transaction."""
+    """A partition where readers of committed records wait for an open transaction."""
 
     topic: str
     partition: int
@@ -540,7 +541,7 @@ class HeldOffset(BaseModel):
 
 
 class Transactions(BaseModel):
-    """The open transactions, and what they hold back."""
+    """The open transactions, and the partitions whose readers wait for them."""
 
     model_config = _example(
         open=[{
@@ -560,7 +561,7 @@ class Transactions(BaseModel):
 
 
 class Cluster(BaseModel):
-    """Everything in one object, as of journal number `seq`."""
+    """The whole cluster in one object, as of journal number `seq`."""
 
     seq: int
     at_us: int
@@ -635,4 +636,4 @@ class Table(BaseModel):
     total: int
     written_ms: int
     lag_ms: int | None = None
-    """Time from the latest journal entry until the rows were written; null if no stream updates the table."""
+    """Time between the latest journal entry and the writing of its rows; null if no stream updates the table."""

@@ -1,7 +1,7 @@
 """Open transactions, as coordinators and partition leaders last reported them to the journal.
 
-A report stays true until the next one, unless the process that wrote it no longer runs or its host is silent. The
-response marks such a report as stale, with its age.
+A report stays valid until the next one, unless the process that wrote it no longer runs or its host is silent. The
+response marks such a report as stale and includes its age.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from zabka.api.views.models import HeldOffset, NodeProcess, OpenTransaction, Tra
 from zabka.journal.cluster_state import ClusterState, HeldOffsetView, PartitionView, TransactionView
 
 ProcessOf = Callable[[int], NodeProcess]
-"""Returns the state of a broker's process."""
+"""Returns the state of the process of the broker with this id."""
 
 
 def open_transactions(state: ClusterState, process_of: ProcessOf) -> Transactions:
-    """Return the open transactions, and the partitions whose readers of committed records wait for one."""
+    """Return the open transactions, and the partitions where readers of committed records wait for one."""
     now_us = time.time_ns() // 1000
     held = [(p, p.held) for p in state.partitions.values() if p.held is not None]
     return Transactions(

@@ -1,6 +1,6 @@
-"""Why a write with acks=all to a partition is not acknowledged. Pure; `api/web/writable.js` does the same for the page.
+"""The reasons why a write with acks=all to a partition is not acknowledged. Pure functions.
 
-tests/golden/writable.json contains the expected answers of both.
+`api/web/writable.js` does the same for the page. tests/golden/writable.json contains the expected results of both.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from zabka.ensemble.runtime.link_fault import LinkFault, impairment
 
 NAMED_MAX = 3
-"""Number of partition names in a summary."""
+"""Maximum number of partition names in a summary."""
 
 
 def obstacle(
@@ -24,9 +24,9 @@ def obstacle(
 ) -> str | None:
     """Return why the partition does not acknowledge a write with acks=all, or None if nothing is known to prevent it.
 
-    `lagging` are the members of the ISR that the leader itself has not seen caught up for replica.lag.time.max.ms: they
-    are still members because the leader cannot get the ISR changed.  `min_isr` is None if the leader has not reported
-    it.
+    `lagging` are the members of the ISR that have not caught up for replica.lag.time.max.ms according to the leader.
+    They are still members because the leader cannot get the ISR changed. `min_isr` is None if the leader has not
+    reported it.
     """
     if leader < 0:
         return "it has no leader"
@@ -46,7 +46,7 @@ def obstacle(
 
 
 def problems(faults: Iterable[LinkFault], unwritable: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the cut links, and the partitions that cannot be written with the reason, as sentences.
+    """Return sentences about the partitioned links, and about the partitions that cannot be written, with the reason.
 
     `unwritable` are pairs of a partition's name and its obstacle.
     """
@@ -59,7 +59,7 @@ def problems(faults: Iterable[LinkFault], unwritable: Iterable[tuple[str, str]])
 
 
 def _is_cut(faults: Iterable[LinkFault], one: int, other: int) -> bool:
-    """Return whether a follower's fetch or the leader's response is cut: replication needs both directions."""
+    """Return whether follower fetches or leader responses are cut off. Replication needs both directions."""
     held = list(faults)
     ends = (f"broker-{one}", f"broker-{other}")
     return impairment(held, *ends).cut or impairment(held, *reversed(ends)).cut

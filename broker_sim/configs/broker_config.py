@@ -1,7 +1,7 @@
-"""A broker's configuration: Kafka's `server.properties`, with Kafka's keys, defaults and error texts.
+"""A broker's configuration: Kafka's `server.properties`, with Kafka's keys, defaults and error messages.
 
-A key of Kafka's without effect on this broker is accepted with a warning that gives the reason. An unknown key is a
-warning. A bad value is an error, and so is a value that requests a feature that this broker does not have.
+A Kafka key that has no effect on this broker is accepted with a warning that gives the reason. An unknown key causes a
+warning. A bad value is an error. A value that requests a feature that this broker does not have is also an error.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ _CONNECTION_KEYS = (
     "max.connections.per.ip.overrides",
 )
 _LISTENER_KEYS = ("max.connection.creation.rate", "max.connections")
-"""Keys that a listener may override: listener.name.NAME.KEY."""
+"""Keys that can be overridden for a listener: listener.name.NAME.KEY."""
 
 HOUSEKEEPING_KEYS = (
     "log.cleaner.backoff.ms",
@@ -196,31 +196,31 @@ DYNAMIC_KEYS: tuple[str, ...] = tuple(
         | {*_CONNECTION_KEYS, *HOUSEKEEPING_KEYS}
     )
 )
-"""Broker keys that may change while it runs, cluster-wide or for one broker (DynamicBrokerConfig)."""
+"""Broker keys that can change while the broker runs, cluster-wide or for one broker (DynamicBrokerConfig)."""
 
 _COARSER_TIMES: Mapping[str, Mapping[str, int]] = {
     "log.retention.ms": {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000},
     "log.roll.ms": {"log.roll.hours": 3_600_000},
 }
-"""Keys in milliseconds with their substitutes in coarser units: the first that is set counts, in its unit."""
+"""Keys in milliseconds with their substitutes in coarser units. The first key that is set is used, in its unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaConfig:
-    """One broker's configuration.  Times in milliseconds, sizes in bytes, as the keys' names say."""
+    """One broker's configuration. Times are in milliseconds and sizes in bytes, as the keys' names say."""
 
     broker_id: int
-    """-1 to have one generated."""
+    """-1 to generate an id."""
     listeners: tuple[Listener, ...]
     advertised_listeners: tuple[Listener, ...]
     log_dirs: tuple[str, ...]
     zookeeper_connect: str
-    """"h1:2181,h2:2181/chroot"."""
+    """For example "h1:2181,h2:2181/chroot"."""
     rack: str | None
     values: Mapping[str, Value]
     """Every key of `BROKER_KEYS`, parsed."""
     originals: Mapping[str, str]
-    """The content of the file."""
+    """The keys and strings in the file."""
     warnings: tuple[str, ...] = ()
 
     def identified(self, broker_id: int) -> KafkaConfig:
@@ -229,7 +229,7 @@ class KafkaConfig:
 
     @property
     def log_dir(self) -> str:
-        """The first of log.dirs, which holds the broker's files that belong to no partition."""
+        """The first of log.dirs. It contains the broker's files that belong to no partition."""
         return self.log_dirs[0]
 
     def number(self, key: str) -> int:
@@ -256,40 +256,40 @@ class KafkaConfig:
 
     @property
     def session_timeout_ms(self) -> int:
-        """zookeeper.session.timeout.ms."""
+        """zookeeper.session.timeout.ms of this broker."""
         return self.number("zookeeper.session.timeout.ms")
 
     @property
     def connection_timeout_ms(self) -> int:
-        """zookeeper.connection.timeout.ms, or if it is not set, the session timeout."""
+        """zookeeper.connection.timeout.ms, or the session timeout if it is not set."""
         key = "zookeeper.connection.timeout.ms"
         return self.number(key) if key in self.originals else self.session_timeout_ms
 
     @property
     def replica_lag_time_max_ms(self) -> int:
-        """replica.lag.time.max.ms."""
+        """replica.lag.time.max.ms of this broker."""
         return self.number("replica.lag.time.max.ms")
 
     @property
     def unclean_leader_election_enable(self) -> bool:
-        """unclean.leader.election.enable."""
+        """unclean.leader.election.enable of this broker."""
         return self.flag("unclean.leader.election.enable")
 
     @property
     def min_insync_replicas(self) -> int:
-        """min.insync.replicas."""
+        """min.insync.replicas of this broker."""
         return self.number("min.insync.replicas")
 
     @property
     def historical(self) -> frozenset[Historical]:
-        """zabka.historical: old behaviours of Kafka's that are switched on."""
+        """zabka.historical: old behaviours of Kafka that are enabled."""
         return frozenset(Historical(name) for name in split_list(self.text(HISTORICAL_KEY)))
 
     @property
     def inter_broker_listener(self) -> str:
-        """The listener between brokers: inter.broker.listener.name, or that of their protocol.
+        """The listener between brokers: inter.broker.listener.name, or the listener of their security protocol.
 
-        A broker without a listener of that name uses its first one.
+        A broker without a listener of that name uses its first listener.
         """
         return self.text("inter.broker.listener.name").upper() or "PLAINTEXT"
 
@@ -299,7 +299,7 @@ class KafkaConfig:
         return self.text("zabka.node.name") or f"broker-{self.broker_id}"
 
     def effective(self) -> dict[str, str]:
-        """Return every value that the file sets, as text, for the journal."""
+        """Return every value that the file sets, as a string, for the journal."""
         return {name: render(self.values[name]) for name in sorted(self.originals) if name in self.values}
 
 
@@ -408,7 +408,7 @@ def _broker_id(values: Mapping[str, Value], properties: Mapping[str, str]) -> Va
 
 
 def _listeners_own(name: str) -> ConfigKey | None:
-    """Return the definition of listener.name.NAME.KEY, or None for another key."""
+    """Return the definition of listener.name.NAME.KEY, or None for any other key."""
     if not name.startswith("listener.name."):
         return None
     own = next((key for key in _LISTENER_KEYS if name.endswith(f".{key}")), None)
@@ -416,7 +416,7 @@ def _listeners_own(name: str) -> ConfigKey | None:
 
 
 def check_cleaner(values: Mapping[str, Value]) -> None:
-    """Raise ConfigError if the threads of compaction share too little memory."""
+    """Raise ConfigError if the compaction threads share too little memory."""
     buffer_bytes, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
     assert isinstance(buffer_bytes, int) and isinstance(threads, int)
     if buffer_bytes // threads <= _CLEANER_BYTES_MIN:
@@ -424,12 +424,12 @@ def check_cleaner(values: Mapping[str, Value]) -> None:
 
 
 def dynamic_key(name: str) -> ConfigKey | None:
-    """Return the definition of a dynamic key of the broker or a listener, or None for other keys."""
+    """Return the definition of a dynamic key of the broker or of a listener, or None for other keys."""
     return BROKER_KEYS[name] if name in DYNAMIC_KEYS else _listeners_own(name)
 
 
 def parse_config(text: str) -> KafkaConfig:
-    """Parse `server.properties`. Raises ConfigError with a text for the user."""
+    """Parse `server.properties`. Raises ConfigError with a message for the user."""
     try:
         return config_from(trimmed(read_properties(text)))
     except BadProperties as bad:
@@ -437,7 +437,7 @@ def parse_config(text: str) -> KafkaConfig:
 
 
 def config_from(properties: Mapping[str, str]) -> KafkaConfig:
-    """Return a configuration from keys and texts. Raises ConfigError."""
+    """Return a configuration from keys and value strings. Raises ConfigError."""
     values, warnings = _parse_values(properties)
     values["broker.id"] = _broker_id(values, properties)
     listeners = parse_listeners(str(values["listeners"]), "listeners")

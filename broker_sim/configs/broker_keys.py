@@ -353,13 +353,13 @@ class BrokerKey(NamedTuple):
 
     definition: ConfigKey
     default: str | None
-    """The default as text, or None."""
+    """The default as a string, or None."""
     is_dynamic: bool
-    """Whether it may change while the broker runs."""
+    """Whether the key can change while the broker runs."""
     is_per_broker: bool
-    """Whether it may change only for one broker, and not for all of them at once."""
+    """Whether the key can change only for one broker, not for all of them at once."""
     is_internal: bool
-    """Not described unless it is set."""
+    """Whether the key is omitted from descriptions unless it is set."""
 
 
 def _number(text: str) -> int | float:
@@ -389,7 +389,7 @@ def _broker_key(line: str) -> BrokerKey:
 KAFKA_KEYS: dict[str, BrokerKey] = {
     key.definition.name: key for key in (_broker_key(line) for line in _TABLE.split("\n") if line)
 }
-"""By name, in alphabetical order."""
+"""Keyed by name, in alphabetical order."""
 
 REPLICATION_QUOTAS: dict[str, ConfigKey] = {
     name: ConfigKey(name, ConfigType.LONG, 2**63 - 1, at_least(0))
@@ -399,7 +399,7 @@ REPLICATION_QUOTAS: dict[str, ConfigKey] = {
         "replica.alter.log.dirs.io.max.bytes.per.second",
     )
 }
-"""Keys that are only in /config/brokers, and in no file (kafka.server.DynamicConfig): bytes per second."""
+"""Keys that exist only in /config/brokers and in no file (kafka.server.DynamicConfig): bytes per second."""
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "log.roll.ms": ("log.roll.ms", "log.roll.hours"),

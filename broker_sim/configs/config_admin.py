@@ -55,7 +55,7 @@ class ConfigAdmin:
         self._log_line = log_line
 
     async def alter(self, resource: Resource, configs: Sequence[Alteration], validate_only: bool) -> ConfigResult:
-        """Process AlterConfigs: these overrides, all of them with values, replace all others."""
+        """Process AlterConfigs: these overrides, which all have values, replace all others."""
         if resource.type == BROKER_LOGGER:
             return _refusal(resource, Refused(KafkaError.invalid_request, "Unknown resource type 8"))
         return await self._guarded(resource, configs, validate_only, replace=True)
@@ -117,7 +117,7 @@ class ConfigAdmin:
     # ---- validation ---------------------------------------------------------------------------------------------
 
     def _entity(self, resource: Resource) -> tuple[str, Mapping[str, ConfigKey]]:
-        """Return the znode below /config, and its permitted keys."""
+        """Return the znode path below /config, and the keys that it can contain."""
         if resource.type == TOPIC:
             if not resource.name:
                 raise Refused(KafkaError.invalid_request, "Default topic resources are not allowed.")
@@ -150,7 +150,7 @@ class ConfigAdmin:
             )
 
     def _validate_broker(self, entity: str, overrides: Mapping[str, str], one_broker: bool) -> None:
-        """Raise Refused for invalid values and for keys that are not dynamic; unknown keys may have any value."""
+        """Raise Refused for invalid values and for keys that are not dynamic. Unknown keys can have any value."""
         fixed = sorted(name for name in overrides if name in KAFKA_KEYS and not KAFKA_KEYS[name].is_dynamic)
         if fixed:
             raise Refused(
@@ -175,12 +175,12 @@ class ConfigAdmin:
             )
 
     def _check_pool(self, name: str, size: int) -> None:
-        """Check that a pool at most halves or doubles at a time (DynamicThreadPool)."""
+        """Raise ConfigError if the change more than halves or doubles a pool (DynamicThreadPool)."""
         present = self._pool_now(name)
         if present // 2 <= size <= 2 * present:
             return
         bound = "not be greater than double" if size > present else "be at least half"
-        # Kafka's message has the exception itself in the place of the wrong value.
+        # Kafka's message contains the exception where the wrong value should be.
         raise ConfigError(
             f"Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation "
             f"failed for {name}={size}, value should {bound} the current value {present} "
@@ -188,7 +188,7 @@ class ConfigAdmin:
         )
 
     def _pool_now(self, name: str) -> int:
-        """Return a pool's size by the broker's own override, the cluster-wide one, its file, or Kafka's default."""
+        """Return a pool's size from the broker's own override, the cluster-wide one, its file, or Kafka's default."""
         for entity in (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}"):
             with suppress(ConfigError):
                 size = _BROKER_KEYS[name].parse(self._configs.overrides(entity).get(name, ""))
@@ -197,10 +197,10 @@ class ConfigAdmin:
         return int(self._config.originals.get(name) or KAFKA_KEYS[name].default or "1")
 
     def _check_housekeeping(self, entity: str, overrides: Mapping[str, str]) -> None:
-        """Validate the housekeeping keys together, also if an override is removed.
+        """Validate the housekeeping keys together, even if an override is removed.
 
         Sources: LogCleaner.validateReconfiguration, KafkaConfig. A request for other keys must not fail because of
-        values that were written into the znode directly.
+        values that were written directly into the znode.
         """
         now = {name: self._configs.broker_value(name) for name in HOUSEKEEPING_KEYS}
         after = {name: self._configs.broker_value(name, {entity: overrides}) for name in HOUSEKEEPING_KEYS}
@@ -260,7 +260,7 @@ def _appended(present: str, more: str) -> str:
 
 
 def _subtracted(present: str, less: str) -> str:
-    """Remove one occurrence for each member of `less`. Kafka accepts the removal of the last member."""
+    """Remove one occurrence of each member of `less`. As in Kafka, the last member can be removed."""
     members = _comma_parts(present)
     for part in _comma_parts(less):
         if part in members:
@@ -269,7 +269,7 @@ def _subtracted(present: str, less: str) -> str:
 
 
 def _comma_parts(text: str) -> list[str]:
-    """Split the text at commas like Java's String.split: without empty parts at the end."""
+    """Split a string at commas like Java's String.split, without empty parts at the end."""
     if not text:
         return [""]
     parts = text.split(",")

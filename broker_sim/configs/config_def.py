@@ -1,4 +1,4 @@
-"""Configuration keys: types, limits and the wording of their errors, as Kafka's ConfigDef has them."""
+"""Configuration keys: types, limits, and error messages in the words of Kafka's ConfigDef."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from math import isinf, isnan
 from typing import NamedTuple
 
 Value = bool | int | float | str
-"""A parsed value; lists stay text, comma-separated, as in Kafka."""
+"""A parsed value. Lists remain comma-separated strings, as in Kafka."""
 
 
 class ConfigType(IntEnum):
-    """Types of configuration values, numbered as DescribeConfigs does."""
+    """Types of configuration values, with the numbers of DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -26,13 +26,13 @@ class ConfigType(IntEnum):
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; the text is for the user."""
+    """A configuration that cannot be used. The message is for the user."""
 
 
 class ConfigKey(NamedTuple):
     """One key.
 
-    `check` returns the error of a parsed value, or None; `synonym` is the broker's key that a topic's key defaults to.
+    `check` returns the error of a parsed value, or None. `synonym` is the broker's key that a topic's key defaults to.
     """
 
     name: str
@@ -42,7 +42,7 @@ class ConfigKey(NamedTuple):
     synonym: str | None = None
 
     def parse(self, text: str) -> Value:
-        """Return the value of that text. Raises ConfigError with Kafka's wording."""
+        """Return the value of a configuration string. Raises ConfigError with Kafka's message."""
         value = _parse(self.name, self.type, text.strip())
         wrong = self.check(value) if self.check is not None else None
         if wrong is not None:
@@ -50,7 +50,7 @@ class ConfigKey(NamedTuple):
         return value
 
     def _rejected(self, value: Value) -> Value:
-        """Return the part of a rejected value for the error: of a list its first invalid member, as in Kafka."""
+        """Return the part of a rejected value that the error shows; of a list its first invalid member, as in Kafka."""
         if self.type is not ConfigType.LIST or self.check is None:
             return value
         return next((member for member in list_members(str(value)) if self.check(member) is not None), "")
@@ -112,7 +112,7 @@ def hosts_with_numbers(value: Value) -> str | None:
 
 
 def one_of(*allowed: str) -> Callable[[Value], str | None]:
-    """Accept one of these words."""
+    """Accept one of these values."""
 
     def check(value: Value) -> str | None:
         return None if value in allowed else f"String must be one of: {', '.join(allowed)}"
@@ -130,7 +130,7 @@ def class_of(*known: str) -> Callable[[Value], str | None]:
 
 
 def list_of(*allowed: str) -> Callable[[Value], str | None]:
-    """Accept a comma-separated list of these words, which may be empty (ConfigDef.ValidList)."""
+    """Accept a comma-separated list of these values; the list may be empty (ConfigDef.ValidList)."""
 
     def check(value: Value) -> str | None:
         if all(word in allowed for word in list_members(str(value))):
@@ -141,7 +141,10 @@ def list_of(*allowed: str) -> Callable[[Value], str | None]:
 
 
 def list_members(text: str) -> list[str]:
-    """Return the members of a list as Kafka parses it: empty text has none, a comma at the end adds an empty one."""
+    """Return the members of a list as Kafka parses it.
+
+    An empty string has no members. A comma at the end adds an empty member.
+    """
     return [part.strip() for part in text.split(",")] if text.strip() else []
 
 
@@ -151,7 +154,7 @@ def split_list(text: str) -> list[str]:
 
 
 def render(value: Value) -> str:
-    """Return a value as configuration text."""
+    """Return a value as a configuration string."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -163,5 +166,5 @@ def render(value: Value) -> str:
 
 
 def by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
-    """Index keys by their name."""
+    """Return the keys in a mapping, keyed by name."""
     return {key.name: key for key in keys}

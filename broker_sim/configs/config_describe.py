@@ -38,7 +38,7 @@ from zabka.kafka.zk.coordination import Zk
 from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 _Found = Mapping[str, Mapping[str, str]]
-"""Overrides by entity: "topics/T", "brokers/N", "brokers/<default>"."""
+"""Overrides keyed by entity: "topics/T", "brokers/N", "brokers/<default>"."""
 
 
 def _documentation(
@@ -58,13 +58,13 @@ def _only(values: tuple[str, ...]) -> str:
 
 
 BROKER_DOCUMENTATION: Mapping[str, str] = _documentation(BROKER_SENTENCES, BROKER_WITHOUT_EFFECT, SUPPORTED_OF_BROKERS)
-"""Documentation of every broker key for DescribeConfigs (KIP-569), in our own words."""
+"""Documentation of every broker key for DescribeConfigs (KIP-569), in zabka's own words."""
 TOPIC_DOCUMENTATION: Mapping[str, str] = _documentation(TOPIC_SENTENCES, TOPIC_WITHOUT_EFFECT, SUPPORTED_OF_TOPICS)
-"""The same for every topic key."""
+"""Documentation of every topic key for DescribeConfigs (KIP-569), in zabka's own words."""
 
 
 class _Places(NamedTuple):
-    """The texts of a broker's keys, from the source with the highest precedence to the defaults."""
+    """The value strings of a broker's keys, from the source with the highest precedence to the lowest."""
 
     own: Mapping[str, str]
     shared: Mapping[str, str]
@@ -89,7 +89,7 @@ class _Places(NamedTuple):
         return found
 
     def value(self, name: str) -> str | None:
-        """Return the effective text."""
+        """Return the effective value string."""
         for texts in (self.own, self.shared, self.file, _DEFAULTS):
             if name in texts:
                 return texts[name]
@@ -106,7 +106,7 @@ _DEFAULTS: Mapping[str, str] = _defaults()
 
 
 class ConfigDescriber:
-    """Describes topics and this broker by the present content of their znodes, so that it shows the last write."""
+    """Describes topics and this broker from the current content of their znodes, so that it shows the last write."""
 
     def __init__(
         self, zk: Zk, config: KafkaConfig, metadata: MetadataCache, configs: EntityConfigs, loggers: LoggerLevels
@@ -120,7 +120,7 @@ class ConfigDescriber:
         self._shared = f"brokers/{DEFAULT_ENTITY}"
 
     async def describe(self, asked: Sequence[tuple[Resource, Sequence[str] | None]]) -> Iterator[ConfigResult]:
-        """Return each resource's keys, all or the named ones. Everything is read before the first result."""
+        """Return each resource's keys, all or the requested ones. Everything is read before the first result."""
         topics = [resource.name for resource, _ in asked if resource.type == TOPIC and resource.name in self._metadata]
         try:
             found = await self._read([self._own, self._shared, *(f"topics/{topic}" for topic in dict.fromkeys(topics))])
@@ -224,7 +224,7 @@ class ConfigDescriber:
         )
 
     def new_topic(self, overrides: Mapping[str, str]) -> list[Described]:
-        """Return every key of a topic that is created with these overrides, over this broker's values as last read."""
+        """Return every key of a topic created with these overrides, based on this broker's values as last read."""
         places = self._places({entity: self._configs.overrides(entity) for entity in (self._own, self._shared)})
         return [self._topic_key(key, overrides, places) for key in TOPIC_KEYS.values()]
 

@@ -49,7 +49,7 @@ class Operation(IntEnum):
 
 
 class Resource(NamedTuple):
-    """The owner of a configuration."""
+    """The entity that a configuration belongs to."""
 
     type: int
     name: str
@@ -77,9 +77,9 @@ class Synonym(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One key of a resource; `synonyms` from the effective source down to the default.
+    """One key of a resource. `synonyms` are ordered from the effective source down to the default.
 
-    The value is None if it is missing or secret; type and documentation are None if the key is unknown.
+    The value is None if it is missing or secret. The type and documentation are None if the key is unknown.
     """
 
     name: str

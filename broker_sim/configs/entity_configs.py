@@ -1,6 +1,6 @@
-"""Dynamic configuration: overrides below /config of topics, brokers, users, clients and addresses.
+"""Dynamic configuration: overrides below /config of topics, brokers, users, clients and IP addresses.
 
-Changes are followed through /config/changes.
+Notifications in /config/changes report the changes.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 CHANGE_PREFIX = "config_change_"
 CHANGE_KEPT_MS = 15 * 60 * 1000
-"""ZkNodeChangeNotificationListener: a broker that sees older notifications removes them."""
+"""A broker removes notifications that are older than this (ZkNodeChangeNotificationListener)."""
 CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
-"""The keys read for users and clients; credentials of users are not read here."""
+"""The keys that are read for users and clients. Credentials of users are not read here."""
 READ_AHEAD_MS_MAX = 2_000
-"""How long a LeaderAndIsr request waits for the overrides of its topics."""
+"""Maximum time for a LeaderAndIsr request to wait for the overrides of its topics."""
 
 _AS_THEY_ARE: Mapping[str, Mapping[str, str]] = {}
 
 
 class EntityConfigs:
-    """The overrides of every topic, of this broker, and of all brokers, and the quotas of clients, as last read.
+    """The last read overrides of every topic, of this broker and of all brokers, and the quotas of clients.
 
     `changed(entity)` is called after the overrides of "topics/T", "brokers/N", "brokers/<default>", "users/U",
     "users/U/clients/C", "clients/C" or "ips/A" have changed.
@@ -56,7 +56,7 @@ class EntityConfigs:
     # ---- the view ---------------------------------------------------------------------------------------------
 
     def topic_overrides(self, topic: str) -> Mapping[str, str]:
-        """Return a topic's overrides over this broker's dynamic values: the differences to the broker's file."""
+        """Return a topic's overrides on top of this broker's dynamic values: the differences to the broker's file."""
         own = self._overrides.get(f"topics/{topic}")
         if not own or not self._beneath:
             return own or self._beneath
@@ -67,21 +67,21 @@ class EntityConfigs:
         return self._overrides.get(entity, {})
 
     def broker_value(self, key: str, instead: Mapping[str, Mapping[str, str]] = _AS_THEY_ARE) -> Value:
-        """Return a broker key's present value: of this broker, else of all brokers, its file, or Kafka's default.
+        """Return a broker key's current value: of this broker, else of all brokers, its file, or Kafka's default.
 
-        With `instead`, return its value if these overrides replaced those of the entities.
+        With `instead`, return the value that would result if these overrides replaced the entities' overrides.
         """
         altered = self._altered(key, instead)
         return self._config.values[key] if altered is None else altered
 
     def listener_value(self, listener: str, key: str) -> Value:
-        """Return a key's present value for a listener: its own (listener.name.NAME.KEY), else the broker's."""
+        """Return a key's current value for a listener: listener.name.NAME.KEY, else the broker's value."""
         own = listener_key(listener, key)
         altered = self._altered(own)
         return self._config.values.get(own, self.broker_value(key)) if altered is None else altered
 
     def _altered(self, key: str, instead: Mapping[str, Mapping[str, str]] = _AS_THEY_ARE) -> Value | None:
-        """Return a dynamic key's value in /config/brokers."""
+        """Return a dynamic key's value from /config/brokers, or None if it has none."""
         definition = dynamic_key(key)
         for entity in (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}"):
             text = instead.get(entity, self._overrides.get(entity, {})).get(key)
@@ -93,7 +93,7 @@ class EntityConfigs:
     # ---- reading ----------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Read everything.  Raises ZooKeeperError."""
+        """Read all overrides. Raises ZooKeeperError."""
         self._reload = False
         zk, service = self._zk, self._zk.service
         changes = await zk.call(lambda: service.get_children(znodes.CONFIG_CHANGES, self._on_change))
@@ -109,7 +109,7 @@ class EntityConfigs:
         self._last_change = max([self._last_change, *(c for c in changes if c.startswith(CHANGE_PREFIX))])
 
     async def _clients(self) -> list[str]:
-        """Return the entities that may have quotas: users, clients, clients of users, and addresses."""
+        """Return the entities that may have quotas: users, clients, clients of users, and IP addresses."""
         users, clients, addresses = await self._children(["users", "clients", "ips"])
         below = await self._children([f"users/{user}/clients" for user in users]) if users else []
         found = [f"users/{user}" for user in users] + [f"clients/{client}" for client in clients]
@@ -128,7 +128,7 @@ class EntityConfigs:
     async def read_ahead(self, topics: list[str]) -> None:
         """Read the overrides of unknown topics, so that they apply from the first record on.
 
-        Gives up after a while: a broker that is cut off from the ensemble continues with its defaults.
+        Gives up after READ_AHEAD_MS_MAX: a broker that is partitioned from the ensemble continues with its defaults.
         """
         unknown = [f"topics/{topic}" for topic in topics if f"topics/{topic}" not in self._overrides]
         if not unknown:
@@ -152,7 +152,7 @@ class EntityConfigs:
             timer.cancel()
 
     def forget_topic(self, topic: str) -> None:
-        """Forget a deleted topic."""
+        """Remove the overrides of a deleted topic."""
         self._overrides.pop(f"topics/{topic}", None)
 
     async def _read(self, entities: list[str]) -> None:
@@ -181,7 +181,7 @@ class EntityConfigs:
             self._changed(entity)
 
     def _topic_values(self) -> dict[str, str]:
-        """Return this broker's dynamic values under their topic keys."""
+        """Return this broker's dynamic values under the names of their topic keys."""
         dynamic: dict[str, str] = {}
         for entity in (f"brokers/{DEFAULT_ENTITY}", f"brokers/{self._config.broker_id}"):
             for name in self._overrides.get(entity, {}):
@@ -195,12 +195,12 @@ class EntityConfigs:
     # ---- following --------------------------------------------------------------------------------------------
 
     def reload_later(self) -> None:
-        """Watch and read again after a new session began."""
+        """Make `follow` set watches and read everything again, because a new session has begun."""
         self._reload = True
         self._wake_up()
 
     async def follow(self) -> None:
-        """Apply changes as they are notified; runs until cancelled."""
+        """Apply changes when notifications arrive, until cancelled."""
         while True:
             while not self._dirty and not self._reload:
                 self._wake = self._runtime.future()

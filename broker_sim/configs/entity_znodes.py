@@ -1,4 +1,4 @@
-"""The znodes under /config that hold overrides, written with a notification (kafka.zk.AdminZkClient)."""
+"""The znodes under /config that contain overrides, written with a notification (kafka.zk.AdminZkClient)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EntityZnodes:
         self._zk = zk
 
     async def read(self, entity: str) -> tuple[dict[str, str], int]:
-        """Return the overrides and their znode's version; empty and -1 if there is no znode."""
+        """Return the overrides and their znode's version; empty and -1 if the znode does not exist."""
         try:
             data, stat = await self._zk.call(lambda: self._zk.service.get(f"/config/{entity}"))
         except NoNode:
@@ -44,9 +44,10 @@ class EntityZnodes:
             return []
 
     async def write(self, entity: str, overrides: Mapping[str, str], version: int) -> bool:
-        """Write, conditional on that version, and notify every broker; return False if another client was faster.
+        """Write if the znode has that version, and notify every broker. Return False if another client was faster.
 
-        Writes only if there is a controller, and the same one throughout (KAFKA-16539). Raises Refused, ZooKeeperError.
+        Writes only if there is a controller and it stays the same throughout (KAFKA-16539). Raises Refused,
+        ZooKeeperError.
         """
         zk, service, path = self._zk, self._zk.service, f"/config/{entity}"
         data = znodes.encode_config(overrides)
@@ -70,10 +71,10 @@ class EntityZnodes:
         return True
 
     async def clear(self, entity: str, version: int) -> bool:
-        """Remove the znode of an entity without overrides; return False if another client was faster.
+        """Remove the znode of an entity without overrides. Return False if another client was faster.
 
-        Also removes "users/U/clients" and "users/U" if they are empty then. A znode with children is written empty
-        instead. Raises Refused, ZooKeeperError.
+        Also removes "users/U/clients" and "users/U" if they are empty afterwards. A znode with children is not removed
+        but written empty. Raises Refused, ZooKeeperError.
         """
         if version < 0:
             return await self._notify(entity)
@@ -105,7 +106,7 @@ class EntityZnodes:
 def _notice(entity: str) -> Create:
     """Return the write that notifies every broker of a change, for the same transaction.
 
-    Kafka writes it after that transaction: if a broker fails in between, no broker is notified of the change.
+    Kafka writes it after that transaction. If a broker fails in between, no broker is notified of the change.
     """
     path = f"{znodes.CONFIG_CHANGES}/{CHANGE_PREFIX}"
     return Create(path, znodes.encode_config_change(entity), sequential=True)

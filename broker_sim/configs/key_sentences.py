@@ -1,6 +1,6 @@
-"""The effect of each key of a topic and of a broker here, in one sentence, for documentation.
+"""The effect of each topic and broker key here, in one sentence, for documentation.
 
-The tables of keys hold types, limits and defaults. Keys without effect are in
+The tables of keys contain types, limits and defaults. Keys without effect are in
 `zabka.broker_sim.configs.keys_without_effect`, rejected values in `zabka.broker_sim.configs.unsupported_values`.
 """
 
@@ -8,7 +8,10 @@ from __future__ import annotations
 
 
 def sentences(text: str) -> dict[str, str]:
-    """Parse lines of a key, a blank and its sentence; a line that begins with blanks continues the previous one."""
+    """Parse lines that contain a key, a blank and its sentence.
+
+    A line that begins with blanks continues the previous line.
+    """
     found: dict[str, str] = {}
     key = ""
     for line in text.strip("\n").splitlines():

@@ -1,4 +1,4 @@
-"""Kafka's keys that are accepted, checked and described, but have no effect here; with the reason for each."""
+"""Kafka's keys that are accepted, checked and described, but have no effect here, with the reason for each."""
 
 from __future__ import annotations
 
@@ -264,6 +264,6 @@ def _by_key(groups: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 
 
 BROKER_WITHOUT_EFFECT: Mapping[str, tuple[str, str]] = _by_key(_OF_BROKERS)
-"""A broker's keys: the purpose of each in Kafka, in a sentence, and the reason why it has no effect here."""
+"""Broker keys, each with its purpose in Kafka, in one sentence, and the reason why it has no effect here."""
 TOPIC_WITHOUT_EFFECT: Mapping[str, tuple[str, str]] = _by_key(_OF_TOPICS)
-"""The same for a topic's keys."""
+"""Topic keys, each with its purpose in Kafka, in one sentence, and the reason why it has no effect here."""

@@ -14,17 +14,20 @@ from zabka.kafka.record_rules import FOREVER_MS, TopicRules
 DEDUPE_BUFFER_BYTES = 128 << 20
 DEDUPE_LOAD = 0.9
 TopicConfigs = Callable[[str], Mapping[str, str]]
-"""Returns a topic's overrides as in /config/topics/T: key to text. Called again after `topic_configs_changed`."""
+"""Returns a topic's overrides as in /config/topics/T, as strings keyed by name.
+
+Called again after `topic_configs_changed`.
+"""
 
 
 def no_overrides(topic: str) -> Mapping[str, str]:
-    """Return no overrides: the `TopicConfigs` of a broker whose topics all have the broker's defaults."""
+    """Return no overrides: a `TopicConfigs` for a broker whose topics all have the broker's defaults."""
     return {}
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaConfig:
-    """A broker's settings. Each field is Kafka's key with underscores for dots; defaults are Kafka 3.9's."""
+    """A broker's settings. Each field is a Kafka key with underscores for dots; the defaults are Kafka 3.9's."""
 
     replica_lag_time_max_ms: int = 30_000
     min_insync_replicas: int = 1
@@ -72,11 +75,11 @@ class ReplicaConfig:
     alter_log_dirs_replication_quota_window_num: int = 11
     alter_log_dirs_replication_quota_window_size_seconds: int = 1
     historical: frozenset[Historical] = NO_HISTORY
-    """zabka.historical: old behaviours that are switched on."""
+    """zabka.historical: old behaviours that are enabled."""
 
 
 def replica_config(config: KafkaConfig) -> ReplicaConfig:
-    """Return the settings of the replica manager from a broker's configuration."""
+    """Return the replica manager's settings from a broker's configuration."""
     return ReplicaConfig(
         replica_lag_time_max_ms=config.replica_lag_time_max_ms,
         min_insync_replicas=config.min_insync_replicas,
@@ -135,7 +138,7 @@ ALL_LISTED: Listed = ((-1, -1),)
 
 
 def listed(text: str) -> Listed:
-    """Parse `0:1,0:2` or `*`; other text lists no replica."""
+    """Parse `0:1,0:2` or `*`. Any other string lists no replica."""
     if text.strip() == "*":
         return ALL_LISTED
     parts = [[word.strip() for word in part.split(":")] for part in text.split(",")]
@@ -145,42 +148,42 @@ def listed(text: str) -> Listed:
 
 
 def lists(replicas: Listed, partition: int, broker_id: int) -> bool:
-    """Return whether that replica is listed."""
+    """Return whether the list contains that replica."""
     return replicas == ALL_LISTED or (partition, broker_id) in replicas
 
 
 class CompactionSettings(NamedTuple):
-    """A topic's settings of compaction; times in milliseconds."""
+    """A topic's compaction settings; times in milliseconds."""
 
     dirty_ratio_min: float
-    """min.cleanable.dirty.ratio."""
+    """min.cleanable.dirty.ratio: a log is compacted if its dirty ratio is higher."""
     lag_min_ms: int
     """min.compaction.lag.ms: younger records are not compacted."""
     lag_max_ms: int
-    """max.compaction.lag.ms: an older record is compacted whatever the ratio."""
+    """max.compaction.lag.ms: an older record is compacted regardless of the ratio."""
     tombstone_ms: int
     """delete.retention.ms: how long the last record of a deleted key remains readable."""
     key_bytes: int = DEDUPE_BUFFER_BYTES
-    """A thread's share of log.cleaner.dedupe.buffer.size: the largest map of keys."""
+    """A thread's share of log.cleaner.dedupe.buffer.size, which limits the map of keys."""
     key_load: float = DEDUPE_LOAD
-    """log.cleaner.io.buffer.load.factor: how full the map becomes."""
+    """log.cleaner.io.buffer.load.factor: the maximum load of the map."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """The effective settings of one topic: its overrides over the broker's defaults."""
+    """The effective settings of one topic: its overrides on top of the broker's defaults."""
 
     min_insync_replicas: int
     segment_bytes: int
     segment_ms: int
-    """segment.ms, or in a compacted topic max.compaction.lag.ms if that is less.
+    """segment.ms or, for a compacted topic, max.compaction.lag.ms if that is less.
 
-    Only a closed segment is compacted (LogConfig.maxSegmentMs).
+    Only closed segments are compacted (LogConfig.maxSegmentMs).
     """
     deletes: bool
-    """cleanup.policy contains delete: segments are removed by time and size."""
+    """Whether cleanup.policy contains delete: segments are removed by time and size."""
     compacts: bool
-    """cleanup.policy contains compact."""
+    """Whether cleanup.policy contains compact."""
     records: TopicRules
     """Rules for the records that producers send."""
     asks_nothing_of_records: bool
@@ -190,9 +193,9 @@ class PartitionConfig:
     retention_bytes: int
     compaction: CompactionSettings
     leader_throttled: Listed = ()
-    """leader.replication.throttled.replicas."""
+    """Replicas in leader.replication.throttled.replicas."""
     follower_throttled: Listed = ()
-    """follower.replication.throttled.replicas."""
+    """Replicas in follower.replication.throttled.replicas."""
 
 
 def _flag(overrides: Mapping[str, str], key: str, default: bool) -> bool:
@@ -203,9 +206,9 @@ def _flag(overrides: Mapping[str, str], key: str, default: bool) -> bool:
 def _record_rules(
     config: ReplicaConfig, overrides: Mapping[str, str], compacts: bool, whole: Callable[[str, int], int]
 ) -> TopicRules:
-    """Return the rules for records; `whole` reads an override that is a number.
+    """Return the rules for records. `whole` returns the value of an integer key.
 
-    The deprecated message.timestamp.difference.max.ms counts if its replacement is not set
+    The deprecated message.timestamp.difference.max.ms is used if its replacement is not set
     (LogConfig.getMessageTimestampBeforeMaxMs).
     """
     difference = whole("message.timestamp.difference.max.ms", config.log_message_timestamp_difference_max_ms)
@@ -229,9 +232,9 @@ def _record_rules(
 
 
 def partition_config(config: ReplicaConfig, overrides: Mapping[str, str]) -> PartitionConfig:
-    """Apply a topic's overrides (checked when they were set) over the broker's defaults.
+    """Apply a topic's overrides, which were validated when they were set, on top of the broker's defaults.
 
-    A value that is not a number is ignored, like invalid values in ZooKeeper in Kafka.
+    A value that is not a number is ignored, as Kafka ignores invalid values in ZooKeeper.
     """
 
     def whole(key: str, default: int) -> int:

@@ -1,6 +1,6 @@
 """SCRAM credentials of users, stored by AlterUserScramCredentials in /config/users (KIP-554).
 
-They are only stored and described; brokers here have no listener that would use one.
+They are only stored and described, because brokers here have no listener that uses them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
 
 
 class Credential(NamedTuple):
-    """One mechanism of a user."""
+    """A user's credential for one mechanism."""
 
     mechanism: int
     iterations: int
@@ -57,7 +57,7 @@ class ScramCredentials:
         self._znodes = znodes
 
     async def describe(self, users: Sequence[str] | None) -> list[ScramResult]:
-        """Return the credentials of these users, or of all that have one. Raises ZooKeeperError."""
+        """Return the credentials of these users, or of all users that have one. Raises ZooKeeperError."""
         if not users:
             nodes = await self._znodes.names("users")
             results = [await self._describe(unquote(node)) for node in nodes if node != node_name(None)]
@@ -132,7 +132,7 @@ def _check(user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion])
 
 
 def _stored(upsertion: Upsertion) -> str:
-    """Return the server's form of a password (RFC 5802, 3): enough to verify it, too little to use it."""
+    """Return the server's form of a password (RFC 5802, 3): it can verify a login, but cannot be used to log in."""
     digest = _HASHES[upsertion.mechanism]
     client_key = hmac.new(upsertion.salted_password, b"Client Key", digest).digest()
     server_key = hmac.new(upsertion.salted_password, b"Server Key", digest).digest()

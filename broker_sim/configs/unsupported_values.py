@@ -1,4 +1,4 @@
-"""Keys for features that a broker here does not have: it starts only with the values that switch them off.
+"""Keys for features that a broker here does not have. It starts only with the values that disable them.
 
 If a broker ignored an authorizer, encryption or a policy with a warning, the cluster would be open although its owner
 assumes that it is closed.
@@ -13,10 +13,10 @@ from zabka.broker_sim.configs.config_def import ConfigError
 
 
 class Supported(NamedTuple):
-    """The permitted values of such a key."""
+    """The accepted values of a key for a missing feature."""
 
     values: tuple[str, ...]
-    """In lower case."""
+    """The accepted values, in lower case."""
     sentence: str
     """The purpose of the key in Kafka."""
     reason: str
@@ -63,7 +63,7 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
         ("false",), "Whether the session with the ensemble speaks TLS.", "that session speaks plain text here"
     ),
 }
-"""A broker's keys."""
+"""Broker keys."""
 SUPPORTED_OF_TOPICS: Mapping[str, Supported] = {
     "remote.log.copy.disable": Supported(
         ("false",),
@@ -81,7 +81,7 @@ SUPPORTED_OF_TOPICS: Mapping[str, Supported] = {
         "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
     ),
 }
-"""A topic's keys; the reasons are Kafka's own texts in ZooKeeper mode without tiered storage (LogConfig)."""
+"""Topic keys. The reasons are Kafka's own messages in ZooKeeper mode without tiered storage (LogConfig)."""
 
 
 def check_broker_value(name: str, text: str) -> None:
@@ -92,7 +92,7 @@ def check_broker_value(name: str, text: str) -> None:
 
 
 def check_topic_value(name: str, text: str) -> None:
-    """Do the same for a topic's key."""
+    """Raise ConfigError for a topic key's value that requests a missing feature."""
     supported = SUPPORTED_OF_TOPICS.get(name)
     if supported is not None and text.strip().lower() not in supported.values:
         raise ConfigError(supported.reason)

@@ -1,4 +1,4 @@
-"""Settings of groups under Kafka's own key names, and of the topic of their records."""
+"""Settings of groups, under Kafka's own key names, and of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """A coordinator's settings. Each field is Kafka's key with underscores for dots; defaults are Kafka 3.9's."""
+    """A coordinator's settings. Each field is a Kafka key with underscores for dots; the defaults are Kafka 3.9's."""
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000

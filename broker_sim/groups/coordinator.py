@@ -1,6 +1,6 @@
 """Requests to the group coordinator for groups of the classic protocol (kafka.coordinator.group.GroupCoordinator).
 
-Every request is first checked against the ownership of its group.
+Every request first checks that this broker coordinates the group.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_OFFSET = -1
 
 
 class Committing(NamedTuple):
-    """An OffsetCommit request; the generation is -1 if the consumer is not a member of a group."""
+    """An OffsetCommit request. The generation is -1 if the consumer is not a member of a group."""
 
     group_id: str
     member_id: str
@@ -38,18 +38,18 @@ class Committing(NamedTuple):
 
 
 class CommittingInTransaction(NamedTuple):
-    """A TxnOffsetCommit request: a commit, and the producer whose transaction it is part of."""
+    """A TxnOffsetCommit request: a commit, and the producer whose transaction it belongs to."""
 
     commit: Committing
     transactional_id: str
     producer_id: int
     producer_epoch: int
     knows_abortable: bool
-    """Whether the client knows TRANSACTION_ABORTABLE."""
+    """Whether the client supports the error TRANSACTION_ABORTABLE."""
 
 
 class CommittedOffset(NamedTuple):
-    """Response of OffsetFetch for one partition; offset -1 if none was committed."""
+    """Response of OffsetFetch for one partition. The offset is -1 if none was committed."""
 
     offset: int = NO_OFFSET
     leader_epoch: int = NO_LEADER_EPOCH
@@ -58,7 +58,7 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupSummary(NamedTuple):
-    """A group as DescribeGroups shows it."""
+    """A group in the response of DescribeGroups."""
 
     error: ErrorCode
     state: str = ""
@@ -95,7 +95,7 @@ class GroupCoordinator:
     # ---- lifecycle ---------------------------------------------------------------------------------------------
 
     def start(self, partition_count: int | None) -> None:
-        """Start; `partition_count` is that of `__consumer_offsets`, or None if it does not exist yet."""
+        """Start. `partition_count` is the partition count of `__consumer_offsets`, or None if it does not exist yet."""
         if partition_count is not None:
             self.store.partition_count = partition_count
         if not self._is_active:
@@ -103,7 +103,7 @@ class GroupCoordinator:
             self._expire()
 
     def close(self) -> None:
-        """Stop coordinating, and answer the requests that wait."""
+        """Stop coordinating, and respond to the waiting requests."""
         self._is_active = False
         if self._expiry is not None:
             self._expiry.cancel()
@@ -128,12 +128,12 @@ class GroupCoordinator:
             self.store.roles_changed()
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Forget the offsets committed for deleted topics."""
+        """Remove the offsets committed for deleted topics."""
         if partitions:
             self.store.forget(partitions)
 
     def _refusal(self, group_id: str | None, may_be_empty: bool = False) -> ErrorCode:
-        """Return the error of a request for that group, if this broker cannot serve it now."""
+        """Return the error for a request about that group if this broker cannot serve the request now."""
         if group_id is None or not (group_id or may_be_empty):
             return ErrorCode.invalid_group_id
         if not self._is_active:
@@ -145,7 +145,7 @@ class GroupCoordinator:
     # ---- membership --------------------------------------------------------------------------------------------
 
     async def join(self, joining: Joining) -> JoinResult:
-        """Answer JoinGroup, once the rebalance is complete."""
+        """Process JoinGroup. Return once the rebalance is complete."""
         refusal = self._refusal(joining.group_id)
         if refusal is not ErrorCode.none:
             return JoinResult(refusal, joining.member_id)
@@ -164,7 +164,7 @@ class GroupCoordinator:
         return result
 
     async def sync(self, syncing: Syncing) -> SyncResult:
-        """Answer SyncGroup, once the leader's assignment is stored."""
+        """Process SyncGroup. Return once the leader's assignment is stored."""
         refusal = self._refusal(syncing.group_id)
         if refusal is ErrorCode.coordinator_load_in_progress:
             # The client has to join again, and older clients do not know the other error.
@@ -180,7 +180,7 @@ class GroupCoordinator:
         return result
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """Answer Heartbeat; without an error while the group is being loaded."""
+        """Process Heartbeat. Return no error while the group is being loaded."""
         refusal = self._refusal(group_id)
         if refusal is ErrorCode.coordinator_load_in_progress:
             return ErrorCode.none
@@ -192,7 +192,7 @@ class GroupCoordinator:
         return self._membership.heartbeat(group, member_id, group_instance_id, generation_id)
 
     def leave(self, group_id: str, members: Sequence[Leaving]) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Answer LeaveGroup: one error for the whole request, else one per member."""
+        """Process LeaveGroup. Return one error for the whole request, and otherwise one per member."""
         refusal = self._refusal(group_id)
         if refusal is not ErrorCode.none:
             return refusal, []
@@ -206,7 +206,7 @@ class GroupCoordinator:
     # ---- offsets -----------------------------------------------------------------------------------------------
 
     async def commit(self, committing: Committing) -> Mapping[TopicPartition, ErrorCode]:
-        """Answer OffsetCommit, once the ISR has the offsets."""
+        """Process OffsetCommit. Return once the ISR has the offsets."""
         refusal = self._refusal(committing.group_id, may_be_empty=True)
         group = self.store.groups.get(committing.group_id)
         if refusal is ErrorCode.none and group is None:
@@ -224,9 +224,9 @@ class GroupCoordinator:
         return await self.store.store_offsets(group, committing.offsets)
 
     async def commit_in_transaction(self, asked: CommittingInTransaction) -> Mapping[TopicPartition, ErrorCode]:
-        """Answer TxnOffsetCommit, once the ISR has the offsets; they are pending until the transaction ends.
+        """Process TxnOffsetCommit. Return once the ISR has the offsets, which are pending until the transaction ends.
 
-        Since version 3 the generation, member and instance of the consumer are checked (KIP-447).
+        Since version 3, the generation, member and instance of the consumer are checked (KIP-447).
         """
         commit = asked.commit
         refusal = self._refusal(commit.group_id)
@@ -246,7 +246,7 @@ class GroupCoordinator:
         return dict.fromkeys(commit.offsets, refusal)
 
     def transaction_completed(self, producer_id: int, numbers: Iterable[int], is_commit: bool) -> None:
-        """Note that a transaction's markers were written to these partitions of `__consumer_offsets`."""
+        """Handle that a transaction's markers were written to these partitions of `__consumer_offsets`."""
         self.store.end_transaction(producer_id, numbers, is_commit)
 
     @staticmethod
@@ -271,9 +271,9 @@ class GroupCoordinator:
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, require_stable: bool
     ) -> tuple[ErrorCode, dict[TopicPartition, CommittedOffset]]:
-        """Answer OffsetFetch for one group; `partitions` is None for all with an offset.
+        """Process OffsetFetch for one group. `partitions` is None for all partitions with an offset.
 
-        With `require_stable`, an offset whose commit is pending is UNSTABLE_OFFSET_COMMIT.
+        With `require_stable`, an offset whose commit is pending has the error UNSTABLE_OFFSET_COMMIT.
         """
         refusal = self._refusal(group_id, may_be_empty=True)
         if refusal is not ErrorCode.none:
@@ -296,7 +296,7 @@ class GroupCoordinator:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
-        """Answer OffsetDelete: one error for the whole request, else one per partition."""
+        """Process OffsetDelete. Return one error for the whole request, and otherwise one per partition."""
         refusal = self._refusal(group_id)
         if refusal is not ErrorCode.none:
             return refusal, {}
@@ -322,7 +322,7 @@ class GroupCoordinator:
         return ErrorCode.group_id_not_found if gone else ErrorCode.not_coordinator
 
     def groups(self) -> tuple[ErrorCode, list[Group]]:
-        """Answer ListGroups: every group coordinated here, and an error if some may still be loading."""
+        """Process ListGroups. Return every group coordinated here, and an error if some may still be loading."""
         if not self._is_active:
             return ErrorCode.coordinator_not_available, []
         loading = self.store.is_loading_any
@@ -330,7 +330,7 @@ class GroupCoordinator:
         return error, list(self.store.groups.values())
 
     def describe(self, group_id: str) -> GroupSummary:
-        """Answer DescribeGroups for one group; a group that does not exist is Dead."""
+        """Process DescribeGroups for one group. A group that does not exist is Dead."""
         refusal = self._refusal(group_id, may_be_empty=True)
         if refusal is not ErrorCode.none:
             return GroupSummary(refusal)
@@ -342,7 +342,7 @@ class GroupCoordinator:
         return GroupSummary(ErrorCode.none, group.state, group.protocol_type or "", protocol or "", members)
 
     def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
-        """Answer DeleteGroups: only empty groups are deleted."""
+        """Process DeleteGroups. Only empty groups are deleted."""
         errors: dict[str, ErrorCode] = {}
         for group_id in group_ids:
             errors[group_id] = self._refusal(group_id, may_be_empty=True)
@@ -361,7 +361,7 @@ class GroupCoordinator:
 
 
 def _once(answer: Future[T]) -> Callable[[T], None]:
-    """Return a callback that resolves a future once; its client may have stopped waiting."""
+    """Return a callback that resolves a future at most once, because its client may have stopped waiting."""
 
     def finish(result: T) -> None:
         if not answer.done():

@@ -1,4 +1,4 @@
-"""Loading of groups and offsets from a partition of `__consumer_offsets` (GroupMetadataManager's loading)."""
+"""Loads groups and offsets from a partition of `__consumer_offsets` (GroupMetadataManager's loading)."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from zabka.kafka.record_batch import (
 
 
 class GroupLog:
-    """The state by the records read so far; the newest record of a key counts."""
+    """The state after the records read so far. The newest record of a key is the valid one."""
 
     def __init__(self) -> None:
         self.unreadable = 0
-        """Skipped records: damaged, or of a kind that newer brokers write."""
+        """Number of skipped records: damaged, or of a kind that newer brokers write."""
         self._groups: dict[str, StoredGroup] = {}
         self._offsets: dict[str, dict[TopicPartition, StoredOffset]] = {}
         self._pending: dict[int, dict[OffsetKey, StoredOffset | None]] = {}
-        """The commits of open transactions, by producer; None for a removed offset."""
+        """The commits of open transactions, keyed by producer id; None for a removed offset."""
 
     def load_batches(self, data: bytes) -> Generator[None, None, int | None]:
-        """Load whole batches of the log, with a pause after every so many records.
+        """Load whole batches of the log, with a pause after a fixed number of records.
 
         Returns the offset after them, or None if there are none.
         """
@@ -110,7 +110,7 @@ class GroupLog:
             of_group[key.topic_partition] = stored
 
     def groups(self, now_ms: int) -> Iterator[Group]:
-        """Yield every remaining group with its offsets; a group that only stores offsets has no record of its own."""
+        """Yield every remaining group with its offsets. A group that only stores offsets has no metadata record."""
         pending: dict[str, dict[int, dict[TopicPartition, StoredOffset]]] = {}
         for producer_id, commits in self._pending.items():
             for (group_id, topic_partition), stored in commits.items():
@@ -129,7 +129,7 @@ class GroupLog:
 
 
 def _batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the whole batches at the beginning of `data` with their positions; stop at damage."""
+    """Yield the whole batches at the beginning of `data` with their positions. Stop at the first damaged batch."""
     position = 0
     while (header := read_header(data, position)) is not None:
         if header.magic != MAGIC or not header_is_sane(header) or position + header.size > len(data):
@@ -141,9 +141,9 @@ def _batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
 async def read_group_log(
     replica: HostedLog, buffer_bytes: int, runtime: Runtime, goes_on: Callable[[], bool]
 ) -> GroupLog | None:
-    """Read a partition to its end, one buffer at a time; return None if `goes_on` returns False in between.
+    """Read a partition to its end, one buffer at a time. Return None if `goes_on` returns False in between.
 
-    Between two buffers the replica's log may be replaced by its copy in another log directory, and is closed then.
+    Between two buffers, the replica's log may be closed and replaced by its copy in another log directory.
     """
     read = GroupLog()
     offset = replica.log.start_offset

@@ -1,8 +1,8 @@
-"""Joining, syncing, heartbeats and leaving: the step from one generation to the next.
+"""Joining, syncing, heartbeats and leaving: the transition from one generation to the next.
 
 Source: Kafka's GroupCoordinator, classic protocol. A rebalance waits until every known member has joined again, or for
-the longest rebalance timeout among them. The first one of an empty group waits group.initial.rebalance.delay.ms for
-more members.
+the longest rebalance timeout among them. The first rebalance of an empty group waits group.initial.rebalance.delay.ms
+for more members.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _EMPTY, _STABLE, _DEAD = GroupState.EMPTY, GroupState.STABLE, GroupState.DEAD
 AnswerJoin = Callable[[JoinResult], None]
 AnswerSync = Callable[[SyncResult], None]
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
-"""How long a new member's JoinGroup waits: until it is answered, the member cannot send heartbeats."""
+"""Maximum time for a new member's JoinGroup to wait. Until the response, the member cannot send heartbeats."""
 
 
 class MemberSessions:
-    """Expires the members of all groups that send no request for session.timeout.ms, and calls `ended` with each.
+    """Expires members of all groups that send no request for session.timeout.ms, and calls `ended` with each member.
 
     A member has at most one timer, however often it sends requests: the timer checks the clock when it is due.
     """
@@ -46,11 +46,11 @@ class MemberSessions:
         self._ended = ended
 
     def renew(self, group: Group, member: Member) -> None:
-        """Begin the member's session again after a request."""
+        """Restart the member's session timeout after a request."""
         self.expect(group, member, member.session_timeout_ms)
 
     def expect(self, group: Group, member: Member, timeout_ms: int) -> None:
-        """Expect the next request of the member within this time."""
+        """Require the member's next request within this time; otherwise the session expires."""
         now_ms = self._runtime.now().mono_ms
         member.session_ends_ms = now_ms + timeout_ms
         # An earlier timer checks the clock again when it is due; a later one would be too late.
@@ -75,7 +75,7 @@ class MemberSessions:
 
 
 def current_member_error(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
-    """Check that this is a member of the group under its present id; return the error code."""
+    """Check that this is a member of the group under its current id. Return the error code."""
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)
         if current is None:
@@ -86,12 +86,12 @@ def current_member_error(group: Group, member_id: str, group_instance_id: str | 
 
 
 class GroupMembership:
-    """Changes the groups of a store. Requests that wait are answered through their callbacks."""
+    """Changes the groups of a store. Callbacks send the responses to waiting requests."""
 
     def __init__(
         self, config: GroupConfig, store: Callable[[], GroupStore], runtime: Runtime, changed: Callable[[Group], None]
     ) -> None:
-        """`changed` is called after every step of a group."""
+        """`changed` is called after every state change of a group."""
         self._config = config
         self._store = store
         self._runtime = runtime
@@ -222,7 +222,7 @@ class GroupMembership:
     # ---- static members ----------------------------------------------------------------------------------------
 
     def _replace_static(self, group: Group, joining: Joining, old_id: str, new_id: str, answer: AnswerJoin) -> None:
-        """Replace a static member after its restart: in a stable group it keeps its assignment (KIP-345)."""
+        """Replace a static member after its restart. In a stable group it keeps its assignment (KIP-345)."""
         instance_id = joining.group_instance_id
         assert instance_id is not None
         leader_before = group.leader_id
@@ -290,7 +290,7 @@ class GroupMembership:
             self._prepare(group)
 
     def _prepare(self, group: Group) -> None:
-        """Begin a rebalance: members that wait for an assignment have to join again."""
+        """Begin a rebalance. Members that wait for an assignment must join again."""
         if group.state is _COMPLETING:
             self._propagate_error(group, ErrorCode.rebalance_in_progress)
         group.pending_sync.clear()
@@ -331,7 +331,7 @@ class GroupMembership:
             self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """Continue with the joined members: remove dynamic members that have not joined, keep static ones."""
+        """Continue with the joined members. Remove dynamic members that have not joined; keep static members."""
         for member in [m for m in group.members.values() if m.join_answer is None and not m.is_static]:
             group.remove(member.member_id)
         if group.state is _DEAD:
@@ -394,7 +394,7 @@ class GroupMembership:
         return ErrorCode.rebalance_in_progress if group.state is _PREPARING else ErrorCode.none
 
     def _store_assignment(self, group: Group, given: Mapping[str, bytes]) -> None:
-        """Store the leader's assignment before any member receives it; members left out get an empty one."""
+        """Store the leader's assignment before any member receives it. Members that it omits get an empty one."""
         assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
         generation_id = group.generation_id
         stored = self._store().store_group(group, assignment)
@@ -440,7 +440,7 @@ class GroupMembership:
             group.sync_timer = None
 
     def _sync_overdue(self, group: Group, generation_id: int) -> None:
-        """Remove members that joined and never requested their assignment (KAFKA-13435)."""
+        """Remove members that joined but never requested their assignment (KAFKA-13435)."""
         group.sync_timer = None
         if generation_id != group.generation_id or group.state not in (_COMPLETING, _STABLE) or not group.pending_sync:
             return
@@ -451,7 +451,7 @@ class GroupMembership:
     # ---- heartbeats --------------------------------------------------------------------------------------------
 
     def heartbeat(self, group: Group, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """Process a heartbeat."""
+        """Process a Heartbeat request."""
         if group.state is _DEAD:
             return ErrorCode.coordinator_not_available
         error = current_member_error(group, member_id, group_instance_id)
@@ -471,7 +471,7 @@ class GroupMembership:
     # ---- leaving -----------------------------------------------------------------------------------------------
 
     def leave(self, group: Group, leaving: Leaving) -> ErrorCode:
-        """Remove one member at its own request or an administrator's."""
+        """Remove one member at its own request or at the request of an administrator."""
         member_id, instance_id = leaving
         if member_id == NO_MEMBER:
             current = None if instance_id is None else group.static_members.get(instance_id)
@@ -509,12 +509,12 @@ class GroupMembership:
             self.sessions.renew(group, member)
 
     def unloaded(self, group: Group) -> None:
-        """Handle a group that another broker now coordinates: clients that wait must find that broker."""
+        """Handle a group that another broker now coordinates: waiting clients must find that broker."""
         group.transition_to(_DEAD, self._now_ms())
         self.stop(group, ErrorCode.not_coordinator)
 
     def stop(self, group: Group, error: ErrorCode) -> None:
-        """Stop every timer of a group, and answer all waiting requests with this error."""
+        """Stop every timer of a group, and respond to all waiting requests with this error."""
         if group.rebalance is not None and group.rebalance.timer is not None:
             group.rebalance.timer.cancel()
         group.rebalance = None

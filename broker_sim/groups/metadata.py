@@ -1,6 +1,6 @@
 """One group of the classic protocol: its state, members and protocol (Kafka's GroupMetadata and MemberMetadata).
 
-No method waits or writes; `zabka.broker_sim.groups.membership` calls them.
+No method waits or writes. `zabka.broker_sim.groups.membership` calls them.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from zabka.kafka.client.consumer_protocol import (
 )
 
 _GENERATION_MAX = 2**31 - 1
-"""The highest generation that fits into records and responses; the first one follows it."""
+"""The highest generation that fits into records and responses. Generation 1 follows it."""
 
 
 class GroupState(StrEnum):
     """State of a group, under the names that Kafka's tools show."""
 
     EMPTY = "Empty"
-    """No members; it stays until its offsets have expired."""
+    """No members. The group exists until its offsets have expired."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Waits until its members have joined again."""
+    """Waits until the members have joined again."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """All members have joined; waits for the leader's assignment."""
+    """All members have joined. The group waits for the leader's assignment."""
     STABLE = "Stable"
     DEAD = "Dead"
     """Removed, or coordinated by another broker."""
@@ -49,7 +49,7 @@ PREVIOUS: Mapping[GroupState, tuple[GroupState, ...]] = {
     GroupState.STABLE: (GroupState.COMPLETING_REBALANCE,),
     GroupState.DEAD: tuple(GroupState),
 }
-"""By state: the states before it."""
+"""For each state, the states that can precede it."""
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(protocol name, metadata), in the member's order of preference."""
@@ -100,37 +100,37 @@ class Member:
     join_answer: Callable[[JoinResult], None] | None = None
     sync_answer: Callable[[SyncResult], None] | None = None
     is_new: bool = False
-    """It has not completed a rebalance: it may expire while it waits for one."""
+    """Whether the member has not completed a rebalance yet. If so, it may expire while it waits for one."""
     session_ends_ms: int = 0
     session_timer: Timer | None = None
     timer_due_ms: int = 0
 
     @property
     def is_static(self) -> bool:
-        """Whether it has a group.instance.id."""
+        """Whether the member has a group.instance.id."""
         return self.group_instance_id is not None
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether it waits for a rebalance, and so need not send heartbeats."""
+        """Whether the member waits for a rebalance and therefore need not send heartbeats."""
         return self.join_answer is not None or self.sync_answer is not None
 
     def metadata(self, protocol_name: str) -> bytes:
-        """Return its metadata for that protocol, which it must support."""
+        """Return the member's metadata for that protocol, which it must support."""
         return next(metadata for name, metadata in self.protocols if name == protocol_name)
 
     def vote(self, candidates: Collection[str]) -> str:
-        """Return its preferred candidate; it must support one."""
+        """Return the candidate protocol that the member prefers. It must support at least one."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def answer_join(self, result: JoinResult) -> None:
-        """Answer its waiting JoinGroup, if any."""
+        """Respond to the member's waiting JoinGroup, if any."""
         answer, self.join_answer = self.join_answer, None
         if answer is not None:
             answer(result)
 
     def answer_sync(self, result: SyncResult) -> bool:
-        """Answer its waiting SyncGroup; return whether there was one."""
+        """Respond to the member's waiting SyncGroup. Return whether there was one."""
         answer, self.sync_answer = self.sync_answer, None
         if answer is None:
             return False
@@ -138,14 +138,14 @@ class Member:
         return True
 
     def end_session(self) -> None:
-        """Stop the session timer."""
+        """Stop the member's session timer."""
         if self.session_timer is not None:
             self.session_timer.cancel()
             self.session_timer = None
 
 
 class Group:
-    """A group's metadata.  `now_ms` is wall-clock time: it is stored, and offsets expire by it."""
+    """A group's metadata. `now_ms` is wall-clock time, because it is stored and offsets expire by it."""
 
     __slots__ = (
         "generation_id",
@@ -177,16 +177,16 @@ class Group:
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
-        """Member ids by group.instance.id."""
+        """Member ids, keyed by group.instance.id."""
         self.pending_members: dict[str, Timer] = {}
-        """Ids returned with MEMBER_ID_REQUIRED, and not used yet."""
+        """Ids that were returned with MEMBER_ID_REQUIRED and have not been used yet."""
         self.pending_sync: dict[str, None] = {}
-        """Members that have joined this generation and have not sent SyncGroup yet."""
+        """Members that have joined this generation but have not sent SyncGroup yet."""
         self.supported: dict[str, int] = {}
-        """The number of members that support each protocol, so that a join need not visit every member."""
+        """Number of members that support each protocol, so that a join need not visit every member."""
         self.offsets = GroupOffsets()
         self.subscribed_topics: tuple[str, ...] | None = None
-        """Not set if unknown."""
+        """None if the topics are unknown."""
         self.new_member_added = False
         self.rebalance: DelayedJoin | None = None
         self.sync_timer: Timer | None = None
@@ -194,29 +194,29 @@ class Group:
     # ---- state -------------------------------------------------------------------------------------------------
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Enter a state."""
+        """Enter a state and record the time."""
         assert self.state in PREVIOUS[state], f"group {self.group_id}: {self.state} to {state}"
         self.state = state
         self.state_timestamp_ms = now_ms
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance may begin."""
+        """Whether a rebalance can begin in the current state."""
         return self.state in PREVIOUS[GroupState.PREPARING_REBALANCE]
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether its members use the consumer protocol."""
+        """Whether the group's members use the consumer protocol."""
         return self.protocol_type == PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a member consumes the topic; True if unknown."""
+        """Return whether a member consumes the topic; True if the topics are unknown."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     # ---- members -----------------------------------------------------------------------------------------------
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Add a member; the first one is the leader."""
+        """Add a member. The first member becomes the leader."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members, "a static member joined twice"
             self.static_members[member.group_instance_id] = member.member_id
@@ -229,7 +229,7 @@ class Group:
         self.forget_pending(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member or a pending id; if it led, the oldest other member leads."""
+        """Remove a member or a pending id. If it was the leader, the oldest other member becomes the leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
             member.end_session()
@@ -242,13 +242,13 @@ class Group:
         self.pending_sync.pop(member_id, None)
 
     def forget_pending(self, member_id: str) -> None:
-        """Forget a pending id that was used, or will not be."""
+        """Remove a pending id that was used or can no longer be used."""
         timer = self.pending_members.pop(member_id, None)
         if timer is not None:
             timer.cancel()
 
     def replace_static_member(self, group_instance_id: str, old_member_id: str, new_member_id: str) -> Member:
-        """Give a static member its new member id; requests that wait under the old id are fenced."""
+        """Give a static member its new member id. Requests that wait under the old id are fenced."""
         member = self.members.pop(old_member_id)
         member.answer_join(JoinResult(ErrorCode.fenced_instance_id, old_member_id))
         member.answer_sync(SyncResult(ErrorCode.fenced_instance_id))
@@ -262,7 +262,7 @@ class Group:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Elect a leader among the joined members if the present one has not joined; return False if none has."""
+        """Elect a joined member if the current leader has not joined. Return False if no member has joined."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join_answer is not None:
@@ -311,14 +311,14 @@ class Group:
         return any(self.supported.get(name, 0) == len(self.members) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Return the protocol with most votes among those supported by all; there must be one."""
+        """Return the protocol with the most votes among those that all members support. There must be one."""
         candidates = {name for name, count in self.supported.items() if count == len(self.members)}
         votes = [member.vote(candidates) for member in self.members.values()]
         counts = Counter(votes)
         return max(counts, key=counts.__getitem__)
 
     def next_generation(self, now_ms: int) -> None:
-        """Begin the next generation with the joined members, or without members."""
+        """Begin the next generation, with the joined members or without members."""
         self.generation_id = self.generation_id % _GENERATION_MAX + 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self._find_subscribed_topics()
@@ -341,7 +341,7 @@ class Group:
         return tuple(topics)
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Return every member with its metadata for the chosen protocol, for the leader's assignment."""
+        """Return every member with its metadata for the selected protocol, for the leader's assignment."""
         name = self.protocol_name
         assert name is not None
         return tuple(JoinedMember(m.member_id, m.group_instance_id, m.metadata(name)) for m in self.members.values())
@@ -349,10 +349,11 @@ class Group:
     # ---- offsets -----------------------------------------------------------------------------------------------
 
     def remove_expired_offsets(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """Forget offsets older than offsets.retention.minutes (KIP-211).
+        """Remove offsets older than offsets.retention.minutes (KIP-211).
 
-        In an empty group the retention begins when it became empty. It begins at the commit if the group only stores
-        offsets, and in a stable consumer group for topics without a subscription.
+        In an empty group, the retention begins when the group became empty. If the group only stores offsets, the
+        retention begins at the commit. It also begins at the commit in a stable consumer group, for topics without a
+        subscription.
         """
 
         def since_commit(committed: OffsetAndMetadata) -> int:
@@ -372,7 +373,7 @@ class Group:
     # ---- its record --------------------------------------------------------------------------------------------
 
     def to_stored(self, assignment: Mapping[str, bytes]) -> StoredGroup:
-        """Return its record with this assignment."""
+        """Return the group's record with this assignment."""
         name = self.protocol_name
         return StoredGroup(
             self.protocol_type or "",
@@ -398,7 +399,7 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class DelayedJoin:
-    """A rebalance that waits for all known members, or with `is_initial` some time for more members."""
+    """A rebalance that waits for all known members or, with `is_initial`, a while for more members."""
 
     is_initial: bool
     delay_ms: int
@@ -407,7 +408,7 @@ class DelayedJoin:
 
 
 def group_from_stored(group_id: str, stored: StoredGroup, now_ms: int) -> Group:
-    """Return the group of a record: stable, or empty if it has no members."""
+    """Return the group stored in a record. It is stable, or empty if it has no members."""
     group = Group(group_id, now_ms)
     for row in stored.members:
         protocols = ((stored.protocol_name or "", row.subscription),)

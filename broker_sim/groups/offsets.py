@@ -12,18 +12,18 @@ NOT_STORED = -1
 
 
 class StoredOffset(NamedTuple):
-    """A committed offset, and the log offset of the batch that holds its record (NOT_STORED: not known yet)."""
+    """A committed offset, and the log offset of the batch that contains its record (NOT_STORED: not known yet)."""
 
     record_offset: int
     committed: OffsetAndMetadata
 
 
 BaseTimestamp = Callable[[OffsetAndMetadata], int]
-"""Returns the begin of an offset's retention, in wall-clock milliseconds."""
+"""Returns the start of an offset's retention, in wall-clock milliseconds."""
 
 
 class GroupOffsets:
-    """Committed offsets by partition. A commit is pending from its append until the ISR has it.
+    """Committed offsets keyed by partition. A commit is pending from its append until the ISR has it.
 
     A commit in a transaction is pending until the transaction's marker is written.
     """
@@ -37,12 +37,12 @@ class GroupOffsets:
     ) -> None:
         self._stored: dict[TopicPartition, StoredOffset] = dict(stored or {})
         self._pending: dict[TopicPartition, list[OffsetAndMetadata]] = {}
-        """All pending commits of each partition: a later one may fail while an earlier one still waits.
+        """All pending commits of each partition. A later commit may fail while an earlier one still waits.
 
-        Kafka remembers only the last one, and so forgets a commit that succeeds.
+        Kafka remembers only the last one, and therefore forgets a commit that succeeds.
         """
         self._transactional = {producer_id: dict(offsets) for producer_id, offsets in (transactional or {}).items()}
-        """The commits of open transactions, by producer."""
+        """The commits of open transactions, keyed by producer id."""
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -53,29 +53,30 @@ class GroupOffsets:
         return not self._stored and not self._pending and not self._transactional
 
     def partitions(self) -> list[TopicPartition]:
-        """Partitions with a committed offset."""
+        """The partitions with a committed offset."""
         return list(self._stored)
 
     def get(self, topic_partition: TopicPartition) -> OffsetAndMetadata | None:
-        """Return the committed offset."""
+        """Return the committed offset of a partition."""
         stored = self._stored.get(topic_partition)
         return None if stored is None else stored.committed
 
     def is_pending(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a commit for it is pending."""
+        """Return whether a commit for the partition is pending."""
         return topic_partition in self._pending or any(
             topic_partition in offsets for offsets in self._transactional.values()
         )
 
     def prepare(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Note a commit that is being appended."""
+        """Record a commit that is being appended."""
         for topic_partition, offset in offsets.items():
             self._pending.setdefault(topic_partition, []).append(offset)
 
     def complete(self, topic_partition: TopicPartition, stored: StoredOffset) -> None:
-        """Note a commit that the ISR has.
+        """Record a commit that the ISR has.
 
-        It is dropped if its record is older than the newest known one, or if its partition was deleted meanwhile.
+        The commit is dropped if its record is older than the newest known one, or if its partition was deleted since
+        the append.
         """
         if not self._settle(topic_partition, stored.committed):
             return
@@ -84,11 +85,11 @@ class GroupOffsets:
             self._stored[topic_partition] = stored
 
     def fail(self, topic_partition: TopicPartition, offset: OffsetAndMetadata) -> None:
-        """Note a commit that was not stored, as far as this broker knows."""
+        """Record the failure of a commit: as far as this broker knows, it was not stored."""
         self._settle(topic_partition, offset)
 
     def _settle(self, topic_partition: TopicPartition, offset: OffsetAndMetadata) -> bool:
-        """Remove a pending commit; return whether there was one."""
+        """Remove a pending commit. Return whether there was one."""
         under_way = self._pending.get(topic_partition, [])
         if offset not in under_way:
             return False
@@ -101,24 +102,24 @@ class GroupOffsets:
 
     @property
     def producers(self) -> list[int]:
-        """The producers whose transactions have pending commits here."""
+        """The producers whose transactions have pending commits in this group."""
         return list(self._transactional)
 
     def prepare_in_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Note a commit in a transaction that is being appended (prepareTxnOffsetCommit)."""
+        """Record a commit in a transaction that is being appended (prepareTxnOffsetCommit)."""
         pending = self._transactional.setdefault(producer_id, {})
         for topic_partition, offset in offsets.items():
             pending[topic_partition] = StoredOffset(NOT_STORED, offset)
 
     def stored_in_transaction(self, producer_id: int, topic_partition: TopicPartition, stored: StoredOffset) -> None:
-        """Note that the ISR has a commit in a transaction (onTxnOffsetCommitAppend)."""
+        """Record that the ISR has a commit in a transaction (onTxnOffsetCommitAppend)."""
         pending = self._transactional.get(producer_id, {})
         known = pending.get(topic_partition)
         if known is not None and known.committed == stored.committed:
             pending[topic_partition] = stored
 
     def fail_in_transaction(self, producer_id: int, topic_partition: TopicPartition) -> None:
-        """Forget a commit in a transaction that was not stored (failPendingTxnOffsetCommit)."""
+        """Remove a commit in a transaction that was not stored (failPendingTxnOffsetCommit)."""
         pending = self._transactional.get(producer_id)
         if pending is not None:
             pending.pop(topic_partition, None)
@@ -139,9 +140,9 @@ class GroupOffsets:
     # ---- forgetting --------------------------------------------------------------------------------------------
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget these partitions; return those with an offset in the log, committed or pending.
+        """Remove these partitions. Return those with an offset in the log, committed or pending.
 
-        Kafka writes no tombstone for a pending one, so its next coordinator finds it again.
+        Kafka writes no tombstone for a pending offset, so its next coordinator reads the offset from the log again.
         """
         removed = []
         for topic_partition in partitions:
@@ -154,9 +155,9 @@ class GroupOffsets:
         return removed
 
     def remove_deleted(self, deleted: Mapping[TopicPartition, None]) -> list[TopicPartition]:
-        """Forget the partitions of a deletion that it has; return the same as `remove`.
+        """Remove the deleted partitions that have an offset in this group. Return the same as `remove`.
 
-        A topic may have thousands of partitions, and each of thousands of groups an offset or two.
+        A topic may have thousands of partitions, and each of thousands of groups may have an offset or two.
         """
         if len(deleted) <= len(self._stored) + len(self._pending):
             return self.remove(deleted)
@@ -167,13 +168,13 @@ class GroupOffsets:
         return dict.fromkeys((*self._stored, *self._pending, *in_transactions))
 
     def remove_all(self) -> list[TopicPartition]:
-        """Forget all offsets; return the same as `remove`."""
+        """Remove all offsets. Return the same as `remove`."""
         return self.remove(self._all())
 
     def remove_expired(
         self, now_ms: int, retention_ms: int, base_timestamp: BaseTimestamp, subscribed: Sequence[str]
     ) -> list[TopicPartition]:
-        """Forget offsets past their retention, except of subscribed topics and with a pending commit."""
+        """Remove offsets past their retention, except those of subscribed topics and those with a pending commit."""
         kept = frozenset(subscribed)
         expired = [
             topic_partition

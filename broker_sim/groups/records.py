@@ -1,9 +1,9 @@
 """Records of `__consumer_offsets`: keys and values in Kafka's own formats.
 
 Sources: OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue of the group-coordinator module. Every
-key and value begins with its version. Keys 0 and 1 are a committed offset, key 2 a group. Values are written in version
-3, the newest version before the flexible ones (version 1 if an offset has its own expiry time), and read in versions 0
-to 4.
+key and value begins with its version. Key versions 0 and 1 are for a committed offset, version 2 for a group. Values
+are written in version 3, the newest non-flexible version (version 1 if an offset has its own expiry time), and read in
+versions 0 to 4.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class OffsetKey(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """Key of a group's own record."""
+    """Key of a group's metadata record."""
 
     group_id: str
 
 
 class StoredMember(NamedTuple):
-    """A member in its group's record: its metadata for the chosen protocol, and its assignment."""
+    """A member in its group's record: its metadata for the selected protocol, and its assignment."""
 
     member_id: str
     group_instance_id: str | None
@@ -66,7 +66,7 @@ class StoredMember(NamedTuple):
 
 
 class StoredGroup(NamedTuple):
-    """A group in its record; `state_timestamp_ms` is None in records that older brokers wrote."""
+    """A group in its record. `state_timestamp_ms` is None in records that older brokers wrote."""
 
     protocol_type: str
     generation_id: int
@@ -128,7 +128,7 @@ def read_group(data: bytes) -> StoredGroup:
 
 
 def _check_members(leader_id: str | None, members: Sequence[StoredMember]) -> None:
-    """Raise UnreadableRecord for a group that no coordinator writes; clients may also write to `__consumer_offsets`."""
+    """Raise UnreadableRecord for a group that no coordinator writes. Clients can also write to `__consumer_offsets`."""
     instances = [member.group_instance_id for member in members if member.group_instance_id is not None]
     if len(frozenset(instances)) < len(instances):
         raise UnreadableRecord("two members with one group.instance.id")

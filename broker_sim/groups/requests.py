@@ -11,8 +11,8 @@ from zabka.broker_sim.groups.metadata import Protocols
 class Joining(NamedTuple):
     """A JoinGroup request.
 
-    `member_id` is empty at first. Clients from version 4 on then receive an id and send the request again; from version
-    9 on they know `skip_assignment`.
+    `member_id` is empty at first. Since version 4, clients then receive an id and send the request again. Since version
+    9, clients support `skip_assignment`.
     """
 
     group_id: str
@@ -29,7 +29,7 @@ class Joining(NamedTuple):
 
 
 class Syncing(NamedTuple):
-    """A SyncGroup request; the leader's contains all assignments by member id."""
+    """A SyncGroup request. The leader's request contains all assignments, keyed by member id."""
 
     group_id: str
     generation_id: int
@@ -41,7 +41,7 @@ class Syncing(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """One member of a LeaveGroup request; an administrator names static members without their member id."""
+    """One member of a LeaveGroup request. An administrator identifies static members without their member id."""
 
     member_id: str
     group_instance_id: str | None

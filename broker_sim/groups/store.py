@@ -27,9 +27,9 @@ from zabka.kafka.ports import Emit
 from zabka.kafka.record_batch import HEADER_SIZE, TRANSACTIONAL, Record, build_batch
 
 SLICE_GROUPS = 50
-"""Groups of a log that are added without a pause: about a millisecond."""
+"""Number of groups from a log that are added without a pause: about a millisecond."""
 _TOMBSTONE_BYTES = 19
-"""Size of a tombstone without its key, at most."""
+"""Maximum size of a tombstone without its key."""
 _NOT_AVAILABLE = (
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.not_enough_replicas,
@@ -42,7 +42,7 @@ OffsetsByPartition = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 def java_hash(text: str) -> int:
-    """String.hashCode, over UTF-16 code units, without its sign (Utils.abs)."""
+    """Return String.hashCode, over UTF-16 code units, without its sign (Utils.abs)."""
     code = 0
     units = text.encode("utf-16-be", errors="surrogatepass")
     for at in range(0, len(units), 2):
@@ -52,12 +52,12 @@ def java_hash(text: str) -> int:
 
 
 def java_length(text: str) -> int:
-    """String.length: UTF-16 code units; a character beyond the first 65,536 has two."""
+    """Return String.length in UTF-16 code units. A character beyond the first 65,536 has two."""
     return len(text) + sum(character > "\uffff" for character in text)
 
 
 def group_error(error: int) -> ErrorCode:
-    """Return the error of SyncGroup if the group's record could not be stored."""
+    """Return the error of SyncGroup for a failure to store the group's record."""
     if error in _NOT_AVAILABLE:
         return ErrorCode.coordinator_not_available
     if error in _NOT_HERE:
@@ -70,7 +70,7 @@ def group_error(error: int) -> ErrorCode:
 
 
 def commit_error(error: int) -> ErrorCode:
-    """Return the error of OffsetCommit if offsets could not be stored."""
+    """Return the error of OffsetCommit for a failure to store offsets."""
     if error == ErrorCode.network_exception:
         # The transaction's coordinator was not reached: clients retry without looking for this one again.
         return ErrorCode.coordinator_load_in_progress
@@ -91,10 +91,10 @@ def _commit_errors(
 
 
 class GroupStore:
-    """Groups by id, of the partitions that this broker leads.
+    """Groups of the partitions that this broker leads, keyed by id.
 
     `loaded` is called with every group read from a log, `unloaded` with every group of a partition no longer led, and
-    `changed` with every group that is removed for good.
+    `changed` with every group that is permanently removed.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class GroupStore:
     ) -> None:
         self.groups: dict[str, Group] = {}
         self.partition_count = config.offsets_topic_num_partitions
-        """Number of partitions of `__consumer_offsets`; read from ZooKeeper when the broker starts."""
+        """Number of partitions of `__consumer_offsets`. It is read from ZooKeeper when the broker starts."""
         self._config = config
         self._replicas = replicas
         self._runtime = runtime
@@ -120,11 +120,11 @@ class GroupStore:
         self._owned: dict[int, None] = {}
         self._loading: dict[int, Task | None] = {}
         self._deleted_meanwhile: dict[int, dict[TopicPartition, None]] = {}
-        """By the partition being read: partitions of topics deleted since the read began."""
+        """For each partition being read, the partitions of topics deleted since the read began."""
         self._ended_meanwhile: dict[int, list[tuple[int, bool]]] = {}
-        """By the partition being read: transactions that have ended since the read began, and whether they commit."""
+        """For each partition being read, the transactions ended since the read began, and whether they committed."""
         self._in_transactions: dict[int, dict[str, None]] = {}
-        """By producer: the groups with pending commits of its transaction (openGroupsForProducer)."""
+        """For each producer, the groups with pending commits of its transaction (openGroupsForProducer)."""
 
     # ---- ownership ---------------------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class GroupStore:
         return java_hash(group_id) % self.partition_count
 
     def owns(self, group_id: str) -> bool:
-        """Return whether this broker coordinates the group, and has read all its records."""
+        """Return whether this broker coordinates the group and has read all its records."""
         return self.partition_for(group_id) in self._owned
 
     def is_loading(self, group_id: str) -> bool:
@@ -142,7 +142,7 @@ class GroupStore:
 
     @property
     def is_loading_any(self) -> bool:
-        """Whether some partition is being read."""
+        """Whether any partition is being read."""
         return bool(self._loading)
 
     def get_or_create(self, group_id: str) -> Group:
@@ -153,7 +153,7 @@ class GroupStore:
         return group
 
     def does_not_exist(self, group_id: str) -> bool:
-        """Return whether it is certain that there is no such group."""
+        """Return whether it is certain that the group does not exist."""
         group = self.groups.get(group_id)
         return self.owns(group_id) and (group is None or group.state is GroupState.DEAD)
 
@@ -209,7 +209,7 @@ class GroupStore:
             self.end_transaction(producer_id, [number], is_commit)
 
     def _give_up(self, numbers: Iterable[int]) -> None:
-        """Unload the groups of these partitions, all in one pass, because hashing every group's id takes time."""
+        """Unload the groups of these partitions in one pass, because hashing every group's id takes time."""
         gone: dict[int, None] = {}
         for number in numbers:
             task = self._loading.pop(number, None)
@@ -252,7 +252,7 @@ class GroupStore:
         return build_batch([Record(key, value, now_ms) for key, value in records])
 
     def store_group(self, group: Group, assignment: Mapping[str, bytes]) -> Awaitable[ErrorCode]:
-        """Append the group's record now; return SyncGroup's error code once the ISR has it."""
+        """Append the group's record now. The result is SyncGroup's error code, once the ISR has the record."""
         value = group_value(group.to_stored(assignment))
         return self._group_stored(self._append(group.group_id, [(group_key(group.group_id), value)]))
 
@@ -261,7 +261,7 @@ class GroupStore:
         return group_error(row.error)
 
     def store_offsets(self, group: Group, offsets: OffsetsByPartition) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
-        """Append a commit now; return each partition's result once the ISR has it.
+        """Append a commit now. The result is each partition's error code, once the ISR has the commit.
 
         Metadata longer than offset.metadata.max.bytes (counted in Java's characters) is rejected.
         """
@@ -300,7 +300,7 @@ class GroupStore:
     async def verify_transaction(
         self, group_id: str, transactional_id: str, producer_id: int, producer_epoch: int, knows_abortable: bool
     ) -> tuple[ErrorCode, Guard]:
-        """Return the error of a commit in a transaction that its coordinator does not confirm, or the guard for it."""
+        """Return an error if the coordinator does not confirm a commit's transaction, and the guard for the commit."""
         error, guard = await self._replicas.verify_transaction(
             self._partition_of(group_id), transactional_id, producer_id, producer_epoch, knows_abortable
         )
@@ -309,9 +309,9 @@ class GroupStore:
     def store_transactional_offsets(
         self, group: Group, producer_id: int, producer_epoch: int, offsets: OffsetsByPartition, guard: Guard
     ) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
-        """Append a commit in a transaction now; return each partition's result once the ISR has it.
+        """Append a commit in a transaction now. The result is each partition's error code, once the ISR has it.
 
-        It is pending until `end_transaction`. `guard` is the result of `verify_transaction`.
+        The commit is pending until `end_transaction`. `guard` is the result of `verify_transaction`.
         """
         fitting = self._fitting(offsets)
         appended = None
@@ -361,9 +361,10 @@ class GroupStore:
         return _commit_errors(offsets, fitting, error)
 
     def end_transaction(self, producer_id: int, numbers: Iterable[int], is_commit: bool) -> None:
-        """Make the commits of a transaction visible or drop them, after its markers in these partitions are written.
+        """Make a transaction's commits visible or drop them, after its markers were written to these partitions.
 
-        A partition that is being read may have passed the place of the marker already.
+        For a partition that is being read, the end is recorded, because the read may already be past the marker's
+        position.
         """
         ended = list(numbers)
         for number in ended:
@@ -385,20 +386,20 @@ class GroupStore:
     # ---- cleaning up -------------------------------------------------------------------------------------------
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remove the offsets of deleted topics, also from partitions that are being read."""
+        """Remove the offsets of deleted topics, including those in partitions that are being read."""
         gone = dict.fromkeys(partitions)
         for deleted in self._deleted_meanwhile.values():
             deleted.update(gone)
         self.clean_up(self.groups.values(), lambda group: group.offsets.remove_deleted(gone))
 
     def expire(self) -> int:
-        """Remove offsets past their retention, and groups without offsets; return the number of removed offsets."""
+        """Remove offsets past their retention, and groups without offsets. Return the number of removed offsets."""
         now_ms = self._runtime.now().wall_ms
         retention_ms = self._config.offsets_retention_ms
         return self.clean_up(self.groups.values(), lambda group: group.remove_expired_offsets(now_ms, retention_ms))
 
     def clean_up(self, groups: Iterable[Group], remove: Callable[[Group], list[TopicPartition]]) -> int:
-        """Remove the offsets that `remove` returns for each group, and groups that are dead or empty then.
+        """Remove the offsets that `remove` returns for each group, and groups that are dead or empty afterwards.
 
         Returns the number of removed offsets. It does not wait for tombstones: if they are lost, the next coordinator
         writes them again.
@@ -428,7 +429,7 @@ class GroupStore:
     def _write_tombstones(self, partition: Partition, keys: Iterable[bytes]) -> None:
         """Write tombstones in batches of a permitted size.
 
-        Kafka writes one batch. If that is too large, none is written, and the next coordinator finds everything again.
+        Kafka writes one batch. If that is too large, none is written, and the next coordinator reads everything again.
         """
         settings = partition.settings
         bytes_max = min(settings.records.max_message_bytes, settings.segment_bytes) - HEADER_SIZE

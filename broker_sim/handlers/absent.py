@@ -1,4 +1,4 @@
-"""Requests about features that brokers here do not have, with the errors of a Kafka broker that has them switched off.
+"""Requests about features that brokers here lack, with the errors of a Kafka broker that has them disabled.
 
 There is no SASL listener, no authorizer, no delegation tokens, no feature to finalize, no forwarding to the controller
 (KIP-590), and no group protocol but the classic one (KIP-848).
@@ -23,13 +23,13 @@ _USER, _ANONYMOUS = "User", "ANONYMOUS"
 
 
 class AbsentHandlers:
-    """Answers requests about features that are switched off."""
+    """Handles requests about disabled features."""
 
     def __init__(self, is_controller: Callable[[], bool]) -> None:
         self._is_controller = is_controller
 
     def table(self) -> Mapping[ApiKey, Handler]:
-        """The requests served here."""
+        """Return the handlers of this class, keyed by ApiKey."""
         return {
             ApiKey.SASL_HANDSHAKE: self.sasl,
             ApiKey.SASL_AUTHENTICATE: self.sasl,
@@ -49,24 +49,24 @@ class AbsentHandlers:
     # ---- authentication and authorization --------------------------------------------------------------------
 
     async def sasl(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer SaslHandshake and SaslAuthenticate: a plaintext connection is authenticated from the start."""
+        """Process SaslHandshake and SaslAuthenticate: a plaintext connection is authenticated from the start."""
         return respond(request, error_code=ErrorCode.illegal_sasl_state, error_message=_AUTHENTICATED_BEFORE)
 
     async def describe_acls(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeAcls: there are none."""
+        """Process DescribeAcls. There are no ACLs."""
         message = "No Authorizer is configured on the broker"
         return respond(request, error_code=ErrorCode.security_disabled, error_message=message)
 
     async def create_acls(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer CreateAcls."""
+        """Process CreateAcls. Return an error."""
         return respond(request, results=[_security_disabled() for _ in request.creations])
 
     async def delete_acls(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DeleteAcls."""
+        """Process DeleteAcls. Return an error."""
         return respond(request, filter_results=[_security_disabled() for _ in request.filters])
 
     async def create_token(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer CreateDelegationToken: plaintext connections cannot get tokens. The owner is the requested one."""
+        """Process CreateDelegationToken: plaintext connections cannot get tokens. The owner is the requested one."""
         owner = getattr(request, "owner_principal_name", None)
         return respond(
             request,
@@ -81,14 +81,14 @@ class AbsentHandlers:
         )
 
     async def token(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer any other request about delegation tokens."""
+        """Process any other request about delegation tokens."""
         error = ErrorCode.delegation_token_request_not_allowed
         return respond(request, error_code=error, expiry_timestamp=_NO_TIME)
 
     # ---- features ---------------------------------------------------------------------------------------------
 
     async def update_features(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer UpdateFeatures: in ZooKeeper mode Kafka 3.9 supports no feature that could be finalized."""
+        """Process UpdateFeatures: in ZooKeeper mode, Kafka 3.9 supports no feature that could be finalized."""
         if not self._is_controller():
             return respond(request, error_code=ErrorCode.not_controller, error_message=_NOT_CONTROLLER)
         updates = {str(update.feature): update for update in request.feature_updates}
@@ -98,15 +98,15 @@ class AbsentHandlers:
     # ---- other protocols --------------------------------------------------------------------------------------
 
     async def envelope(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Close the connection, as Kafka does while forwarding is not enabled.  Raises RequestRefused."""
+        """Close the connection, as Kafka does while forwarding is not enabled. Raises RequestRefused."""
         raise RequestRefused("forwarding is not enabled")
 
     async def consumer_group_heartbeat(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ConsumerGroupHeartbeat."""
+        """Process ConsumerGroupHeartbeat. Return UNSUPPORTED_VERSION."""
         return respond(request, error_code=ErrorCode.unsupported_version)
 
     async def consumer_group_describe(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ConsumerGroupDescribe."""
+        """Process ConsumerGroupDescribe. Return UNSUPPORTED_VERSION."""
         rows = [{"group_id": group, "error_code": ErrorCode.unsupported_version} for group in request.group_ids]
         return respond(request, groups=rows)
 

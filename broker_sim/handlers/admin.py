@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions and configuration requests, to and from the admin managers."""
+"""Handlers of CreateTopics, DeleteTopics, CreatePartitions and configuration requests. They call the managers."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ CREATE_TOPICS_STRICT, CREATE_PARTITIONS_STRICT, DELETE_TOPICS_STRICT = 6, 3, 5
 CREATE_TOPICS_CONFIGS = 5
 """The first version of CreateTopics whose response has the configurations of new topics."""
 DELETION_DISABLED_SINCE = 3
-"""The first version of DeleteTopics whose clients know TOPIC_DELETION_DISABLED; older ones get INVALID_REQUEST."""
+"""The first DeleteTopics version whose clients know TOPIC_DELETION_DISABLED; older ones get INVALID_REQUEST."""
 CLUSTER_METADATA = "__cluster_metadata"
-"""The topic of brokers without ZooKeeper."""
+"""The metadata topic of brokers without ZooKeeper."""
 
 TopicToDelete = tuple[str | None, Any]
-"""A topic to delete, by its name or its id; the other is None."""
+"""A topic to delete, identified by its name or its id; the other is None."""
 Alter = Callable[[Resource, Sequence[Alteration], bool], Awaitable[ConfigResult]]
-"""One way to alter a resource: `ConfigAdmin`'s methods."""
+"""A method of `ConfigAdmin` that alters a resource."""
 
 
 class AdminHandlers:
-    """Serves administrators. Only the controller creates and deletes topics, as clients expect."""
+    """Handles requests of administrators. Only the controller creates and deletes topics, as clients expect."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class AdminHandlers:
         self._runtime = runtime
 
     def table(self) -> Mapping[ApiKey, Handler]:
-        """The requests served here."""
+        """Return the handlers of this class, keyed by ApiKey."""
         return {
             ApiKey.CREATE_TOPICS: self.create_topics,
             ApiKey.DELETE_TOPICS: self.delete_topics,
@@ -81,7 +81,7 @@ class AdminHandlers:
     # ---- topics -----------------------------------------------------------------------------------------------
 
     async def create_topics(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer CreateTopics."""
+        """Process a CreateTopics request."""
         counted = self._counted(request, context, CREATE_TOPICS_STRICT)
         names = [str(topic.name) for topic in request.topics]
         if not self._is_controller():
@@ -117,7 +117,7 @@ class AdminHandlers:
         return rows
 
     async def delete_topics(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DeleteTopics, by names and (version 6) by topic ids."""
+        """Process DeleteTopics, with names or (version 6) topic ids."""
         counted = self._counted(request, context, DELETE_TOPICS_STRICT)
         asked = _topics_to_delete(request)
         if not self._is_controller():
@@ -132,7 +132,7 @@ class AdminHandlers:
     async def _deleted(
         self, request: KafkaMessage, context: RequestContext, asked: Sequence[TopicToDelete], counted: Mutations
     ) -> list[dict[str, Any]]:
-        """Return a row for each requested topic, in that order, also if a topic is repeated, as in Kafka."""
+        """Return a row for each requested topic, in the requested order and with repeated topics, as in Kafka."""
         found = [name if name is not None else self._metadata.topic_of_id(topic_id) for name, topic_id in asked]
         topic_ids = {name: self._metadata.topic_id(name) for name in found if name is not None}
         timeout_ms = milliseconds(request.timeout)
@@ -151,7 +151,7 @@ class AdminHandlers:
         return rows
 
     async def create_partitions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer CreatePartitions."""
+        """Process a CreatePartitions request."""
         counted = self._counted(request, context, CREATE_PARTITIONS_STRICT)
         names = [str(topic.name) for topic in request.topics]
         if not self._is_controller():
@@ -176,7 +176,7 @@ class AdminHandlers:
     # ---- configuration ----------------------------------------------------------------------------------------
 
     async def describe_configs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeConfigs."""
+        """Process a DescribeConfigs request."""
         synonyms = bool(getattr(request, "include_synonyms", False))
         documentation = bool(getattr(request, "include_documentation", False))
         asked = [
@@ -204,7 +204,7 @@ class AdminHandlers:
         return respond(request, results=[answers[each] for each in asked])
 
     async def alter_configs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer AlterConfigs."""
+        """Process an AlterConfigs request."""
         alterations = [
             [Alteration(str(config.name), Operation.SET, config.value) for config in asked.configs]
             for asked in request.resources
@@ -212,7 +212,7 @@ class AdminHandlers:
         return await self._altered(request, self._configs.alter, alterations)
 
     async def incremental_alter_configs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer IncrementalAlterConfigs."""
+        """Process an IncrementalAlterConfigs request."""
         alterations = [
             [Alteration(str(config.name), int(config.config_operation), config.value) for config in asked.configs]
             for asked in request.resources
@@ -235,7 +235,7 @@ class AdminHandlers:
 
 
 def _throttled(request: KafkaMessage, context: RequestContext, counted: Mutations, **values: Any) -> KafkaMessage:
-    """Return the response with the throttle time, and mute the connection for it."""
+    """Return the response with the throttle time, and mute the connection for that time."""
     context.muted_ms = counted.throttle_ms
     return respond(request, throttle_time=context.muted_ms, **values)
 
@@ -245,7 +245,7 @@ def _named_twice(names: Sequence[str], reason: str) -> dict[str, str]:
 
 
 def _not_created(names: Sequence[str]) -> dict[str, str]:
-    """Return the topics of a request that are rejected without a look at the cluster, with the reason."""
+    """Return the topics that are rejected without checking the cluster, with the reasons."""
     refused = _named_twice(names, "Found multiple entries for this topic.")
     if CLUSTER_METADATA in names:
         refused[CLUSTER_METADATA] = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
@@ -269,7 +269,7 @@ def _new_partitions(topic: KafkaMessage) -> NewPartitions:
 
 
 def _topics_to_delete(request: KafkaMessage) -> list[TopicToDelete]:
-    """Return the topics to delete."""
+    """Return the topics of a DeleteTopics request."""
     if hasattr(request, "topic_names"):
         return [(str(name), None) for name in request.topic_names]
     return [(topic.name, None if topic.topic_id == uuid_zero else topic.topic_id) for topic in request.topics]

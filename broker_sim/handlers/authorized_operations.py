@@ -1,13 +1,13 @@
 """Authorized operations in responses (KIP-430): a bit field with one bit per code of AclOperation.
 
-Brokers here have no authorizer. Kafka then allows every operation that a resource type has
+Brokers here have no authorizer. Without one, Kafka allows every operation that a resource type has
 (AclEntry.supportedOperations).
 """
 
 from __future__ import annotations
 
 NOT_REQUESTED = -(2**31)
-"""The value if the request does not ask for the operations."""
+"""The value if the request does not request the operations."""
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12

@@ -1,4 +1,4 @@
-"""Requests between brokers, and ElectLeaders: to the replica manager, the metadata cache and the controller."""
+"""Handlers of requests between brokers, and of ElectLeaders. They call replicas, metadata and the controller."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ELECT_LEADERS_VERSION = 2
 PREFERRED = 0
 
 OnControllerRequest = Callable[[int, int], None]
-"""(controller id, controller epoch): a request of a controller was accepted."""
+"""Called with (controller id, controller epoch) when a request of a controller was accepted."""
 
 
 class ControlHandlers:
-    """Serves the controller, and other brokers if this broker is the controller."""
+    """Handles requests of the controller and, if this broker is the controller, requests of other brokers."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class ControlHandlers:
         self._transactions = transactions
         self._on_controller_request = on_controller_request
         self._last_accepted = (-1, 0)
-        """The controller epoch of the last accepted request, and the number of its connection."""
+        """The controller epoch of the last accepted request, and the number of the connection it came on."""
 
     def table(self) -> Mapping[ApiKey, Handler]:
-        """The requests served here."""
+        """Return the handlers of this class, keyed by ApiKey."""
         return {
             ApiKey.LEADER_AND_ISR: self.leader_and_isr,
             ApiKey.UPDATE_METADATA: self.update_metadata,
@@ -65,7 +65,11 @@ class ControlHandlers:
     # ---- from the controller ----------------------------------------------------------------------------------
 
     async def leader_and_isr(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer LeaderAndIsr; fence it after the overrides are read, so that nothing runs between fence and effect."""
+        """Process LeaderAndIsr.
+
+        Check the controller epoch after the overrides are read, so that nothing else runs between the check and the
+        effect.
+        """
         states = (*getattr(request, "topic_states", ()), *getattr(request, "ungrouped_partition_states", ()))
         await self._configs.read_ahead(list(dict.fromkeys(str(state.topic_name) for state in states)))
         self._check_connection(request, context)
@@ -74,14 +78,14 @@ class ControlHandlers:
         return self._accepted(request, context, await self._replicas.when_stored(request, response))
 
     async def stop_replica(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer StopReplica."""
+        """Process a StopReplica request."""
         self._check_connection(request, context)
         response = self._replicas.stop_replica(request)
         self._roles_changed()
         return self._accepted(request, context, response)
 
     async def update_metadata(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer UpdateMetadata."""
+        """Process an UpdateMetadata request."""
         self._check_connection(request, context)
         error = self._replicas.accept_control_request("UpdateMetadata", request)
         if error == ErrorCode.none:
@@ -101,8 +105,9 @@ class ControlHandlers:
     def _check_connection(self, request: KafkaMessage, context: RequestContext) -> None:
         """Reject a request on a connection that the controller has replaced. Raises RequestRefused.
 
-        A controller has one connection at a time with each broker, and resends unanswered requests on the next one. A
-        request that still arrives on the old one is older than later ones, and nothing else in it shows that.
+        A controller has one connection at a time with each broker, and resends requests without a response on the next
+        one. A request that still arrives on the old connection is older than later ones, and nothing else in it shows
+        that.
         """
         epoch, connection = self._last_accepted
         if request.controller_epoch == epoch and 0 < context.connection < connection:
@@ -117,27 +122,27 @@ class ControlHandlers:
     # ---- to the controller ------------------------------------------------------------------------------------
 
     async def alter_partition(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer AlterPartition."""
+        """Process an AlterPartition request."""
         return await self._controller.alter_partition(request)
 
     async def controlled_shutdown(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ControlledShutdown."""
+        """Process a ControlledShutdown request."""
         return await self._controller.controlled_shutdown(request)
 
     async def allocate_producer_ids(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer AllocateProducerIds."""
+        """Process an AllocateProducerIds request."""
         return await self._controller.allocate_producer_ids(request)
 
     async def alter_partition_reassignments(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer AlterPartitionReassignments."""
+        """Process an AlterPartitionReassignments request."""
         return await self._controller.alter_partition_reassignments(request, context.client_id)
 
     async def list_partition_reassignments(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ListPartitionReassignments."""
+        """Process a ListPartitionReassignments request."""
         return await self._controller.list_partition_reassignments(request)
 
     async def elect_leaders(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ElectLeaders; older versions are converted to and from version 2."""
+        """Process ElectLeaders. Older versions are converted to and from version 2."""
         if version_of(request) == _ELECT_LEADERS_VERSION:
             return await self._controller.elect_leaders(request, context.client_id)
         asked = request.topic_partitions

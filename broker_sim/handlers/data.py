@@ -1,4 +1,4 @@
-"""Records and offsets: from Kafka's requests (Produce, Fetch, ListOffsets, ...) to the replica manager and back."""
+"""Handlers of requests about records and offsets (Produce, Fetch, ListOffsets, ...). They call the replicas."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ from zabka.kafka.wire.kafka_schema import (
 _ACKS = (-1, 0, 1)
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ADMIN_CLIENT_ID = "__admin_client"
-"""AdminUtils.ADMIN_CLIENT_ID."""
+"""The client id of Kafka's admin tools (AdminUtils.ADMIN_CLIENT_ID)."""
 FETCH_SESSION_EVICTION_MS = 120_000
-"""A fetch session unused that long may be evicted for another (min.incremental.fetch.session.eviction.ms)."""
+"""A fetch session unused for this long can be evicted (min.incremental.fetch.session.eviction.ms)."""
 _CONSUMER, _DEBUGGING = -1, -2
-"""Replica ids of clients that are not replicas; the latter may read from any replica."""
+"""Replica ids of clients that are not replicas. The debugging consumer can read from any replica."""
 _FETCH_BY_REPLICA_STATE = 15
 _FETCH_BY_READER = 11
 _FETCH_SAYS_LEADER = 16
@@ -85,16 +85,16 @@ _PRODUCE_SAYS_LEADER = 10
 _PRODUCE_KNOWS_ABORTABLE = 11
 _OFFSETS_KNOW_NOT_AVAILABLE = 5
 _TIMESTAMPS_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
-"""Special timestamps, by the first ListOffsets version with them."""
+"""Special timestamps, each with the first ListOffsets version that supports it."""
 
 _topic_id_text = lru_cache(4_096)(topic_id_from_kafka)
 _HEAD_BYTES, _TOPIC_BYTES, _ROW_BYTES = 24, 20, 40
-"""Approximate size of a message without its records: quotas count whole messages."""
+"""Approximate size of a message without its records, because quotas count whole messages."""
 _KNOWS_STORAGE_ERROR = 6
 
 
 class DataHandlers:
-    """Serves records."""
+    """Handles requests about records and offsets."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class DataHandlers:
         runtime: Runtime,
         quotas: ClientThrottles | None = None,
     ) -> None:
-        """Without `quotas` no client is throttled."""
+        """Without `quotas`, no client is throttled."""
         self._quotas = quotas or ClientThrottles(runtime, 2, 1)
         self._metadata = metadata
         self._replicas = replicas
@@ -117,7 +117,7 @@ class DataHandlers:
         )
 
     def table(self) -> Mapping[ApiKey, Handler]:
-        """The requests served here."""
+        """Return the handlers of this class, keyed by ApiKey."""
         return {
             ApiKey.PRODUCE: self.produce,
             ApiKey.FETCH: self.fetch,
@@ -130,7 +130,7 @@ class DataHandlers:
         return self._metadata.partition(topic_partition) is not None
 
     def _leader(self, topic_partition: TopicPartition) -> tuple[int, int]:
-        """Return (leader, epoch) in this broker's view, as replica or from its metadata; -1 if unknown."""
+        """Return (leader, epoch) according to this broker's replica or its metadata; -1 if unknown."""
         known = self._replicas.leader_and_epoch(topic_partition)
         if known is None:
             metadata = self._metadata.partition(topic_partition)
@@ -149,10 +149,10 @@ class DataHandlers:
     # ---- Produce ----------------------------------------------------------------------------------------------
 
     async def produce(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
-        """Answer Produce; with acks=0 return no response, or close the connection after an error.
+        """Process Produce. With acks=0, return no response, or close the connection after an error.
 
-        If a request repeats a partition, the later records are stored, and an error of either is its result: Kafka's
-        handler keeps maps by partition.
+        If a request repeats a partition, the later records are stored. An error of the earlier or the later records is
+        the partition's result, because Kafka's handler keeps maps by partition.
         """
         acks, version = int(request.acks), version_of(request)
         transactional_id = getattr(request, "transactional_id", None)
@@ -252,7 +252,7 @@ class DataHandlers:
     # ---- Fetch ------------------------------------------------------------------------------------------------
 
     async def fetch(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer Fetch, in a session or without one."""
+        """Process Fetch, with or without a session."""
         version = version_of(request)
         if not _is_isolated_in_a_known_way(request):
             asked = {} if version >= FETCH_BY_TOPIC_ID else self._asked(request, version)
@@ -315,7 +315,7 @@ class DataHandlers:
         return self._fetch_answer(request, context, error, session_id, news)
 
     def fetched(self, request: KafkaMessage) -> list[FetchedRow]:
-        """Return the partitions of a Fetch request, with those of the session that it continues."""
+        """Return the partitions of a Fetch request, including the partitions of the session that it continues."""
         version = version_of(request)
         continues = getattr(request, "session_epoch", FINAL_EPOCH) not in (INITIAL_EPOCH, FINAL_EPOCH)
         keys = dict.fromkeys(self._sessions.partitions(request.session_id) if continues else ())
@@ -327,7 +327,7 @@ class DataHandlers:
         return [FetchedRow(str(topic), None, partition) for topic, partition in keys]
 
     def _throttle_fetch(self, context: RequestContext, rows: Rows) -> int:
-        """Return a consumer's throttle time; a throttled consumer gets no records, and fetches again later."""
+        """Return a consumer's throttle time. A throttled consumer gets no records and fetches again later."""
         quota, size = self._quotas.fetch, _fetch_size(rows)
         throttle_ms = max(self._quotas.request.note(context), quota.note(context.client_id, size))
         if throttle_ms and quota.is_used:
@@ -338,7 +338,7 @@ class DataHandlers:
         return self._metadata.topic_of_id(_id_of(key)) or "" if key else ""
 
     def _asked(self, request: KafkaMessage, version: int) -> dict[FetchKey, FetchPartition]:
-        """Return the request's partitions; the topic's name is empty if its id is unknown."""
+        """Return the request's partitions. The topic's name is empty if its id is unknown."""
         asked: dict[FetchKey, FetchPartition] = {}
         for topic in request.topics:
             if version >= FETCH_BY_TOPIC_ID:
@@ -400,7 +400,7 @@ class DataHandlers:
     # ---- offsets ----------------------------------------------------------------------------------------------
 
     async def list_offsets(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ListOffsets."""
+        """Process a ListOffsets request."""
         if not version_of(request):
             return list_old_offsets(self._replicas, request, self._known)
         seen: dict[TopicPartition, int] = {}
@@ -446,7 +446,7 @@ class DataHandlers:
         return found
 
     async def offset_for_leader_epoch(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer OffsetForLeaderEpoch."""
+        """Process an OffsetForLeaderEpoch request."""
         topics = []
         for topic in request.topics:
             rows = []
@@ -466,7 +466,7 @@ class DataHandlers:
         return respond(request, topics=topics)
 
     async def delete_records(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DeleteRecords; Kafka's own topics keep their records, whatever their cleanup.policy."""
+        """Process DeleteRecords. Kafka's own topics keep their records, whatever their cleanup.policy."""
         offsets: dict[TopicPartition, int] = {}
         refused: dict[TopicPartition, Deleted] = {}
         for topic in request.topics:
@@ -491,7 +491,7 @@ _LEADER_IS_ELSEWHERE = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leade
 
 
 def _is_isolated_in_a_known_way(request: KafkaMessage) -> bool:
-    """Return whether the isolation level is valid; Kafka has an error for others (IsolationLevel.forId)."""
+    """Return whether the isolation level is valid. Kafka returns an error for others (IsolationLevel.forId)."""
     return getattr(request, "isolation_level", READ_UNCOMMITTED) in (READ_UNCOMMITTED, READ_COMMITTED)
 
 
@@ -516,7 +516,7 @@ def _id_of(key: int) -> KafkaUuid | None:
 
 
 def _id_key(topic_id: KafkaUuid | None) -> int:
-    """Return a topic id as part of a key, because hashing a UUID is slow in Python; 0 for none."""
+    """Return a topic id as part of a key, 0 for none. Hashing a UUID is slow in Python."""
     return 0 if topic_id is None else int(topic_id.int)
 
 
@@ -534,7 +534,7 @@ def _all_refused(request: KafkaMessage, refused: ProduceRefused) -> dict[TopicPa
 
 
 def _internal_topic_error(context: RequestContext) -> ErrorCode:
-    """Return the error for writes to Kafka's own topics; only coordinators and the admin client may write to them."""
+    """Return the error for writes to Kafka's own topics. Only coordinators and the admin client can write to them."""
     return ErrorCode.none if context.client_id == ADMIN_CLIENT_ID else ErrorCode.invalid_topic_exception
 
 
@@ -555,7 +555,7 @@ def _fetch_size(rows: Mapping[tuple[Any, int], FetchedPartition]) -> int:
 
 
 def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) -> PartitionData:
-    """Return one partition's row of a Fetch response in its version; `leader` is another broker to fetch from."""
+    """Return one partition's row of a Fetch response in its version. `leader` is another broker to fetch from."""
     error = row.error
     if error == ErrorCode.kafka_storage_error and version < _KNOWS_STORAGE_ERROR:
         # Such an old client treats it as fatal; with this error it looks for the leader again.

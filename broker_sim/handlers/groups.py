@@ -1,6 +1,6 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DescribeGroups and DeleteGroups.
+"""Handlers of JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DescribeGroups and DeleteGroups.
 
-They are converted to calls of the group coordinator and back.
+They convert the requests to calls of the group coordinator, and its results to responses.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ CLASSIC = "classic"
 
 
 class GroupHandlers:
-    """Serves members and administrators of groups."""
+    """Handles requests of members and administrators of groups."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
 
     def table(self) -> Mapping[ApiKey, Handler]:
-        """The requests served here."""
+        """Return the handlers of this class, keyed by ApiKey."""
         return {
             ApiKey.JOIN_GROUP: self.join_group,
             ApiKey.SYNC_GROUP: self.sync_group,
@@ -47,7 +47,7 @@ class GroupHandlers:
     # ---- members ----------------------------------------------------------------------------------------------
 
     async def join_group(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer JoinGroup; in version 0 the session timeout is also the rebalance timeout."""
+        """Process JoinGroup. In version 0, the session timeout is also the rebalance timeout."""
         version = version_of(request)
         instance_id = getattr(request, "group_instance_id", None)
         session_ms = milliseconds(request.session_timeout)
@@ -81,7 +81,7 @@ class GroupHandlers:
         )
 
     async def sync_group(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer SyncGroup; from version 5 on a member must name its protocol."""
+        """Process SyncGroup. Since version 5, a member must specify its protocol."""
         protocol_type = getattr(request, "protocol_type", None)
         protocol_name = getattr(request, "protocol_name", None)
         if version_of(request) >= _PROTOCOL_GIVEN_FROM and (protocol_type is None or protocol_name is None):
@@ -106,13 +106,13 @@ class GroupHandlers:
         )
 
     async def heartbeat(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer Heartbeat."""
+        """Process a Heartbeat request."""
         instance_id = getattr(request, "group_instance_id", None)
         error = self._groups.heartbeat(request.group_id, request.member_id, instance_id, int(request.generation_id))
         return respond(request, error_code=error)
 
     async def leave_group(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer LeaveGroup; up to version 2 for a single member, whose error is that of the response."""
+        """Process LeaveGroup. Up to version 2 it has a single member, whose error is the error of the response."""
         in_batches = version_of(request) >= _LEAVES_IN_BATCHES_FROM
         if in_batches:
             leaving = [Leaving(member.member_id, member.group_instance_id) for member in request.members]
@@ -130,7 +130,7 @@ class GroupHandlers:
     # ---- administration ---------------------------------------------------------------------------------------
 
     async def list_groups(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ListGroups, with its filters of states (case-insensitive) and of types."""
+        """Process ListGroups, with its filters by state (case-insensitive) and by type."""
         states = [state.lower() for state in getattr(request, "states_filter", None) or ()]
         types = [kind.lower() for kind in getattr(request, "types_filter", None) or ()]
         error, groups = self._groups.groups()
@@ -147,7 +147,7 @@ class GroupHandlers:
         return respond(request, error_code=error, groups=rows)
 
     async def describe_groups(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeGroups; metadata and assignments are shown for stable groups only."""
+        """Process DescribeGroups. Metadata and assignments are shown only for stable groups."""
         operations = getattr(request, "include_authorized_operations", False)
         return respond(request, groups=[self._described(group_id, operations) for group_id in request.groups])
 
@@ -166,7 +166,7 @@ class GroupHandlers:
         return row
 
     async def delete_groups(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DeleteGroups."""
+        """Process a DeleteGroups request."""
         errors = self._groups.delete_groups(dict.fromkeys(request.groups_names))
         return respond(
             request, results=[{"group_id": group_id, "error_code": error} for group_id, error in errors.items()]

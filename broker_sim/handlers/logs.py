@@ -1,4 +1,4 @@
-"""DescribeLogDirs, AlterReplicaLogDirs and DescribeProducers: directories and producers of logs."""
+"""Handlers of DescribeLogDirs, AlterReplicaLogDirs and DescribeProducers: directories and producers of logs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Topics = dict[str, list[dict[str, Any]]]
 
 
 class LogHandlers:
-    """Serves requests about this broker's logs."""
+    """Handles requests about this broker's logs."""
 
     def __init__(self, log_dirs: Sequence[str], replicas: ReplicaManager, metadata: MetadataCache) -> None:
         self._log_dirs = log_dirs
@@ -34,7 +34,7 @@ class LogHandlers:
         self._metadata = metadata
 
     def table(self) -> Mapping[ApiKey, Handler]:
-        """The requests served here."""
+        """Return the handlers of this class, keyed by ApiKey."""
         return {
             ApiKey.ALTER_REPLICA_LOG_DIRS: self.alter_replica_log_dirs,
             ApiKey.DESCRIBE_LOG_DIRS: self.describe_log_dirs,
@@ -42,7 +42,7 @@ class LogHandlers:
         }
 
     async def describe_log_dirs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeLogDirs, for the partitions named or (topics null) all."""
+        """Process DescribeLogDirs for the requested partitions, or for all if topics is null."""
         requested = None
         if request.topics is not None:
             requested = {TopicPartition(str(t.topic), int(n)) for t in request.topics for n in t.partitions}
@@ -68,7 +68,7 @@ class LogHandlers:
         return topics
 
     def _lag(self, topic_partition: TopicPartition, log: PartitionLog, is_future: bool) -> int:
-        """Return a log's lag: of a future log to the replica that it will replace, of that to the high watermark."""
+        """Return a log's lag: a future log's to the replica that it will replace, a replica's to the high watermark."""
         partition = self._replicas.partitions.get(topic_partition)
         if partition is None:
             return UNKNOWN_LAG
@@ -76,7 +76,7 @@ class LogHandlers:
         return current.end_offset - log.end_offset if is_future else max(current.high_watermark - log.end_offset, 0)
 
     async def alter_replica_log_dirs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer AlterReplicaLogDirs: the response reports whether the moves have begun."""
+        """Process AlterReplicaLogDirs. The response reports whether the moves have begun."""
         places = {
             TopicPartition(str(topic.name), int(number)): str(directory.path)
             for directory in request.dirs
@@ -101,7 +101,7 @@ class LogHandlers:
         return error
 
     async def describe_producers(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeProducers: the producers in this replica's log and their open transactions (KIP-664)."""
+        """Process DescribeProducers: the producers in this replica's log and their open transactions (KIP-664)."""
         rows = []
         for topic in request.topics:
             name = str(topic.name)

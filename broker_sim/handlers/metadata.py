@@ -1,4 +1,4 @@
-"""ApiVersions, Metadata, DescribeCluster: the first requests of clients."""
+"""Handlers of ApiVersions, Metadata and DescribeCluster: the first requests of clients."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _DEAD_REPLICAS_ARE_NAMED_FROM = 1
 _LISTENER_NOT_FOUND_FROM = 6
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""Valid names and versions of a client's software (ApiVersionsRequest)."""
+"""Pattern of valid names and versions of a client's software (ApiVersionsRequest)."""
 _BROKERS, _CONTROLLERS = 1, 2
 """Kinds of endpoints in DescribeCluster."""
 
 CreateMissing = Callable[[str, str], ErrorCode]
-"""Begins to create a topic for a client (by its client id); returns the error to answer meanwhile."""
+"""Begins to create a topic for a client, given its client id. Returns the error to send until the topic exists."""
 
 
 class MetadataHandlers:
-    """Serves cluster metadata. Metadata responses are kept until the metadata changes."""
+    """Handles requests for cluster metadata. Metadata responses are cached until the metadata changes."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class MetadataHandlers:
         self._cluster_id = cluster_id
         self._answers: dict[tuple[object, ...], KafkaMessage] = {}
         self._rows: dict[str, dict[int, tuple[PartitionMetadata, MetadataResponsePartition]]] = {}
-        """Every partition's row by topic, as long as its source is unchanged."""
+        """Cache of every partition's row, keyed by topic. A row is valid as long as its source is unchanged."""
         self._alive: tuple[int, ...] = ()
-        """The brokers that were alive when these rows were made."""
+        """The brokers that were alive when the cached rows were built."""
         self._answers_generation = -1
 
     def table(self) -> Mapping[ApiKey, Handler]:
-        """The requests served here."""
+        """Return the handlers of this class, keyed by ApiKey."""
         return {
             ApiKey.API_VERSIONS: self.api_versions,
             ApiKey.METADATA: self.metadata,
@@ -65,7 +65,7 @@ class MetadataHandlers:
         }
 
     async def api_versions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ApiVersions; from version 3 on a client must send a valid software name and version (KIP-511)."""
+        """Process ApiVersions. Since version 3, a client must send a valid software name and version (KIP-511)."""
         software = (getattr(request, name, "unknown") for name in ("client_software_name", "client_software_version"))
         if not all(map(_SOFTWARE.fullmatch, software)):
             return respond(request, error_code=ErrorCode.invalid_request)
@@ -74,7 +74,7 @@ class MetadataHandlers:
     # ---- Metadata ---------------------------------------------------------------------------------------------
 
     async def metadata(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer Metadata; return the same object while nothing has changed, so that its bytes can be reused."""
+        """Process Metadata. Return the same object while nothing has changed, so that its bytes can be reused."""
         requested = self._requested(request)
         if requested is not None and getattr(request, "allow_auto_topic_creation", True):
             missing = {name: self._create_missing(name, context.client_id) for name in self._missing(requested)}
@@ -97,9 +97,9 @@ class MetadataHandlers:
         return answer
 
     def _keep_rows(self) -> None:
-        """Drop rows of deleted topics; drop all rows if the live brokers changed.
+        """Drop rows of deleted topics. Drop all rows if the live brokers changed.
 
-        Such a change does not show in the partitions' own metadata.
+        The partitions' own metadata does not show such a change.
         """
         alive = tuple(broker.broker_id for broker in self._metadata.brokers())
         if alive != self._alive:
@@ -119,7 +119,7 @@ class MetadataHandlers:
         return list(dict.fromkeys(requested))
 
     def _missing(self, requested: list[tuple[str | None, KafkaUuid | None]]) -> list[str]:
-        """Return the topics requested by name that could be created."""
+        """Return the topics requested by name that do not exist but could be created."""
         names = (name for name, _ in requested if name is not None)
         return [name for name in names if name not in self._metadata and invalid_name(name) is None]
 
@@ -215,7 +215,7 @@ class MetadataHandlers:
     # ---- the rest ---------------------------------------------------------------------------------------------
 
     async def describe_cluster(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeCluster; there are no KRaft controllers (endpoint type 2)."""
+        """Process DescribeCluster. There are no KRaft controllers (endpoint type 2)."""
         if (requested := int(getattr(request, "endpoint_type", _BROKERS))) != _BROKERS:
             error, message = _wrong_endpoint_type(requested)
             return respond(request, error_code=error, error_message=message, endpoint_type=_BROKERS)
@@ -238,14 +238,14 @@ def _operations(request: KafkaMessage) -> tuple[int, int]:
 
 
 def _with_operations(topic: MetadataResponseTopic, operations: int) -> MetadataResponseTopic:
-    """Return the topic with its operations. Kafka reports them for missing topics too, not for unknown topic ids."""
+    """Return the topic with its operations. As in Kafka, missing topics also have them, unknown topic ids do not."""
     if topic.error_code is ErrorCode.unknown_topic_id:
         return topic
     return replace(topic, topic_authorized_operations=operations)
 
 
 def _wrong_endpoint_type(requested: int) -> tuple[ErrorCode, str]:
-    """Return Kafka's error for an endpoint type that is not the broker's.
+    """Return Kafka's error for an endpoint type other than the broker's.
 
     Source: AuthHelper.computeDescribeClusterResponse.
     """
@@ -258,7 +258,7 @@ def _wrong_endpoint_type(requested: int) -> tuple[ErrorCode, str]:
 def _as_seen(row: MetadataResponsePartition, seen: Collection[int], version: int) -> MetadataResponsePartition:
     """Return a partition's row for a response that lists only the `seen` brokers, which have the client's listener.
 
-    Version 0 omits other replicas, and returns an error if one is missing (ZkMetadataCache.getPartitionMetadata).
+    Version 0 omits other replicas, and returns an error if a replica is missing (ZkMetadataCache.getPartitionMetadata).
     """
     error, leader = row.error_code, row.leader_id
     replicas, isr = row.replica_nodes, row.isr_nodes

@@ -1,4 +1,4 @@
-"""FindCoordinator, OffsetCommit, OffsetFetch, OffsetDelete: from Kafka's requests to the group coordinator and back.
+"""Handlers of FindCoordinator, OffsetCommit, OffsetFetch and OffsetDelete. They call the group coordinator.
 
 Version 0 of OffsetCommit and OffsetFetch is older than coordinators: its offsets are in ZooKeeper.
 """
@@ -46,12 +46,12 @@ _MESSAGES = {
 _NOT_AVAILABLE_MESSAGE = "The coordinator is not available."
 
 CreateMissing = Callable[[str, str], ErrorCode]
-"""Begins to create a topic for a client (by its client id)."""
+"""Begins to create a topic for a client, given its client id."""
 PartitionErrors = dict[TopicPartition, ErrorCode]
 
 
 class OffsetHandlers:
-    """Serves clients that look for a coordinator, or store offsets."""
+    """Handles requests of clients that search for a coordinator or store offsets."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class OffsetHandlers:
         self._create_missing = create_missing
 
     def table(self) -> Mapping[ApiKey, Handler]:
-        """The requests served here."""
+        """Return the handlers of this class, keyed by ApiKey."""
         return {
             ApiKey.FIND_COORDINATOR: self.find_coordinator,
             ApiKey.OFFSET_COMMIT: self.offset_commit,
@@ -82,9 +82,9 @@ class OffsetHandlers:
     # ---- FindCoordinator --------------------------------------------------------------------------------------
 
     async def find_coordinator(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer FindCoordinator; create the internal topic of that kind of coordinator at the first request.
+        """Process FindCoordinator. The first request creates the internal topic of that kind of coordinator.
 
-        Share groups have no coordinators here.
+        There are no coordinators of share groups here.
         """
         version = version_of(request)
         kind = int(getattr(request, "key_type", _GROUPS))
@@ -121,9 +121,9 @@ class OffsetHandlers:
     # ---- OffsetCommit -----------------------------------------------------------------------------------------
 
     async def offset_commit(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer OffsetCommit; reject offsets of partitions that do not exist one by one.
+        """Process OffsetCommit. Offsets of partitions that do not exist are rejected individually.
 
-        If a request repeats a partition, the later offset is kept, and the coordinator's result is returned once.
+        If a request repeats a partition, the later offset is stored, and the coordinator's result is returned once.
         Results that do not come from the coordinator are returned row by row, as in Kafka.
         """
         errors: list[tuple[TopicPartition, ErrorCode]] = []
@@ -155,9 +155,9 @@ class OffsetHandlers:
         return respond(request, topics=_by_topic(errors, _error_row))
 
     async def txn_offset_commit(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer TxnOffsetCommit; reject offsets of partitions that do not exist one by one.
+        """Process TxnOffsetCommit. Offsets of partitions that do not exist are rejected individually.
 
-        Producers before version 2 of it do not know that a coordinator may be loading (KAFKA-7296).
+        Producers that use a version below 2 do not know that a coordinator may be loading (KAFKA-7296).
         """
         errors: list[tuple[TopicPartition, ErrorCode]] = []
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -206,7 +206,7 @@ class OffsetHandlers:
     # ---- OffsetFetch ------------------------------------------------------------------------------------------
 
     async def offset_fetch(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer OffsetFetch, from version 8 on for several groups."""
+        """Process OffsetFetch. Since version 8, a request can contain several groups."""
         version = version_of(request)
         if version == 0:
             return respond(request, topics=await self._read_from_zookeeper(request))
@@ -241,7 +241,7 @@ class OffsetHandlers:
     # ---- OffsetDelete -----------------------------------------------------------------------------------------
 
     async def offset_delete(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer OffsetDelete."""
+        """Process an OffsetDelete request."""
         errors: PartitionErrors = {}
         requested: list[TopicPartition] = []
         for topic in request.topics:

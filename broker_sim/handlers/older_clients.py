@@ -1,4 +1,4 @@
-"""Responses for older clients: messages of magic 0 and 1 in Fetch 0 to 3, no zstd before Fetch 10, ListOffsets 0."""
+"""Responses for older clients: magic 0 and 1 in Fetch 0 to 3, no zstd before Fetch 10, ListOffsets 0."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ async def read_for_older(
     requested: FetchPartition,
     row: FetchedPartition,
 ) -> FetchedPartition:
-    """Convert a fetched row for a client of a Fetch version below 10 (KafkaApis.maybeConvertFetchedData).
+    """Convert a fetched row for a client with a Fetch version below 10 (KafkaApis.maybeConvertFetchedData).
 
-    Messages cannot represent a batch that compaction has emptied, which carries the next offset to read: so this reads
-    on from there. In Kafka such a client stands still before a segment with only such batches. The waiting ends at
-    `until_ms` of the monotonic clock.
+    The old message formats cannot represent a batch that compaction has emptied, which would tell the client the next
+    offset to read. So this function continues reading after that batch. In Kafka, such a client makes no progress at a
+    segment with only such batches. The waiting ends at `until_ms` of the monotonic clock.
     """
     settings = replicas.settings(row.topic_partition)
     if row.error or settings is None:
@@ -72,7 +72,7 @@ def _unreadable(row: FetchedPartition, error: int) -> FetchedPartition:
 def list_old_offsets(
     replicas: ReplicaService, request: KafkaMessage, known: Callable[[TopicPartition], bool]
 ) -> KafkaMessage:
-    """Answer ListOffsets 0, which asks for several offsets of a partition (KafkaApis.handleListOffsetRequestV0)."""
+    """Process ListOffsets 0, which requests several offsets of a partition (KafkaApis.handleListOffsetRequestV0)."""
     topics = []
     for topic in request.topics:
         rows = []

@@ -1,7 +1,7 @@
-"""InitProducerId, the requests of transactions, and those of administrators about them.
+"""Handlers of InitProducerId, of requests in transactions, and of administrators' requests about transactions.
 
-They are converted to calls of the transaction coordinator and back. Clients before some version do not know
-PRODUCER_FENCED, and get INVALID_PRODUCER_EPOCH.
+They convert the requests to calls of the transaction coordinator, and its results to responses. Clients of older
+versions do not know PRODUCER_FENCED and get INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PartitionErrors = Mapping[TopicPartition, ErrorCode]
 
 
 class TransactionHandlers:
-    """Serves producers and administrators of transactions, and brokers that verify them."""
+    """Handles requests of producers and administrators of transactions, and of brokers that verify transactions."""
 
     def __init__(self, transactions: TransactionCoordinator, groups: GroupCoordinator, metadata: MetadataCache) -> None:
         self._transactions = transactions
@@ -38,7 +38,7 @@ class TransactionHandlers:
         self._metadata = metadata
 
     def table(self) -> Mapping[ApiKey, Handler]:
-        """The requests served here."""
+        """Return the handlers of this class, keyed by ApiKey."""
         return {
             ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
             ApiKey.ADD_PARTITIONS_TO_TXN: self.add_partitions,
@@ -51,7 +51,7 @@ class TransactionHandlers:
     # ---- producers --------------------------------------------------------------------------------------------
 
     async def init_producer_id(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer InitProducerId, also for producers without a transactional id."""
+        """Process InitProducerId, for producers with or without a transactional id."""
         had = ProducerIdAndEpoch(
             int(getattr(request, "producer_id", NO_PRODUCER_ID)),
             int(getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)),
@@ -71,7 +71,7 @@ class TransactionHandlers:
         )
 
     async def add_partitions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer AddPartitionsToTxn; from version 4 on brokers send it for several transactions at once."""
+        """Process AddPartitionsToTxn. Since version 4, brokers send it for several transactions at once."""
         if version_of(request) < _ADD_PARTITIONS_IN_BATCHES_FROM:
             producer = ProducerIdAndEpoch(
                 int(request.v3_and_below_producer_id), int(request.v3_and_below_producer_epoch)
@@ -113,7 +113,7 @@ class TransactionHandlers:
         return dict.fromkeys(partitions, _known_to(request, error, _FENCED_FROM))
 
     async def add_offsets(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer AddOffsetsToTxn: add the partition of `__consumer_offsets` that the group's offsets are in."""
+        """Process AddOffsetsToTxn: add the partition of `__consumer_offsets` that contains the group's offsets."""
         number = self._groups.store.partition_for(request.group_id)
         producer = ProducerIdAndEpoch(int(request.producer_id), int(request.producer_epoch))
         offsets = [TopicPartition(CONSUMER_OFFSETS, number)]
@@ -123,13 +123,13 @@ class TransactionHandlers:
         return respond(request, error_code=_known_to(request, error, _FENCED_FROM))
 
     async def end(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer EndTxn."""
+        """Process an EndTxn request."""
         producer = ProducerIdAndEpoch(int(request.producer_id), int(request.producer_epoch))
         error = await self._transactions.end(request.transactional_id, producer, bool(request.committed))
         return respond(request, error_code=_known_to(request, error, _FENCED_FROM))
 
     async def describe_transactions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeTransactions."""
+        """Process a DescribeTransactions request."""
         rows = []
         for transactional_id in request.transactional_ids:
             error, found = self._transactions.describe(transactional_id)
@@ -138,7 +138,7 @@ class TransactionHandlers:
         return respond(request, transaction_states=rows)
 
     async def list_transactions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ListTransactions; the filter of durations is there from version 1 on."""
+        """Process ListTransactions. Since version 1, it has a filter by duration."""
         listed = self._transactions.list(
             frozenset(map(int, request.producer_id_filters)),
             list(request.state_filters),
@@ -161,7 +161,7 @@ class TransactionHandlers:
 
 
 def _known_to(request: KafkaMessage, error: ErrorCode, fenced_from: int) -> ErrorCode:
-    """Return an error as clients of that version know it."""
+    """Return an error in the form that clients of that version know."""
     is_old = version_of(request) < fenced_from
     return ErrorCode.invalid_producer_epoch if is_old and error is ErrorCode.producer_fenced else error
 

@@ -20,7 +20,7 @@ _Errors = dict[TopicPartition, int]
 
 
 class TxnMarkerHandlers:
-    """Appends the markers of transaction coordinators; the group coordinator then completes commits of offsets."""
+    """Appends transaction coordinators' markers. The group coordinator then completes the commits of offsets."""
 
     def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator, request_timeout_ms: int) -> None:
         self._replicas = replicas
@@ -28,11 +28,11 @@ class TxnMarkerHandlers:
         self._timeout_ms = request_timeout_ms
 
     def table(self) -> Mapping[ApiKey, Handler]:
-        """The requests served here."""
+        """Return the handlers of this class, keyed by ApiKey."""
         return {ApiKey.WRITE_TXN_MARKERS: self.write_markers}
 
     async def write_markers(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer WriteTxnMarkers once the ISRs have all markers (KafkaApis.handleWriteTxnMarkersRequest).
+        """Process WriteTxnMarkers. Return once the ISRs have all markers (KafkaApis.handleWriteTxnMarkersRequest).
 
         Markers of one producer share a row of the response, as in Kafka.
         """
@@ -56,7 +56,7 @@ class TxnMarkerHandlers:
         return respond(request, markers=rows)
 
     def _begin(self, marker: KafkaMessage) -> tuple[_Errors, Any]:
-        """Append a marker; return the errors of partitions that are not here, and the awaitable rest."""
+        """Begin to append a marker. Return the errors of partitions not hosted here, and an awaitable for the rest."""
         partitions = [
             TopicPartition(str(topic.name), int(number))
             for topic in marker.topics

@@ -1,4 +1,7 @@
-"""DescribeClientQuotas, AlterClientQuotas, DescribeUserScramCredentials and AlterUserScramCredentials."""
+"""Handlers of client quota requests and SCRAM credential requests.
+
+DescribeClientQuotas, AlterClientQuotas, DescribeUserScramCredentials and AlterUserScramCredentials.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, respond
 
 
 class UserHandlers:
-    """Serves administrators of users: quotas on any broker, credentials on the controller."""
+    """Handles requests about users: quotas on any broker, credentials only on the controller."""
 
     def __init__(self, quotas: ClientQuotas, credentials: ScramCredentials, is_controller: Callable[[], bool]) -> None:
         self._quotas = quotas
@@ -25,7 +28,7 @@ class UserHandlers:
         self._is_controller = is_controller
 
     def table(self) -> Mapping[ApiKey, Handler]:
-        """The requests served here."""
+        """Return the handlers of this class, keyed by ApiKey."""
         return {
             ApiKey.DESCRIBE_CLIENT_QUOTAS: self.describe_client_quotas,
             ApiKey.ALTER_CLIENT_QUOTAS: self.alter_client_quotas,
@@ -36,7 +39,7 @@ class UserHandlers:
     # ---- quotas -----------------------------------------------------------------------------------------------
 
     async def describe_client_quotas(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeClientQuotas."""
+        """Process a DescribeClientQuotas request."""
         components = [Component(str(c.entity_type), int(c.match_type), c.match) for c in request.components]
         try:
             found = await self._quotas.describe(components, bool(request.strict))
@@ -54,7 +57,7 @@ class UserHandlers:
         return respond(request, entries=entries)
 
     async def alter_client_quotas(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer AlterClientQuotas: an entity named twice is altered twice, and answered once, as in Kafka."""
+        """Process AlterClientQuotas. A repeated entity is altered twice but has one result, as in Kafka."""
         rows: dict[Entity, dict[str, Any]] = {}
         for entry in request.entries:
             entity = tuple({str(part.entity_type): part.entity_name for part in entry.entity}.items())
@@ -67,7 +70,7 @@ class UserHandlers:
     # ---- credentials ------------------------------------------------------------------------------------------
 
     async def describe_credentials(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeUserScramCredentials."""
+        """Process a DescribeUserScramCredentials request."""
         users = None if request.users is None else [str(user.name) for user in request.users]
         try:
             results = await self._credentials.describe(users)
@@ -85,7 +88,7 @@ class UserHandlers:
         return respond(request, results=rows)
 
     async def alter_credentials(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer AlterUserScramCredentials."""
+        """Process an AlterUserScramCredentials request."""
         users = [str(each.name) for each in (*request.deletions, *request.upsertions)]
         rows = []
         for user in dict.fromkeys(users):

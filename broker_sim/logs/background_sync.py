@@ -1,4 +1,4 @@
-"""Sync of small files to disk in the background, so that no request waits for it (shell)."""
+"""Syncs small files to disk in the background, so that no request waits for a sync (shell)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.ensemble.txnlog.files import sync_directory, sync_file
 LATE_S = 1.0
 """Delay before the first file is synced."""
 RESTS = 19
-"""After a file the job pauses this many times as long as the file took, so it uses five per cent of the disk's time.
+"""After each file, the job pauses for this many times the file's sync time, so it uses 5 % of the disk's time.
 
 The ensemble's logs may be on the same disk, and background work must not make a slow disk slower.
 """
@@ -22,8 +22,8 @@ The ensemble's logs may be on the same disk, and background work must not make a
 class BackgroundSync:
     """Syncs the files of one log directory, each with its parent directory.
 
-    A file that is replaced again before its turn is synced once. The job runs while there is work, and begins with a
-    delay: a new leader of a thousand partitions replaces its files before the disk is kept busy with them.
+    A file that is replaced again before its turn is synced once. The job runs while there is work. It begins with a
+    delay, so that a new leader of a thousand partitions has replaced its files before the job keeps the disk busy.
     """
 
     def __init__(self, root: Path, files: Files = HOST, workers: Workers = THREADS) -> None:
@@ -38,7 +38,7 @@ class BackgroundSync:
         self._hurries = False
 
     def add(self, name: str, file: str) -> None:
-        """Queue a replaced file. Raises OSError if an earlier one could not be synced: the disk has failed."""
+        """Queue a replaced file. Raises OSError if an earlier file could not be synced, because the disk has failed."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure
@@ -46,7 +46,7 @@ class BackgroundSync:
             self._start()
 
     def leave_out(self, files: Sequence[tuple[str, str]]) -> None:
-        """Remove files from the queue, because the caller syncs them in their present state."""
+        """Remove files from the queue, because the caller syncs their current content."""
         with self._lock:
             for key in files:
                 self._waiting.pop(key, None)
@@ -56,7 +56,7 @@ class BackgroundSync:
             self._work = self._workers.start(self._sync_all(), "log directory sync")
 
     def renamed(self, name: str, to: str) -> None:
-        """Note that a directory with queued files was renamed."""
+        """Update the queue after a directory with queued files was renamed."""
         with self._lock:
             for key in [key for key in self._waiting if key[0] == name]:
                 del self._waiting[key]
@@ -66,7 +66,7 @@ class BackgroundSync:
                 self._start()
 
     def finish(self, within_s: float) -> None:
-        """Wait until every queued file is on disk, at most this long."""
+        """Wait until every queued file is on disk, at most for this long."""
         self._hurries = True
         work = self._work
         if work is not None:

@@ -1,7 +1,7 @@
 """Kafka's small text files: checkpoints of offsets, leader-epoch-checkpoint and partition.metadata.
 
-A checkpoint file (Kafka's CheckpointFile) has a version, a count and then as many lines. Any other content counts as a
-missing file, because all of it can be obtained again from the log or from the leader.
+A checkpoint file (Kafka's CheckpointFile) has a version, a count, and that many lines. A file with any other content
+counts as missing, because its data can be obtained again from the log or from the leader.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _format(rows: Sequence[str]) -> str:
 
 
 def _rows(text: str | None, width: int) -> list[list[str]] | None:
-    """Return the lines of a checkpoint, each of `width` words, or None if the file is damaged or missing."""
+    """Return the lines of a checkpoint, each of `width` fields, or None if the file is damaged or missing."""
     lines = text.split("\n") if text else []
     if len(lines) < 2 or lines[0].strip() != _VERSION or not lines[1].strip().isdigit():
         return None
@@ -45,12 +45,12 @@ def _is_number(text: str) -> bool:
 
 
 def clean_shutdown(broker_epoch: int) -> str:
-    """Return the mark of a clean stop (CleanShutdownFileHandler) with the broker's registration, -1 for none."""
+    """Return the marker of a clean stop (CleanShutdownFileHandler) with the broker's registration, -1 for none."""
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
 
 
 def broker_epoch_of(mark: str | None) -> int:
-    """Return the registration in the mark of a clean stop; -1 if it has none, or there is no mark."""
+    """Return the registration in the marker of a clean stop; -1 if there is no marker or it has no registration."""
     try:
         found = json.loads(mark or "")
     except ValueError:
@@ -60,21 +60,22 @@ def broker_epoch_of(mark: str | None) -> int:
 
 
 def alive(broker_epoch: int, boot_id: str) -> str:
-    """Return the mark of a running process that has all its records, with its registration and its system's boot id.
+    """Return the marker of a running process that has all its records, with its registration and the boot id.
 
-    If the process is killed, no record is lost, because the system has what it wrote. KIP-966 uses clean stops alone.
+    If the process is killed, no record is lost, because the operating system has everything it wrote. KIP-966 uses only
+    clean stops.
     """
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch, "bootId": boot_id}, separators=(",", ":"))
 
 
 def broker_epoch_alive(mark: str | None, boot_id: str) -> int:
-    """Return the registration in such a mark if the system has not rebooted since, else -1."""
+    """Return the registration in the marker of `alive` if the system has not rebooted since, else -1."""
     known = boot_id and mark and broker_epoch_of(mark) >= 0 and mark == alive(broker_epoch_of(mark), boot_id)
     return broker_epoch_of(mark) if known else UNKNOWN_BROKER_EPOCH
 
 
 def read_offsets(directory: LogDirectory, file: str) -> dict[TopicPartition, int]:
-    """Return the offsets by partition in that file; empty if there are none."""
+    """Return the offsets in that file, keyed by partition; empty if there are none."""
     rows = _rows(directory.read_text("", file), 3) or []
     if not all(_is_number(partition) and _is_number(offset) for _, partition, offset in rows):
         return {}
@@ -82,7 +83,7 @@ def read_offsets(directory: LogDirectory, file: str) -> dict[TopicPartition, int
 
 
 def write_offsets(directory: LogDirectory, file: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace a checkpoint of offsets by partition."""
+    """Replace a checkpoint file with these offsets."""
     rows = [f"{tp.topic} {tp.partition} {offsets[tp]}" for tp in sorted(offsets)]
     directory.write_text("", file, _format(rows))
 
@@ -98,14 +99,14 @@ def read_leader_epochs(directory: LogDirectory, name: str) -> list[tuple[int, in
 def write_leader_epochs(directory: LogDirectory, name: str, entries: Sequence[tuple[int, int]]) -> None:
     """Replace a replica's leader epochs.
 
-    The file is synced a little later, while Kafka waits for it: a new leader of a thousand partitions would stand still
-    for seconds. Entries that a power loss takes are restored from the batches when the log is opened.
+    The file is synced a little later. Kafka waits for the sync, but a new leader of a thousand partitions would then
+    block for seconds. Entries that a power loss removes are restored from the batches when the log is opened.
     """
     directory.exchange_text(name, LEADER_EPOCHS, _format([f"{epoch} {offset}" for epoch, offset in entries]))
 
 
 def read_topic_id(directory: LogDirectory, name: str) -> str | None:
-    """Return the topic id in a replica's partition.metadata as text, or None if it is missing or damaged."""
+    """Return the topic id in a replica's partition.metadata, or None if the file is missing or damaged."""
     for line in (directory.read_text(name, PARTITION_METADATA) or "").split("\n"):
         key, _, value = line.partition(":")
         if key.strip() == "topic_id":
@@ -123,5 +124,5 @@ def write_topic_id(directory: LogDirectory, name: str, topic_id: str) -> None:
 
 
 def exchange_topic_id(directory: LogDirectory, name: str, topic_id: str) -> None:
-    """Write partition.metadata; until it is synced, a power loss may leave no such file."""
+    """Write partition.metadata. Until the file is synced, a power loss may remove it."""
     directory.exchange_text(name, PARTITION_METADATA, _partition_metadata(topic_id))

@@ -1,4 +1,4 @@
-"""The transactions that compaction passes on its way through a log (Kafka's CleanedTransactionMetadata)."""
+"""The transactions that compaction reads in a pass over a log (Kafka's CleanedTransactionMetadata)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class CleanedTransactions:
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
         self._coming: list[AbortedTransaction] = []
         self._aborted: dict[int, AbortedTransaction] = {}
-        """The aborted transactions that have begun, by producer."""
+        """The aborted transactions that have begun, keyed by producer id."""
         self._has_batches: dict[int, None] = {}
-        """The producers of `_aborted` of which a batch was passed."""
+        """The producers in `_aborted` with a batch that was passed."""
         self._committed: dict[int, None] = {}
-        """The producers of other transactions of which a batch was passed."""
+        """The producers of other transactions with a batch that was passed."""
         self.kept: list[AbortedTransaction] = []
-        """Aborted transactions that have ended and still have a batch."""
+        """Aborted transactions that have ended but still have a batch."""
         self.expect(aborted)
 
     def expect(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Add aborted transactions that lie ahead."""
+        """Add aborted transactions that begin later in the log."""
         known = dict.fromkeys(self._coming)
         self._coming = sorted({**known, **dict.fromkeys(aborted)}, key=lambda each: each.first_offset, reverse=True)
 

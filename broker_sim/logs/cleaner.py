@@ -1,10 +1,10 @@
 """Compaction: keep the latest record of each key (Kafka's LogCleaner).
 
-The keys of new records are noted in a map of bounded size; keys that do not fit are left for the next compaction. Each
+A map of bounded size stores the keys of new records; keys that do not fit are left for the next compaction. Each
 segment is cleaned into a new file that then replaces it. Batches keep their offsets, so a compacted log has gaps. Only
-whole segments before the last stable offset that are not active are compacted: their transactions are decided. Records
-of aborted transactions are removed at once. The marker of a transaction is removed after all its batches, as late as a
-tombstone.
+whole segments before the last stable offset that are not active are compacted, because their transactions are decided.
+Records of aborted transactions are removed immediately. The marker of a transaction is removed after all its batches,
+and no earlier than a tombstone would be.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from zabka.kafka.record_batch import (
 )
 
 _SLICE_BATCHES = 1_000
-"""Number of headers that are read in a slice."""
+"""Number of batch headers that are read in a slice."""
 
 _LAST_MS = 2**63 - 1
-"""The latest time that a batch can hold: delete.retention.ms may be as long as that."""
+"""The latest time that a batch can contain. delete.retention.ms may be that long."""
 
 IsGone = Callable[[Segment], bool]
 BeforeReplacing = Callable[[Segment, int], None]
@@ -45,7 +45,7 @@ BeforeReplacing = Callable[[Segment, int], None]
 
 
 class _Section(NamedTuple):
-    """The segments that compaction may rewrite, and how many of them earlier compactions have processed."""
+    """The segments that compaction can rewrite, and how many of them earlier compactions have processed."""
 
     segments: Sequence[Segment]
     clean_count: int
@@ -76,7 +76,7 @@ def _section(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> _
 
 
 def is_filthy(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> bool:
-    """Return whether it is time to compact this log."""
+    """Return whether this log is due for compaction."""
     section = _section(log, settings, wall_ms)
     if not section.dirty:
         return False
@@ -88,7 +88,7 @@ def is_filthy(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> 
 async def compact(
     log: PartitionLog, settings: CompactionSettings, runtime: Runtime, before_replacing: BeforeReplacing
 ) -> None:
-    """Compact the log once, as far as its keys fit into the map; pause in between to let requests run."""
+    """Compact the log once, as far as its keys fit into the map. Pause in between so that requests can run."""
     wall_ms = runtime.now().wall_ms
     section = _section(log, settings, wall_ms)
     dirty_from = log.first_dirty_offset
@@ -134,7 +134,7 @@ class _Pass(NamedTuple):
 
     keys: KeyOffsets
     end: int
-    """The keys of records from here on did not fit into the map: all these records stay."""
+    """From this offset on, the keys did not fit into the map, so all these records are kept."""
     wall_ms: int
     tombstone_ms: int
     last_records: Mapping[int, LastRecord]
@@ -166,8 +166,8 @@ class _Pass(NamedTuple):
     def left_of(self, data: bytes, header: BatchHeader) -> bytes:
         """Return a filtered batch, or no bytes if it has no record.
 
-        A producer's last batch stays even if it is empty, so that its sequence numbers remain known; if there is no
-        such batch, its last marker stays, because its epoch fences older ones.
+        A producer's last batch is kept even if it is empty, so that its sequence numbers remain known. If there is no
+        such batch, the producer's last marker is kept, because its epoch fences older ones.
         """
         return data if header.record_count or self._is_last(header) else b""
 
@@ -180,7 +180,7 @@ class _Pass(NamedTuple):
         return is_control(header) and header.producer_epoch == last.epoch
 
     def horizon_for(self, header: BatchHeader) -> int | None:
-        """Return the time until which tombstones stay that this compaction finds for the first time."""
+        """Return the time until which this compaction keeps tombstones that no earlier compaction has seen."""
         return min(self.wall_ms + self.tombstone_ms, _LAST_MS) if header.last_offset < self.end else None
 
 
@@ -201,11 +201,11 @@ def _count_records(segments: Sequence[Segment], is_gone: IsGone) -> Generator[No
 def _is_gone(log: PartitionLog, compactions_ended: int, segment: Segment) -> bool:
     """Return whether retention, a truncation or the topic's deletion removed the segment.
 
-    Called after every pause: such a segment's file is closed, and reading it would look like a failure of the disk. A
-    truncation of any segment ends the compaction (LogCleanerManager.abortAndPauseCleaning), for two reasons. It may
-    have removed the records that made older ones obsolete, and the copied part of a segment may no longer exist. A move
-    to another directory ends it too: the copy may already have a record whose tombstone would be removed before it is
-    copied.
+    Called after every pause, because the file of such a segment is closed and reading it would look like a disk
+    failure. A truncation of any segment ends the compaction (LogCleanerManager.abortAndPauseCleaning), for two reasons:
+    it may have removed the records that made older ones obsolete, and the copied part of a segment may no longer exist.
+    A move to another directory also ends the compaction, because the copy may already have a record whose tombstone
+    would be removed before it is copied.
     """
     return log.is_closed or log.compactions_ended != compactions_ended or not log.has(segment)
 
@@ -213,9 +213,9 @@ def _is_gone(log: PartitionLog, compactions_ended: int, segment: Segment) -> boo
 def _note_keys(
     segment: Segment, keys: KeyOffsets, dirty_from: int, transactions: CleanedTransactions, is_gone: IsGone
 ) -> Generator[None, None, bool]:
-    """Note the keys of a segment's records from `dirty_from` on; return False if they do not all fit into the map.
+    """Add the keys of a segment's records from `dirty_from` on to the map. Return False if they do not all fit.
 
-    The keys of aborted records are left out: they replace no other record.
+    The keys of aborted records are omitted, because those records replace no other record.
     """
     slices = Slices()
     for position, header in segment.headers():
@@ -281,10 +281,10 @@ async def _put_in_place(
     is_gone: IsGone,
     before_replacing: BeforeReplacing,
 ) -> None:
-    """Replace a segment, and wait until a power loss cannot undo that.
+    """Replace a segment, and wait until a power loss cannot undo the replacement.
 
-    Only compaction itself waits for the disk here. A record that it removes next may be the reason why another was
-    removed in this segment.
+    Only compaction itself waits for the disk here. A record that it removes next may be the reason why another record
+    was removed from this segment.
     """
     await log.sync_cleaned(segment)
     if is_gone(segment):
@@ -298,7 +298,7 @@ async def _put_in_place(
 def _filtered(
     data: bytes, header: BatchHeader, what: _Pass, is_removable: bool
 ) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
-    """Return the batch without removed records, or None if it is unchanged or unreadable for compaction."""
+    """Return the batch without removed records, or None if it is unchanged or cannot be decoded."""
     rule, horizon_ms = what.rule_for(header, is_removable), what.horizon_for(header)
     is_marker = is_removable and is_control(header)
     try:

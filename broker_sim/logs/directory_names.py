@@ -7,9 +7,9 @@ from zabka.journal.events import TopicPartition
 FUTURE_SUFFIX = "-future"
 """Suffix of a replica that is being copied from another log directory."""
 DELETE_SUFFIX = "-delete"
-"""Suffix of a replica that is about to be deleted."""
+"""Suffix of a replica that is marked for deletion."""
 LENGTH_MAX = 255
-"""Longest name that file systems allow."""
+"""Maximum length of a name in common file systems."""
 
 
 def partition_of(directory_name: str) -> TopicPartition | None:
@@ -26,7 +26,7 @@ def future_of(directory_name: str) -> TopicPartition | None:
 
 
 def is_deleted(directory_name: str) -> bool:
-    """Return whether that replica was about to be deleted."""
+    """Return whether that replica was marked for deletion."""
     return _marked(directory_name, DELETE_SUFFIX) is not None
 
 
@@ -38,16 +38,16 @@ def _marked(directory_name: str, suffix: str) -> TopicPartition | None:
 
 
 def future_name(topic_partition: TopicPartition, unique: str) -> str:
-    """Return the name of a future replica; it exceeds the limit if the topic's name is long (KAFKA-4893)."""
+    """Return the name of a future replica. It exceeds the limit if the topic's name is long (KAFKA-4893)."""
     return f"{topic_partition}.{unique}{FUTURE_SUFFIX}"
 
 
 def has_future_name(topic_partition: TopicPartition) -> bool:
-    """Return whether a future replica's name would fit, with any unique part of 32 characters."""
+    """Return whether a future replica's name, with a unique part of 32 characters, is within the limit."""
     return len(future_name(topic_partition, "u" * 32)) <= LENGTH_MAX
 
 
 def delete_name(topic_partition: TopicPartition, unique: str) -> str:
-    """Return the name of a replica that is about to be deleted; a long topic name is shortened."""
+    """Return the name of a replica that is marked for deletion. A long topic name is shortened."""
     rest = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
     return topic_partition.topic[: LENGTH_MAX - len(rest)] + rest

@@ -12,7 +12,7 @@ Entries = list[tuple[int, int]]
 
 
 class EpochCache:
-    """Ascending (epoch, start offset) entries.  `save` is called with all of them after every change."""
+    """Ascending (epoch, start offset) entries. `save` is called with all of them after every change."""
 
     __slots__ = ("_entries", "_save")
 
@@ -31,7 +31,7 @@ class EpochCache:
         return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Begin `epoch` at `start_offset` and drop entries that contradict it; return False if nothing changed."""
+        """Begin `epoch` at `start_offset` and drop entries that contradict it. Return False if nothing changed."""
         assert epoch >= 0 and start_offset >= 0, (epoch, start_offset)
         if self._entries and self._entries[-1][0] == epoch and start_offset >= self._entries[-1][1]:
             return False
@@ -45,9 +45,9 @@ class EpochCache:
         self._entries.append((epoch, start_offset))
 
     def assign_later(self, starts: Iterable[tuple[int, int]]) -> None:
-        """Begin those of the (epoch, start offset) pairs that are later than the latest entry.
+        """Begin those epochs of the (epoch, start offset) pairs that are later than the latest entry.
 
-        A follower may append thousands of epochs at once: the entries are saved once, not once per epoch.
+        A follower may append thousands of epochs at once, so the entries are saved once instead of once per epoch.
         """
         latest_before = self.latest
         for epoch, start_offset in starts:
@@ -59,7 +59,7 @@ class EpochCache:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (epoch, offset): the largest epoch not above `epoch`, and the offset after its last record.
 
-        Returns (-1, -1) if that is unknown, for example for an epoch that this replica has not seen yet.
+        Returns (-1, -1) if they are unknown, for example for an epoch that this replica has not seen yet.
         """
         if epoch == UNDEFINED_EPOCH or not self._entries:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -92,28 +92,29 @@ class EpochCache:
             yield start_offset
 
     def truncate_from_end(self, offset: int) -> None:
-        """Drop the epochs that begin at `offset` or later: the log now ends there."""
+        """Drop the epochs that begin at `offset` or later, because the log now ends there."""
         if self._entries and self._entries[-1][1] >= offset:
             self._entries = [entry for entry in self._entries if entry[1] < offset]
             self._save(self._entries)
 
     def truncate_from_start(self, offset: int) -> None:
-        """Drop or shorten the epochs before `offset`: the log now starts there."""
+        """Drop or shorten the epochs before `offset`, because the log now starts there."""
         dropped = [entry for entry in self._entries if entry[1] <= offset]
         if len(dropped) > 1 or (dropped and dropped[-1][1] < offset):
             self._entries = [(dropped[-1][0], offset), *self._entries[len(dropped) :]]
             self._save(self._entries)
 
     def believe(self, written: Entries, last_of: Mapping[int, int]) -> None:
-        """Correct the entries by the records in the log.
+        """Correct the entries with the records in the log.
 
-        `written` has the offset at which each epoch in the records begins, `last_of` the offset of each epoch's last
-        batch.
+        `written` has the offset at which each epoch in the records begins; `last_of` has the offset of each epoch's
+        last batch.
 
-        - A power loss may have restored an older file.  An entry followed by a record of a lower epoch has been
-          truncated since. An entry without any record stays: its epoch may have been emptied by compaction.
-        - If a process was killed before it wrote the new log start, deleted records are back, but their epochs are
-          missing.  A follower with other records at those offsets would then not be truncated there, so the missing
+        - A power loss may have restored an older file. If an entry is followed by a record of a lower epoch, its epoch
+          was truncated after that file was written, and the entry is removed. An entry without any record is kept,
+          because compaction may have emptied its epoch.
+        - If a process was killed before it wrote the new log start, the deleted records exist again, but their epochs
+          are missing. A follower with other records at those offsets would then not be truncated there, so the missing
           epochs are added.
         """
         stale = [entry for entry in self._entries if any(e < entry[0] and at >= entry[1] for e, at in last_of.items())]
@@ -136,7 +137,7 @@ class EpochCache:
             self._save(self._entries)
 
     def clear(self) -> None:
-        """Drop all entries: the log was emptied."""
+        """Drop all entries, because the log was emptied."""
         if self._entries:
             self._entries = []
             self._save(self._entries)

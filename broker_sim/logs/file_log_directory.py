@@ -31,8 +31,8 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class _Names:
     """The names in one directory, and whether they are synced to disk.
 
-    A new process cannot assume that any is synced: a killed one may have created them just before. Changes during a
-    sync are counted, so that they do not pass as synced.
+    A new process cannot assume that any name is synced, because a killed process may have created it just before.
+    Changes during a sync are counted, so that they do not count as synced.
     """
 
     __slots__ = ("_changes", "_synced", "path")
@@ -43,7 +43,7 @@ class _Names:
         self._synced = 0
 
     def change(self) -> None:
-        """Note that a name was created or removed, which is not yet on disk."""
+        """Record that a name was created or removed and that this is not yet on disk."""
         self._changes += 1
 
     def sync(self, files: Files) -> None:
@@ -60,7 +60,7 @@ class DiskLogFile:
     __slots__ = ("_descriptor", "_files", "_names", "_pread", "_pwrite", "_size")
 
     def __init__(self, path: Path, names: Sequence[_Names], files: Files = HOST) -> None:
-        """`names` are those of its directory and of the parent directory."""
+        """`names` are the `_Names` of the file's directory and of the parent directory."""
         self._names = names
         self._files = files
         # Called for every record.
@@ -72,8 +72,8 @@ class DiskLogFile:
     def append(self, data: bytes) -> int:
         """Append; return the position at which the data starts.
 
-        Raises OSError if the disk is full or broken. Written parts of the data are removed again as far as the disk
-        permits, so that the log stays whole.
+        Raises OSError if the disk is full or broken. In that case, written parts of the data are removed again as far
+        as the disk permits, so that the log contains only whole batches.
         """
         start = self._size
         rest = memoryview(data)
@@ -90,7 +90,7 @@ class DiskLogFile:
         return start
 
     def read(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`; fewer only at the end."""
+        """Return up to `size` bytes from `position`; fewer only at the end of the file."""
         data = self._pread(self._descriptor, size, position)
         if len(data) == size or position + len(data) >= self._size:
             return data
@@ -105,7 +105,7 @@ class DiskLogFile:
         return b"".join(parts)
 
     def size(self) -> int:
-        """Bytes written."""
+        """Number of bytes written."""
         return self._size
 
     def truncate(self, size: int) -> None:
@@ -127,7 +127,7 @@ class DiskLogFile:
 
 
 def _boot_id(files: Files) -> str:
-    """Return Linux's boot id (random(4)); other systems have none that a process can rely on."""
+    """Return Linux's boot id (random(4)). Other systems have no id that a process can rely on."""
     try:
         return read_bytes(BOOT_ID, files).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -153,7 +153,7 @@ class FileLogDirectory:
         return self._root / name / file
 
     def finish(self, within_s: float) -> None:
-        """Wait until every exchanged text is on disk, at most this long."""
+        """Wait until every exchanged file is on disk, at most for this long."""
         self._sync.finish(within_s)
 
     def space(self) -> DiskSpace:
@@ -161,7 +161,7 @@ class FileLogDirectory:
         return DiskSpace(self._files.capacity(self._root), self._files.room(self._root))
 
     def partitions(self) -> list[str]:
-        """Names of the replica directories, sorted."""
+        """Return the names of the replica directories, sorted."""
         return sorted(name for name in self._files.listdir(self._root) if is_directory(self._root / name, self._files))
 
     def create_partition(self, name: str) -> None:
@@ -185,7 +185,7 @@ class FileLogDirectory:
         self._names.sync(self._files)
 
     async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
-        """Sync these files and their names in the background; they survive a power loss after this returns.
+        """Sync these files and their names in the background. They survive a power loss after this returns.
 
         Raises OSError.
         """
@@ -212,7 +212,7 @@ class FileLogDirectory:
         self._names.sync(self._files)
 
     def list_files(self, name: str) -> list[str]:
-        """File names in a replica directory, sorted."""
+        """Return the file names in a replica directory, sorted."""
         path = self._path(name)
         return sorted(file for file in self._files.listdir(path) if not is_directory(path / file, self._files))
 
@@ -231,21 +231,21 @@ class FileLogDirectory:
         self._names_in(name).change()
 
     def replace(self, name: str, file: str, by: str) -> None:
-        """Replace `file` by the file `by` atomically."""
+        """Replace `file` with the file `by` atomically."""
         self._files.rename(self._path(name, by), self._path(name, file))
         self._names_in(name).change()
 
     def read_text(self, name: str, file: str) -> str | None:
-        """Return a small file's content, or None if it does not exist or is not text."""
+        """Return a small file's content, or None if the file does not exist or is not valid text."""
         try:
             return read_text(self._path(name, file), self._files)
         except (FileNotFoundError, UnicodeDecodeError):
             return None
 
     def exchange_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file atomically; it is synced to disk later.
+        """Replace a small file atomically. It is synced to disk later.
 
-        Raises OSError, also if an earlier one could not be synced.
+        Raises OSError, including if an earlier file could not be synced.
         """
         path = self._path(name, file)
         aside = path.with_name(path.name + ".tmp")

@@ -1,7 +1,7 @@
 """A log directory that goes offline at its first failure (Kafka's LogDirFailureChannel).
 
-A disk that failed once cannot be trusted with records again: all later operations raise, and the broker continues with
-its other directories.
+A disk that failed once cannot be trusted with records again: all later operations raise LogDirFailed, and the broker
+continues with its other directories.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LogDirFailed(Exception):
 
 
 class GuardedDirectory:
-    """`zabka.broker_sim.ports.LogDirectory` around another one; every method raises LogDirFailed after a failure."""
+    """A `zabka.broker_sim.ports.LogDirectory` around another one. After a failure, every method raises LogDirFailed."""
 
     def __init__(self, inner: LogDirectory, failed: Callable[[GuardedDirectory, OSError], None]) -> None:
         self.is_online = True
@@ -29,7 +29,7 @@ class GuardedDirectory:
 
     @property
     def boot_id(self) -> str:
-        """The id of this run of the operating system."""
+        """The id of the current boot of the operating system."""
         return self._inner.boot_id
 
     def attempt(self, action: Callable[[], T]) -> T:
@@ -56,7 +56,7 @@ class GuardedDirectory:
         return self._inner.space()
 
     def partitions(self) -> list[str]:
-        """Names of the replica directories, sorted."""
+        """Return the names of the replica directories, sorted."""
         return self.attempt(self._inner.partitions)
 
     def create_partition(self, name: str) -> None:
@@ -72,7 +72,7 @@ class GuardedDirectory:
         self.attempt(lambda: self._inner.rename_partition(name, to))
 
     def list_files(self, name: str) -> list[str]:
-        """File names in a replica directory, sorted."""
+        """Return the file names in a replica directory, sorted."""
         return self.attempt(lambda: self._inner.list_files(name))
 
     def open(self, name: str, file: str) -> LogFile:
@@ -88,7 +88,7 @@ class GuardedDirectory:
         self.attempt(lambda: self._inner.sync_names(name))
 
     async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
-        """These files, and their names, survive a power loss once this returns."""
+        """Sync these files and their names in the background. They survive a power loss after this returns."""
         if not self.is_online:
             raise LogDirFailed
         try:
@@ -102,7 +102,7 @@ class GuardedDirectory:
             self._inner.remove(name, file)
 
     def replace(self, name: str, file: str, by: str) -> None:
-        """Replace `file` by the file `by` atomically."""
+        """Replace `file` with the file `by` atomically."""
         self.attempt(lambda: self._inner.replace(name, file, by))
 
     def read_text(self, name: str, file: str) -> str | None:
@@ -110,7 +110,7 @@ class GuardedDirectory:
         return self.attempt(lambda: self._inner.read_text(name, file))
 
     def exchange_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file atomically; it is durable some time later."""
+        """Replace a small file atomically. It is synced to disk later."""
         self.attempt(lambda: self._inner.exchange_text(name, file, text))
 
     def write_text(self, name: str, file: str, text: str) -> None:
@@ -149,7 +149,7 @@ class _GuardedFile:
             self._directory.give_up(failure)
 
     def size(self) -> int:
-        """Bytes written."""
+        """Number of bytes written."""
         return self._file.size()
 
     def truncate(self, size: int) -> None:
@@ -161,5 +161,5 @@ class _GuardedFile:
         self._directory.attempt(self._file.flush)
 
     def close(self) -> None:
-        """Close the file, failed or not."""
+        """Close the file, even if the directory has failed."""
         self._file.close()

@@ -19,7 +19,7 @@ from zabka.kafka.ports import Emit
 
 
 class LogHousekeeping:
-    """The periodic work on all logs of a broker; `start_moved` is called for each log whose start advanced."""
+    """The periodic work on all logs of a broker. `start_moved` is called for each log whose start advanced."""
 
     def __init__(
         self,
@@ -38,10 +38,10 @@ class LogHousekeeping:
         self._start_moved = start_moved
         self._compaction: Task | None = None
         self._every: Callable[[str, int, Callable[[], None]], None] | None = None
-        """Set by `start`."""
+        """Repeats an action with a period; set by `start`."""
 
     def start(self, every: Callable[[str, int, Callable[[], None]], None]) -> None:
-        """Start; `every` repeats an action with a period in milliseconds."""
+        """Start the periodic work. `every` repeats an action with a period in milliseconds."""
         self._every = every
         config = self._config
         every("retention", config.log_retention_check_interval_ms, self.drop_old_records)
@@ -60,7 +60,7 @@ class LogHousekeeping:
             self._every("compaction", max(1, self._config.log_cleaner_backoff_ms), self._compact_later)
 
     def close(self) -> None:
-        """End a compaction in progress; it leaves at most a file that the next start removes."""
+        """Abort a compaction in progress. It leaves at most a file that the next start removes."""
         if self._compaction is not None:
             self._compaction.cancel()
 
@@ -117,7 +117,7 @@ class LogHousekeeping:
     def _before_replacing(self, topic_partition: TopicPartition, segment: Segment, bytes_after: int) -> None:
         """Checkpoint the log starts and journal the compaction of a segment.
 
-        A replica that is rebuilt from this log will lack the removed records, and have other batches.
+        A replica that is rebuilt from this log will lack the removed records and have other batches.
         """
         topic, number = topic_partition
         # Deleted records that a kill brings back are recognised by their batches, which compaction may now remove.

@@ -1,6 +1,6 @@
 """The map of compaction: the latest offset of each key, in bounded memory (Kafka's SkimpyOffsetMap).
 
-It stores only the MD5 of each key: two keys with the same MD5 would count as one key, as in Kafka.
+It stores only the MD5 of each key. Two keys with the same MD5 would count as one key, as in Kafka.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ ENTRY_BYTES = _DIGEST_BYTES + _OFFSET_BYTES
 _PAGE_SLOTS = 4_096
 _NONE = bytes(_DIGEST_BYTES)
 _FULL_AT = 0.75
-"""A fuller table is slow to search; it grows if the memory allows it."""
+"""Maximum load of the table for fast searches. Above it, the table grows if the memory limit allows."""
 
 
 class KeyOffsets:
-    """A table of `memory_bytes` at most, 24 for each slot; `load` is how full it becomes.
+    """A table of at most `memory_bytes`, 24 for each slot; `load` is its maximum load.
 
-    If at most `expected` keys will come, the table is no larger than they need, and a page takes no memory until a key
-    falls into it.
+    If at most `expected` keys will be added, the table is no larger than they need. A page takes no memory until it
+    contains a key.
     """
 
     def __init__(self, memory_bytes: int, load: float, expected: int) -> None:
@@ -30,18 +30,18 @@ class KeyOffsets:
         self._pages: list[bytearray | None] = [None] * -(-self._slots // _PAGE_SLOTS)
         self._count = 0
         self.latest_offset = -1
-        """The offset of the last noted record."""
+        """The offset of the last added record."""
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes that the table takes at present."""
+        """Number of bytes that the table currently takes."""
         return sum(len(page) for page in self._pages if page is not None)
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note the offset of a key, which is higher than any before; return False if the map is full."""
+        """Set the offset of a key, which must be higher than any before. Return False if the map is full."""
         if self._count >= self._keys_max:
             return False
         digest = md5(key, usedforsecurity=False).digest()
@@ -56,7 +56,7 @@ class KeyOffsets:
         return True
 
     def get(self, key: bytes) -> int:
-        """Return the latest offset of a key; -1 if none was noted."""
+        """Return the latest offset of a key; -1 if the key is unknown."""
         digest = md5(key, usedforsecurity=False).digest()
         place = self._place(digest)
         if place is None:
@@ -67,7 +67,7 @@ class KeyOffsets:
         return int.from_bytes(page[at + _DIGEST_BYTES : at + ENTRY_BYTES], "big")
 
     def _place(self, digest: bytes) -> tuple[bytearray, int] | None:
-        """Return the slot of a key or the free slot for it, or None if the key is missing and no slot is free."""
+        """Return a key's slot or the free slot for it, or None if the key is missing and no slot is free."""
         slot = int.from_bytes(digest[:_OFFSET_BYTES], "big") % self._slots
         for _ in range(self._slots):
             number, within = divmod(slot, _PAGE_SLOTS)

@@ -31,31 +31,31 @@ class LogDir:
         self.directory = directory
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.futures: dict[TopicPartition, PartitionLog] = {}
-        """Copies of logs in other directories, which will replace these."""
+        """Copies of logs in other directories, which will replace those logs."""
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
-        """The content of each checkpoint file."""
+        """The content of each checkpoint file, keyed by file name."""
 
     @property
     def all(self) -> dict[TopicPartition, PartitionLog]:
-        """Current and future logs; a directory holds at most one of the two per partition."""
+        """Return the current and future logs. A directory contains at most one of the two per partition."""
         return self.logs | self.futures if self.futures else self.logs
 
     def read_checkpoint(self, file: str) -> dict[TopicPartition, int]:
-        """Return the content of a checkpoint."""
+        """Return the content of a checkpoint file."""
         self._checkpointed[file] = checkpoints.read_offsets(self.directory, file)
         return dict(self._checkpointed[file])
 
     def write_high_watermarks(self) -> None:
-        """Write the high watermarks, even if none has moved; do nothing if there are no logs."""
+        """Write the high watermarks even if none has advanced. Do nothing if there are no logs."""
         if self.all:
             self._write(checkpoints.REPLICATION_OFFSETS, self._high_watermarks)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks unless the file has them already."""
+        """Write the high watermarks unless the file already has them."""
         self._checkpoint(checkpoints.REPLICATION_OFFSETS, self._high_watermarks)
 
     def checkpoint_starts(self) -> None:
-        """Write the starts of logs that start within a segment, and how far compaction has come."""
+        """Write the starts of logs that start within a segment, and the offsets that compaction has reached."""
         starts = {tp: log.start_offset for tp, log in self.all.items() if log.starts_within_a_segment}
         self._checkpoint(checkpoints.LOG_START_OFFSETS, starts)
         cleaned = {tp: log.first_dirty_offset for tp, log in self.all.items() if log.first_dirty_offset}
@@ -75,23 +75,23 @@ class LogDir:
 
 
 class DuplicateReplicas(Exception):
-    """Two log directories hold different replicas of one partition; the text is for the user."""
+    """Two log directories contain different replicas of one partition. The message is for the user."""
 
 
 class DirectoryLogs(NamedTuple):
-    """The logs in one log directory: current replicas, and future ones that are being copied into it."""
+    """The logs in one log directory: current replicas, and future replicas that are being copied into it."""
 
     current: Mapping[TopicPartition, PartitionLog]
     future: Mapping[TopicPartition, PartitionLog]
     space: DiskSpace | None
-    """Not set if the file system did not report it."""
+    """None if the file system did not report it."""
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LogManager:
-    """The logs by partition. Raises LogDirFailed wherever the directory of a log has failed."""
+    """The logs, keyed by partition. Raises LogDirFailed wherever the directory of a log has failed."""
 
     def __init__(
         self,
@@ -105,10 +105,10 @@ class LogManager:
         unique: Callable[[], str],
         high_watermarks_reached: ReachedMarks = dict,
     ) -> None:
-        """`failed` receives the current and the future replicas in a directory that fails, during the failed operation.
+        """`failed` receives the current and the future replicas in a failing directory, during the failed operation.
 
-        `unique` returns a name part that no other name has. `high_watermarks_reached` is called when logs are opened,
-        and only the figures of lost records use it.
+        `unique` returns a name part that no other name has. `high_watermarks_reached` is called when logs are opened;
+        it is used only to count lost records.
         """
         self._broker_id = broker_id
         self._config = config
@@ -118,27 +118,27 @@ class LogManager:
         self._dirs = [LogDir(GuardedDirectory(directory, self._dir_failed)) for directory in directories]
         self._topic_ids: dict[TopicPartition, str] = {}
         self._epochs_left: list[int] = []
-        """The broker epochs in the marks of the log directories when they were opened."""
+        """The broker epochs in the markers of the log directories when the directories were opened."""
         self._alive_as: int = UNKNOWN_BROKER_EPOCH
-        """The broker epoch in the marks that this process has written on every disk."""
+        """The broker epoch in the markers that this process has written to every disk."""
         self._last_failure: OSError | None = None
         self._was_whole = True
-        """Whether every log was unchanged when it was opened."""
+        """Whether every log was intact when it was opened."""
         self._unique = unique
         self._high_watermarks_reached = high_watermarks_reached
         self._preferred: dict[TopicPartition, LogDir] = {}
-        """The directories chosen for missing logs."""
+        """The chosen directories for logs that do not exist yet."""
 
     def configure(self, config: ReplicaConfig) -> None:
         """Set the defaults of topics without overrides."""
         self._config = config
 
     def settings(self, topic: str) -> PartitionConfig:
-        """Return the present settings of a topic."""
+        """Return the current settings of a topic."""
         return partition_config(self._config, self._topic_configs(topic))
 
     def reconfigure(self, topics: Iterable[str]) -> dict[str, PartitionConfig]:
-        """Apply and return the present settings of these topics.
+        """Apply and return the current settings of these topics.
 
         They are also applied to logs that have no role on this broker yet, and to copies for another directory.
         """
@@ -156,9 +156,9 @@ class LogManager:
 
     @property
     def broker_epoch_left(self) -> int:
-        """The registration of the last use of all these logs, if none can have lost records since, or -1.
+        """The registration at the last use of all these logs, or -1 if one of them may have lost records since.
 
-        Each log was stopped cleanly by that process, or the process was killed on a system that is still running.
+        No records are lost if that process stopped each log cleanly, or was killed on a system that is still running.
         """
         complete = self._was_whole and not self.has_offline_directory and len(self._epochs_left) == len(self._dirs)
         return min(self._epochs_left) if complete else UNKNOWN_BROKER_EPOCH
@@ -175,7 +175,7 @@ class LogManager:
 
     @property
     def complaint(self) -> str:
-        """Why no directory is online, and what to do about it if that is known."""
+        """The reason why no directory is online, and the remedy if it is known."""
         text = "every log directory has failed"
         if self._last_failure is not None and self._last_failure.errno in _FULL:
             text += ", the last one because its disk is full: make room and start this broker again"
@@ -190,7 +190,7 @@ class LogManager:
                 log.close()
         log_dir.logs.clear()
         log_dir.futures.clear()
-        # Part of what this process wrote is out of reach, or lost.
+        # A part of what this process wrote is unreachable or lost.
         self._alive_as = UNKNOWN_BROKER_EPOCH
         for each in self._dirs:
             each.directory.forget("", checkpoints.ALIVE)
@@ -201,7 +201,7 @@ class LogManager:
         return next((log_dir for log_dir in self._dirs if topic_partition in log_dir.logs), None)
 
     def claim(self, cluster_id: str) -> None:
-        """Mark the directories with this cluster and broker; a directory that fails now goes offline, as in Kafka.
+        """Mark the directories as owned by this cluster and broker. A directory that fails goes offline, as in Kafka.
 
         Raises InconsistentMetaProperties if a directory belongs to another cluster or broker.
         """
@@ -212,7 +212,7 @@ class LogManager:
     # ---- opening -----------------------------------------------------------------------------------------------
 
     def open_all(self) -> None:
-        """Open the logs on disk; high watermarks and starts come from the checkpoints, limited to what a log holds."""
+        """Open the logs on disk. High watermarks and starts come from the checkpoints, limited to the log's offsets."""
         reached = self._high_watermarks_reached()
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
@@ -223,7 +223,7 @@ class LogManager:
         self.mark_alive(self.broker_epoch_left)
 
     def mark_alive(self, broker_epoch: int) -> None:
-        """Write a mark on every disk: all records are there, and this process's registration, unless that is -1."""
+        """Write a marker to every disk: all records exist as of this registration. Do nothing if that is -1."""
         if broker_epoch in (self._alive_as, UNKNOWN_BROKER_EPOCH) or self.has_offline_directory:
             return
         self._alive_as = broker_epoch
@@ -276,7 +276,7 @@ class LogManager:
         log_dir.checkpoint_starts()  # Records written where a log has lost its end are not compacted yet.
 
     def _journal_loss(self, topic_partition: TopicPartition, end_offset: int, mark: int) -> None:
-        """Journal the loss of committed records: a power loss or damage took the end of the log.
+        """Journal the loss of committed records after a power loss or damage removed the end of the log.
 
         `mark` is the committed offset that the log had reached.
         """
@@ -298,7 +298,7 @@ class LogManager:
         )
 
     def _keep_longest_future(self, topic_partition: TopicPartition) -> None:
-        """Drop other copies, which a move may leave if it was cancelled while its directory was offline."""
+        """Drop all but the longest copy. A move that was cancelled while its directory was offline may leave others."""
         copies = [log_dir for log_dir in self._dirs if topic_partition in log_dir.futures]
         for log_dir in sorted(copies, key=lambda each: each.futures[topic_partition].end_offset)[:-1]:
             log_dir.futures.pop(topic_partition).delete()
@@ -307,8 +307,8 @@ class LogManager:
         """Return whether the replica just opened is the one to use.
 
         A broker that was killed, or lost a disk, between the two renames of a move has two replicas. A replica is
-        removed if the other one has its records; Kafka leaves that to the operator. Raises DuplicateReplicas if each
-        has its own records.
+        removed if the other one has all its records; Kafka leaves that to the operator. Raises DuplicateReplicas if
+        each replica has records that the other lacks.
         """
         others = [each for each in self._dirs if each is not log_dir and topic_partition in each.logs]
         if not others:
@@ -353,16 +353,16 @@ class LogManager:
     # ---- logs --------------------------------------------------------------------------------------------------
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """Return the log of a partition, if there is one."""
+        """Return the log of a partition, or None if there is none."""
         log_dir = self._dir_of(topic_partition)
         return None if log_dir is None else log_dir.logs[topic_partition]
 
     def all(self) -> list[tuple[TopicPartition, PartitionLog]]:
-        """Return all logs, in the order of partitions."""
+        """Return all logs, ordered by partition."""
         return sorted((item for log_dir in self._dirs for item in log_dir.logs.items()), key=lambda item: item[0])
 
     def by_directory(self) -> list[DirectoryLogs | None]:
-        """Return the logs in each of log.dirs, in the order of partitions; an offline directory has None."""
+        """Return the logs in each of log.dirs, ordered by partition; None for an offline directory."""
         return [
             DirectoryLogs(dict(sorted(each.logs.items())), dict(sorted(each.futures.items())), _space(each))
             if each.directory.is_online
@@ -371,10 +371,10 @@ class LogManager:
         ]
 
     def get_or_create(self, topic_partition: TopicPartition, is_new: bool = True) -> PartitionLog:
-        """Return the log of a partition; create a missing log in the directory with the fewest logs.
+        """Return the log of a partition. Create a missing log in the directory with the fewest logs.
 
-        While a directory is offline, it may hold the log of a partition that is not new. Then this raises LogDirFailed
-        instead of creating an empty log in the place of a full one.
+        While a directory is offline, it may contain the log of a partition that is not new. In that case, raises
+        LogDirFailed instead of creating an empty log in place of a full one.
         """
         known = self.get(topic_partition)
         if known is not None:
@@ -391,7 +391,7 @@ class LogManager:
     # ---- from one directory to another -------------------------------------------------------------------------
 
     def future(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """Return the copy that is to replace a partition's log, if there is one."""
+        """Return the copy that will replace a partition's log, or None if there is none."""
         log_dir = self._future_dir_of(topic_partition)
         return None if log_dir is None else log_dir.futures[topic_partition]
 
@@ -401,7 +401,7 @@ class LogManager:
     def prefer(self, topic_partition: TopicPartition, place: int) -> bool:
         """Choose one of log.dirs for a partition's log that will be created.
 
-        Returns False if its log, or the copy that is to replace it, is already there. Raises LogDirFailed if the
+        Returns False if its log, or the copy that will replace it, is already there. Raises LogDirFailed if the
         directory is offline.
         """
         log_dir = self._dirs[place]
@@ -413,13 +413,13 @@ class LogManager:
         return True
 
     def lies_in(self, topic_partition: TopicPartition, place: int) -> bool:
-        """Return whether a partition's log is in that one of log.dirs."""
+        """Return whether a partition's log is in the directory at that position of log.dirs."""
         return topic_partition in self._dirs[place].logs
 
     def begin_future(self, topic_partition: TopicPartition) -> PartitionLog:
-        """Create an empty log that is to replace the partition's, in its preferred directory.
+        """Create an empty log that will replace the partition's log, in the preferred directory.
 
-        Raises LogDirFailed, also if any directory is offline: that one might hold such a copy.
+        Raises LogDirFailed, including if another directory is offline, because that one may contain such a copy.
         """
         current = self.get(topic_partition)
         assert current is not None and self.future(topic_partition) is None, topic_partition
@@ -444,7 +444,7 @@ class LogManager:
                 self.drop_future(topic_partition)
 
     def drop_future(self, topic_partition: TopicPartition) -> None:
-        """Remove the copy that was to replace a partition's log, if there is one."""
+        """Remove the copy that would have replaced a partition's log, if there is one."""
         log_dir = self._future_dir_of(topic_partition)
         if log_dir is not None:
             self._remove(log_dir.futures.pop(topic_partition))
@@ -452,11 +452,11 @@ class LogManager:
             log_dir.checkpoint_starts()
 
     def replace_with_future(self, topic_partition: TopicPartition) -> PartitionLog:
-        """Replace the current log by the future log, which holds the same, and remove the current one.
+        """Replace the current log with the future log, which has the same records, and remove the current one.
 
-        The order is Kafka's: a whole replica of that name exists at any time. Raises LogDirFailed if the directory of
-        the future log fails. If the other directory fails, nothing is lost, because the future log has replaced it by
-        then.
+        The order is Kafka's: at any time, a whole replica with the partition's name exists. Raises LogDirFailed if the
+        directory of the future log fails. If the other directory fails, nothing is lost, because the future log has
+        already replaced the current one.
         """
         target, source = self._future_dir_of(topic_partition), self._dir_of(topic_partition)
         assert target is not None and source is not None, topic_partition
@@ -474,7 +474,7 @@ class LogManager:
         return future
 
     def _remove(self, log: PartitionLog) -> None:
-        """Rename, then delete: the remains after a crash are recognisable as garbage."""
+        """Rename a log's directory, then delete it, so that its remains after a crash are recognisable as garbage."""
         log.rename(delete_name(log.topic_partition, self._unique()))
         log.delete()
 
@@ -483,7 +483,7 @@ class LogManager:
         return self._topic_ids.get(topic_partition)
 
     def set_topic_id(self, topic_partition: TopicPartition, topic_id: str) -> None:
-        """Write the topic id next to the log, once; the caller must call `sync_topic_ids` afterwards."""
+        """Write the topic id next to the log, once. The caller must call `sync_topic_ids` afterwards."""
         log_dir = self._dir_of(topic_partition)
         if topic_partition not in self._topic_ids and log_dir is not None:
             self._topic_ids[topic_partition] = topic_id
@@ -491,7 +491,7 @@ class LogManager:
             self._drop_other_topics_future(topic_partition)
 
     async def sync_topic_ids(self) -> Collection[TopicPartition]:
-        """Sync every topic id that was set; return the replicas whose directory has failed."""
+        """Sync every topic id that was set. Return the replicas whose directory has failed."""
         failed: list[TopicPartition] = []
         for log_dir in list(self._online()):
             logs = [log for log in log_dir.logs.values() if log.metadata_file.is_dirty]
@@ -516,22 +516,22 @@ class LogManager:
     # ---- checkpoints and stop ------------------------------------------------------------------------------------
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write all high watermarks, even if none has moved.
+        """Write all high watermarks, even if none has advanced.
 
-        That is how the broker detects a failed disk of idle replicas (ReplicaManager.checkpointHighWatermarks).
+        With these writes, the broker detects a failed disk of idle replicas (ReplicaManager.checkpointHighWatermarks).
         """
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
                 log_dir.write_high_watermarks()
 
     def checkpoint_starts(self) -> None:
-        """Write the starts of logs that start within a segment, and how far compaction has come."""
+        """Write the starts of logs that start within a segment, and the offsets that compaction has reached."""
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
                 log_dir.checkpoint_starts()
 
     def close(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Stop cleanly: flush everything, write the checkpoints, and leave a mark with this broker's registration."""
+        """Stop cleanly: flush everything, write the checkpoints, and write a marker with this broker's registration."""
         mark = checkpoints.clean_shutdown(UNKNOWN_BROKER_EPOCH if self.has_offline_directory else broker_epoch)
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
@@ -553,7 +553,7 @@ def _space(log_dir: LogDir) -> DiskSpace | None:
 
 
 def _extent(log: PartitionLog) -> tuple[int, int]:
-    """Return the progress of a replica: its last epoch, and its log end offset."""
+    """Return the progress of a replica: its last epoch and its log end offset."""
     return log.epochs.latest, log.end_offset
 
 

@@ -14,8 +14,8 @@ from zabka.kafka.record_batch import BatchHeader, BatchUnreadable, iter_batch
 def newest_record(log: PartitionLog) -> Generator[None, None, Found]:
     """Find (timestamp, offset) of the first record with the highest timestamp, or None for an empty log.
 
-    Usually the batches' headers give the answer. But the records of the newest batch may be deleted and not removed
-    yet, or compacted away; then the other batches are searched. Kafka returns a deleted record then, or none.
+    Usually the batch headers suffice. But the records of the newest batch may be compacted away, or deleted and still
+    in the file. In these cases, the other batches are searched. Kafka then returns a deleted record or none.
     """
     if log.is_closed or log.end_offset <= log.start_offset:
         return None
@@ -49,7 +49,7 @@ def _of_what_is_left(log: PartitionLog) -> Generator[None, None, Found]:
 
 
 def _newer(data: bytes, header: BatchHeader, than: Found, start_offset: int) -> Generator[None, None, Found]:
-    """Return the first of a batch's newest records from `start_offset` on, if it is newer than `than`; else `than`."""
+    """Return the first of a batch's newest records from `start_offset` on if it is newer than `than`; else `than`."""
     newest = than
     try:
         for number, record in enumerate(iter_batch(data, 0, header), 1):

@@ -3,7 +3,8 @@
 Theory of operation
 ===================
 
-A `PartitionLog` is one directory of segment files and what a replica derives from them.  Offsets divide it:
+A `PartitionLog` consists of one directory of segment files and the data that a replica derives from them. Offsets
+divide it:
 
     base of the first segment  <=  start_offset  <=  high_watermark  <=  end_offset
                       |   deleted   |   committed   |   not committed   |  offset of the next record
@@ -14,16 +15,16 @@ The others are closed: only truncation, compaction and retention change them.
     call                         caller                        effect
     ---------------------------  ----------------------------  ------------------------------------------------------
     append_as_leader             Partition                     give batches offsets and the leader epoch; write
-    append_as_follower           following, log_dir_moves      write batches as the leader stored them, or refuse all
+    append_as_follower           following, log_dir_moves      write batches as the leader stored them, or reject all
     roll                         a full or old segment         flush; snapshot the producers; begin a segment
     read                         fetches, log_dir_moves        whole batches of one segment, below `up_to`
-    last_stable_offset           fetches, compaction           the end of the decided transactions
-    aborted_transactions         fetches, compaction           those with records in a range of offsets
-    truncate_to                  a follower whose log differs  drop from an offset on, with the batch that holds it
+    last_stable_offset           fetches, compaction           the end of the part without open transactions
+    aborted_transactions         fetches, compaction           aborted transactions with records in a range
+    truncate_to                  a follower whose log differs  drop the batch that contains an offset, and the rest
     truncate_fully_and_start_at  the leader starts later       drop everything; begin at an offset
     advance_start                DeleteRecords, retention      raise start_offset; the bytes stay
     drop_first_segments          retention                     remove leading segments
-    replace_segment              compaction                    put a cleaned file in a segment's place
+    replace_segment              compaction                    replace a segment with its cleaned file
     take_over, rename            a move between directories    the copy becomes the replica's log
     flush, close, delete         LogManager                    end of life
 
@@ -36,39 +37,39 @@ checkpoint files.
 Invariants
 ----------
 
-1. `_segments` is never empty, except within a method.  The bases in `_starts` are those of `_segments`, in ascending
+1. `_segments` is never empty, except within a method. The bases in `_starts` are those of `_segments`, in ascending
    order (`_add_segment`, `_drop_segment`, `drop_first_segments`, `drop_empty_segments`).
 2. end_offset is the end of the last segment (`_append`, `truncate_to`, `truncate_fully_and_start_at`).
-3. The order of the offsets above holds after LogManager has opened the log.  `advance_start` raises the high watermark
+3. The order of the offsets above holds after LogManager has opened the log. `advance_start` raises the high watermark
    with the start; `truncate_to` lowers start, high watermark and `first_dirty_offset` with the end.
-4. Offsets rise from batch to batch.  Gaps come only from compaction.  `append_as_follower` refuses batches that
-   overlap, and `Segment.recover` takes an overlap for damage.
-5. Leader epochs never fall in a log.  `append_as_follower` notes each epoch's first offset, a leader notes its own in
-   `Partition.make_leader`, and truncation drops the entries that begin at the new end or later.  After an unclean stop
-   a batch of an earlier epoch is damage: a power loss brought back what had been truncated.
-6. `producers` is derived from the batch headers, the markers of transactions and the producer snapshots.  Every append
-   updates it, and a truncation that removes batches rebuilds it (`_rebuild_producers`) if forgetting them is not
-   enough.  The transaction index of each segment is derived from the markers alone: opening rebuilds it.
+4. Offsets rise from batch to batch. Gaps come only from compaction. `append_as_follower` rejects batches that overlap,
+   and `Segment.recover` treats an overlap as damage.
+5. Leader epochs never decrease in a log. `append_as_follower` records each epoch's first offset, a leader records its
+   own in `Partition.make_leader`, and truncation drops the entries that begin at the new end or later. After an unclean
+   stop a batch of an earlier epoch is damage: a power loss brought back what had been truncated.
+6. `producers` is derived from the batch headers, the transaction markers and the producer snapshots. Every append
+   updates it, and a truncation that removes batches rebuilds it (`_rebuild_producers`) if dropping them is not enough.
+   The transaction index of each segment is derived from the markers alone: opening rebuilds it.
 7. partition.metadata is on disk before the first record (`PartitionMetadataFile.maybe_flush`; KAFKA-13092).
-8. Writes reach the operating system at once, and the disk when a segment rolls and at a clean stop.  A killed process
-   loses nothing; a power loss can take the end of the log, which replication restores.
-9. Dropped segments do not return after a truncation (`sync_names`), and a lower start is checkpointed at once
-   (`_start_at`): the old checkpoint would hide records that are written later.
+8. Writes reach the operating system immediately, and the disk when a segment rolls and at a clean stop. A killed
+   process loses nothing; a power loss can remove the end of the log, which replication restores.
+9. Dropped segments do not return after a truncation (`sync_names`), and a lower start is checkpointed immediately
+   (`_start_at`): otherwise the old checkpoint would hide records that are written later.
 10. A compaction does not replace segments of a log that has changed: `compactions_ended` rises when a truncation drops
-    a segment and when the log begins to be copied, and the cleaner compares it.
+    a segment and when a copy of the log begins, and the cleaner compares it.
 
 A record's life
 ---------------
 
-The leader of epoch 4 appends a batch of 3 records at end_offset 10.  `append_as_leader` patches base offset 10 and
-epoch 4 into the header; the batch's CRC covers neither.  `_append` rolls first if the active segment would become
-larger than `segment_bytes`, or if its first batch is older than `segment_ms`.  Then it writes, and end_offset is 13.  A
-follower's fetch calls `read(10, ...)`: `_starts` gives the segment, its sparse index the position, and the result has
-whole batches.  The follower appends the same bytes.  When the leader's high watermark is 13, consumers can read the
-records.  Retention later drops the segment, when all its records are committed and too old.
+The leader of epoch 4 appends a batch of 3 records at end_offset 10. `append_as_leader` patches base offset 10 and epoch
+4 into the header; the batch's CRC covers neither. `_append` rolls first if the active segment would become larger than
+`segment_bytes`, or if its first batch is older than `segment_ms`. Then it writes, and end_offset is 13. A follower's
+fetch calls `read(10, ...)`: `_starts` gives the segment, its sparse index the position, and the result contains whole
+batches. The follower appends the same bytes. When the leader's high watermark is 13, consumers can read the records.
+Retention later drops the segment, when all its records are committed and too old.
 
-A replica that led epoch 3 can hold other records at 10, which were never committed.  When it follows the leader of
-epoch 4, its fetch names epoch 3 as its last.  The leader replies where its own epoch 3 ends, at 10, and the replica
+A replica that led epoch 3 can have other records at 10, which were never committed.  When it follows the leader of
+epoch 4, its fetch contains epoch 3 as its last. The leader replies that its own epoch 3 ends at 10, and the replica
 calls `truncate_to(10)` (KIP-595; `zabka.broker_sim.replication.following`).
 
 Sources
@@ -110,18 +111,18 @@ CLEANED_SUFFIX = ".cleaned"
 """Suffix of a segment's file while compaction writes it."""
 NEVER_MS = 1 << 62
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
-"""Timestamps that stand for the ends of the log (ListOffsetsRequest)."""
+"""Timestamps that represent the ends of the log (ListOffsetsRequest)."""
 _BATCH_OFFSETS_MAX = 1 << 31
-"""Most offsets that a batch spans."""
+"""Maximum number of offsets that a batch spans."""
 _EPOCHS_AT_ONCE = 100
-"""Epochs per read: each lookup takes some 50 µs."""
+"""Number of epochs per read. Each lookup takes some 50 µs."""
 
 
 class PartitionMetadataFile:
-    """Whether a power loss may lose partition.metadata, and the flush that prevents it.
+    """The flush of partition.metadata, and whether a power loss may lose the file.
 
     As in Kafka (KAFKA-13092), the log flushes it before records are appended and before it is renamed or closed.
-    Usually the background sync has written it by then.
+    Usually the background sync has already written it.
     """
 
     __slots__ = ("_directory", "_dirty")
@@ -129,24 +130,24 @@ class PartitionMetadataFile:
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
         self._dirty: str | None = None
-        """The id that may not be on disk yet."""
+        """The topic id that may not be on disk yet."""
 
     @property
     def is_dirty(self) -> bool:
-        """Whether a power loss may lose it."""
+        """Whether a power loss may lose partition.metadata."""
         return self._dirty is not None
 
     def record(self, name: str, topic_id: str) -> None:
-        """Write the id into that replica directory, as Kafka prints it; it survives a killed process."""
+        """Write the id into that replica directory in Kafka's string form. It survives a killed process."""
         checkpoints.exchange_topic_id(self._directory, name, topic_id)
         self._dirty = topic_id
 
     def synced(self) -> None:
-        """Note that it is on disk."""
+        """Record that partition.metadata is on disk."""
         self._dirty = None
 
     def maybe_flush(self, name: str) -> None:
-        """Sync it to disk if it may not be there."""
+        """Sync partition.metadata to disk if it may not be there."""
         if self._dirty is not None:
             checkpoints.write_topic_id(self._directory, name, self._dirty)
             self._dirty = None
@@ -161,14 +162,14 @@ class LogDamage(NamedTuple):
 
 
 def _write_nothing() -> None:
-    """Do nothing; the default for logs without checkpoints."""
+    """Do nothing. This is the default for logs without checkpoints."""
 
 
 class PartitionLog:
     """The records of one replica, from `start_offset` to before `end_offset`.
 
-    Writes reach the operating system at once, and the disk when a segment is full and at a clean stop, as with Kafka's
-    defaults: a power loss may take the end of the log, which replication restores.
+    Writes reach the operating system immediately, and the disk when a segment is full and at a clean stop, as with
+    Kafka's defaults. A power loss may remove the end of the log, which replication restores.
     """
 
     __slots__ = (
@@ -210,8 +211,8 @@ class PartitionLog:
     ) -> None:
         """Open or create the log.
 
-        `stopped_cleanly` skips the check of every batch's CRC. `name` is its directory if that is not the partition's.
-        `checkpoint` writes the log start, and the progress of compaction, where that cannot wait.
+        `stopped_cleanly` skips the check of every batch's CRC. `name` is the directory if it is not the partition's
+        name. `checkpoint` writes the log start and the progress of compaction where this cannot wait.
         """
         self.topic_partition = topic_partition
         self.name = str(topic_partition) if name is None else name
@@ -219,23 +220,23 @@ class PartitionLog:
         self.segment_ms = segment_ms
         self.high_watermark = 0
         self.reached = 0
-        """A high watermark before the last crash. The journal has a newer one than the checkpoint."""
+        """A high watermark from before the last crash. The journal has a newer one than the checkpoint file."""
         self.reported = 0
-        """The high watermark of the last ReplicaProgressed event."""
+        """The high watermark in the last ReplicaProgressed event."""
         self.end_offset = 0
         """The offset of the next record (LEO)."""
         self.start_offset = 0
-        """The first readable offset: a segment's first, or higher if records were deleted up to it."""
+        """The first readable offset: a segment's base offset, or higher if records were deleted within the segment."""
         self.first_dirty_offset = 0
-        """Compaction has processed all records before it."""
+        """Compaction has processed all records before this offset."""
         self.producers = ProducerStates()
         self.metadata_file = PartitionMetadataFile(directory)
         self.damage: list[LogDamage] = []
         self.is_closed = False
         self.compactions_ended = 0
-        """How often a compaction had to stop, if there was one.
+        """Counter whose change stops a compaction in progress.
 
-        It stops if a truncation removes closed segments, or if the log begins to be copied.
+        It is incremented if a truncation removes closed segments, and if a copy of the log begins.
         """
         self._checkpoint = checkpoint
         self._directory = directory
@@ -313,7 +314,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of the offsets whose transactions are decided, at most the high watermark (LSO)."""
+        """The offset before which all transactions are decided, at most the high watermark (LSO)."""
         if self.producers.has_undecided:
             unstable = self.producers.first_unstable_offset(self.high_watermark)
             if unstable is not None and unstable < self.high_watermark:
@@ -322,7 +323,7 @@ class PartitionLog:
 
     @property
     def has_aborted_transactions(self) -> bool:
-        """Whether some segment has the marker of an aborted transaction."""
+        """Whether any segment has the marker of an aborted transaction."""
         return bool(self._transactions)
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
@@ -332,7 +333,7 @@ class PartitionLog:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """All segments; the last one is active."""
+        """All segments. The last one is active."""
         return self._segments
 
     @property
@@ -342,22 +343,22 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all segments."""
+        """The total size of all segments, in bytes."""
         return sum(segment.size for segment in self._segments)
 
     # ---- append ------------------------------------------------------------------------------------------------
 
     def append_as_leader(self, data: Data, headers: Sequence[BatchHeader], leader_epoch: int) -> list[BatchHeader]:
-        """Assign offsets to validated batches and write them; return their headers as stored."""
+        """Assign offsets to validated batches and write them. Return their headers as stored."""
         stored, patched = patch_batches(data, headers, self.end_offset, leader_epoch)
         self._append(stored, patched)
         return patched
 
     def append_as_follower(self, data: bytes, headers: Sequence[BatchHeader]) -> bool:
-        """Write batches as the leader stores them, with gaps from compaction; return False if they overlap.
+        """Write batches as the leader stores them, with gaps from compaction. Return False if they overlap.
 
-        Overlapping batches are not written. If this log is empty, and its start lies within the first batch because of
-        a deletion on the leader, the log restarts with that whole batch (UnexpectedAppendOffsetException).
+        Overlapping batches are not written. If this log is empty and its start is within the first batch, because of a
+        deletion on the leader, the log restarts with that whole batch (UnexpectedAppendOffsetException).
         """
         start = end = self.end_offset
         is_within = bool(headers) and start == self.start_offset and headers[0].base_offset < start
@@ -398,7 +399,7 @@ class PartitionLog:
                 self.producers.update(header)
 
     def _end_transaction(self, header: BatchHeader, data: Data, position: int) -> AbortedTransaction | None:
-        """Note the marker in a control batch; return the entry of the transaction index that it makes, if any."""
+        """Apply the marker in a control batch. Return its entry in the transaction index, if it creates one."""
         marker = read_marker(data, position, header)
         # An empty control batch: the whole transaction was removed by compaction.
         completed = None if marker is None else self.producers.end_transaction(header, marker)
@@ -411,7 +412,7 @@ class PartitionLog:
         return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
 
     def roll(self) -> Segment:
-        """Begin a new segment; sync the previous one and its producer snapshot to disk."""
+        """Begin a new segment. Sync the previous one and its producer snapshot to disk."""
         active = self._segments[-1]
         active.file.flush()
         self._transactions.flush(active.base_offset)
@@ -429,11 +430,11 @@ class PartitionLog:
         return self._segments[max(0, bisect_right(self._starts, offset) - 1)]
 
     def read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> bytes:
-        """Return whole batches of one segment, from the batch that holds `offset`, before the offset `up_to`.
+        """Return whole batches of one segment, from the batch that contains `offset`, before the offset `up_to`.
 
-        If the first batch alone exceeds `max_bytes`, it is returned if `at_least_one` (KIP-74), else nothing. `offset`
-        must be within the log. Batches without records (`empty_batches`) fill the gaps of compaction: up to the first
-        batch, within a stored gap batch, and up to a batch before which an epoch begins.
+        If the first batch alone exceeds `max_bytes`, return it if `at_least_one` (KIP-74), else nothing. `offset` must
+        be within the log. Batches without records (`empty_batches`) fill the gaps of compaction: up to the first batch,
+        within a stored gap batch, and up to a batch before which an epoch begins.
         """
         if offset >= up_to or offset >= self.end_offset:
             return b""
@@ -450,7 +451,7 @@ class PartitionLog:
             return empty_batches(self.epochs, offset, up_to, time_ms, max_bytes, at_least_one)
         start, header = found
         if header.base_offset < offset and is_gap(header):
-            # A follower that has the log up to `offset` could not append the whole of it.
+            # A follower whose log ends at `offset` could not append the whole batch.
             gap_end = min(header.next_offset, up_to)
             return empty_batches(self.epochs, offset, gap_end, header.max_timestamp, max_bytes, at_least_one)
         base_offset = header.base_offset
@@ -482,15 +483,15 @@ class PartitionLog:
         return first.size - first.position_of(offset) + sum(between) + last.position_of(up_to)
 
     def has(self, segment: Segment) -> bool:
-        """Return whether the log still has the segment, by binary search, because there may be very many."""
+        """Return whether the log still has the segment. Uses binary search, because there may be very many segments."""
         return self._segment_of(segment.base_offset) is segment
 
     def offsets_before(self, timestamp_ms: int, count_max: int, wall_ms: int) -> list[int]:
         """Return at most `count_max` offsets to start reading from, the latest first.
 
         They are the starts of segments that were not written to after `timestamp_ms` (-1: all, and the end; -2: the
-        first). Source: UnifiedLog.legacyFetchOffsetsBefore, except that the time of a segment is that of its records,
-        not of its file.
+        first). Source: UnifiedLog.legacyFetchOffsetsBefore, except that the time of a segment is taken from its
+        records, not from its file.
         """
         places = [(max(segment.base_offset, self.start_offset), segment.max_timestamp) for segment in self._segments]
         if self._segments[-1].size:
@@ -505,10 +506,10 @@ class PartitionLog:
     # ---- truncate ----------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Drop all records from `offset` on (with the whole batch that holds it); return the new end offset.
+        """Drop all records from `offset` on, and the whole batch that contains it. Return the new end offset.
 
-        Removed segments are gone for good: a power loss that restored one would put truncated records after those
-        written later.
+        Segments are removed durably: if a power loss restored one, its truncated records would follow those written
+        later.
         """
         self._lower_first_dirty(offset)
         if offset < self._starts[0]:
@@ -537,7 +538,7 @@ class PartitionLog:
         return self.end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop all records; the log is empty and begins at `offset`."""
+        """Drop all records. The log is then empty and begins at `offset`."""
         had_records = self.size_bytes > 0
         self._lower_first_dirty(offset)
         self.end_compaction()
@@ -559,7 +560,7 @@ class PartitionLog:
             self._checkpoint()
 
     def _start_at(self, offset: int) -> None:
-        """Set the log start and checkpoint a lower one at once: the old checkpoint would hide records written later."""
+        """Set the log start. Checkpoint a lower one immediately, or the old checkpoint would hide later records."""
         is_lower = offset < self.start_offset
         self.start_offset = offset
         if is_lower:
@@ -577,7 +578,7 @@ class PartitionLog:
         self._transactions.remove(segment.base_offset)
 
     def _rebuild_producers(self) -> None:
-        """Rebuild from the latest snapshot, which also has producers removed by compaction (reloadFromSnapshot)."""
+        """Rebuild from the latest snapshot, which includes producers removed by compaction (reloadFromSnapshot)."""
         start, entries = producer_snapshots.latest(self._directory, self.name, self.end_offset)
         self.producers.clear()
         self.producers.replace(entries)
@@ -593,9 +594,9 @@ class PartitionLog:
     # ---- delete from the start ---------------------------------------------------------------------------------
 
     def advance_start(self, offset: int) -> bool:
-        """Make all records before `offset` unreadable; return False if they are already.
+        """Make all records before `offset` unreadable. Return False if they already are.
 
-        The bytes stay until their segments are dropped.
+        The bytes remain until their segments are dropped.
         """
         if offset <= self.start_offset:
             return False
@@ -608,7 +609,7 @@ class PartitionLog:
         return True
 
     def drop_first_segments(self, count: int) -> None:
-        """Remove the first `count` segments; if these are all, begin a new empty one."""
+        """Remove the first `count` segments. If these are all segments, begin a new empty one."""
         if count >= len(self._segments):
             self.roll()
         for segment in self._segments[:count]:
@@ -617,7 +618,7 @@ class PartitionLog:
         self.advance_start(self._starts[0])
 
     def drop_empty_segments(self) -> None:
-        """Remove segments that compaction has emptied; the first one stays, because the log starts with it."""
+        """Remove segments that compaction has emptied. The first segment is kept, because the log starts with it."""
         for at in range(len(self._segments) - 2, 0, -1):
             segment = self._segments[at]
             if not segment.size:
@@ -625,12 +626,12 @@ class PartitionLog:
                 del self._segments[at], self._starts[at]
 
     def begin_cleaned(self, segment: Segment) -> LogFile:
-        """Create an empty file that is to replace a segment."""
+        """Create an empty file that will replace a segment."""
         self._directory.remove(self.name, segment.name + CLEANED_SUFFIX)
         return self._directory.open(self.name, segment.name + CLEANED_SUFFIX)
 
     def drop_cleaned(self, segment: Segment) -> None:
-        """Remove the replacement of a segment that has nothing to remove."""
+        """Remove the replacement of a segment from which nothing is to be removed."""
         self._directory.remove(self.name, segment.name + CLEANED_SUFFIX)
 
     async def sync_cleaned(self, segment: Segment) -> None:
@@ -642,9 +643,10 @@ class PartitionLog:
         await self._directory.sync_in_background([(self.name, segment.name)])
 
     def replace_segment(self, segment: Segment, cleaned: LogFile, aborted: Sequence[AbortedTransaction] = ()) -> None:
-        """Replace a segment by its cleaned and synced file, with one rename, so that a crash leaves either of them.
+        """Replace a segment with its cleaned and synced file in one rename, so that a crash leaves one of the two.
 
-        `aborted` are the aborted transactions with a marker in it of which compaction has kept a batch.
+        `aborted` are the aborted transactions that have a marker in the segment and of which compaction has kept a
+        batch.
         """
         at = self._segments.index(segment)
         cleaned.close()
@@ -662,7 +664,7 @@ class PartitionLog:
     # ---- move to another directory ------------------------------------------------------------------------------
 
     def take_over(self, current: PartitionLog) -> None:
-        """Take over from `current`, which holds the same records, the state that is not in the records."""
+        """Copy from `current`, which has the same records, the state that is not in the records."""
         assert self.end_offset == current.end_offset, (self.end_offset, current.end_offset)
         self.advance_start(current.start_offset)
         self.high_watermark = current.high_watermark
@@ -673,7 +675,7 @@ class PartitionLog:
         self.flush()
 
     def rename(self, name: str) -> None:
-        """Rename its directory."""
+        """Rename the log's directory."""
         self.metadata_file.maybe_flush(self.name)
         self._directory.rename_partition(self.name, name)
         self.name = self._transactions.name = name
@@ -687,14 +689,14 @@ class PartitionLog:
         self._transactions.flush(self._starts[-1])
 
     def close(self) -> None:
-        """Close the files; flush before if the end of the log matters."""
+        """Close the files. Call `flush` before if the end of the log matters."""
         self.is_closed = True
         for segment in self._segments:
             segment.file.close()
         self._transactions.close()
 
     def delete(self) -> None:
-        """Close and delete everything."""
+        """Close the log and delete its files."""
         self.close()
         self._directory.delete_partition(self.name)
 
@@ -704,8 +706,8 @@ def empty_batches(
 ) -> bytes:
     """Return batches without records for the gap from `offset` to before `up_to`, one per epoch.
 
-    A follower needs them to know the end of each epoch. Returns as many as fit into `max_bytes`, or one if
-    `at_least_one`. Kafka returns nothing for a gap, and the follower stands still until the next produce.
+    A follower needs them to learn the end of each epoch. Returns as many as fit into `max_bytes`, or one if
+    `at_least_one`. Kafka returns nothing for a gap, and the follower makes no progress until the next produce.
     """
     gap = b""
     while offset < up_to:
@@ -720,9 +722,10 @@ def empty_batches(
 
 
 def is_gap(header: BatchHeader) -> bool:
-    """Return whether a batch fills a gap of compaction, as a follower stores it.
+    """Return whether a batch fills a gap left by compaction, as a follower stores it.
 
-    It ends like a batch that compaction has emptied, but may begin anywhere. A batch kept for its producer is no gap.
+    The batch ends where a batch that compaction has emptied ended, but may begin anywhere. A batch that was kept for
+    its producer is not a gap.
     """
     return not header.record_count and header.producer_id == NO_PRODUCER
 

@@ -1,7 +1,8 @@
 """Snapshots of a log's producers, as files next to its segments (Kafka's ProducerStateManager).
 
-OFFSET.snapshot holds the state before OFFSET: the last batch and the open transaction of each producer. One is written
-with every new segment, so producers whose segments have been deleted are still known when the log is opened again.
+OFFSET.snapshot contains the state before OFFSET: the last batch and the open transaction of each producer. A snapshot
+is written with every new segment, so producers whose segments have been deleted are still known when the log is opened
+again.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _ENTRY = Struct(">qhiqiqiq")
 
 
 class BadSnapshot(Exception):
-    """A file that is not a snapshot, or a damaged one."""
+    """The file is not a snapshot, or is damaged."""
 
 
 class ProducerEntry(NamedTuple):
-    """A producer and its last batch; `last_offset` is -1 if only a transaction marker of it is known."""
+    """A producer and its last batch. `last_offset` is -1 if only its last transaction marker is known."""
 
     producer_id: int
     epoch: int
@@ -37,9 +38,9 @@ class ProducerEntry(NamedTuple):
     offset_delta: int
     timestamp_ms: int
     coordinator_epoch: int = NO_COORDINATOR
-    """That of its last transaction marker."""
+    """The coordinator epoch of the producer's last transaction marker."""
     txn_first_offset: int = NO_OFFSET
-    """Where its open transaction begins."""
+    """The first offset of the producer's open transaction."""
 
 
 def encode(entries: Iterable[ProducerEntry]) -> bytes:
@@ -67,7 +68,7 @@ def decode(data: bytes) -> list[ProducerEntry]:
 
 
 def file_name(offset: int) -> str:
-    """Return the file name of the snapshot before an offset."""
+    """Return the name of the snapshot file for the state before an offset."""
     return f"{offset:020d}{SUFFIX}"
 
 
@@ -78,7 +79,7 @@ def offsets(files: Iterable[str]) -> list[int]:
 
 
 def write(directory: LogDirectory, name: str, offset: int, entries: Iterable[ProducerEntry]) -> None:
-    """Write a snapshot durably; a partial one after a crash fails its checksum. Raises OSError."""
+    """Write a snapshot durably. A partial one after a crash fails its checksum. Raises OSError."""
     directory.remove(name, file_name(offset))
     file = directory.open(name, file_name(offset))
     try:
@@ -111,7 +112,7 @@ def latest(directory: LogDirectory, name: str, end: int) -> tuple[int, list[Prod
 def keep(directory: LogDirectory, name: str, bases: Sequence[int]) -> None:
     """Remove snapshots at offsets where no segment begins (removeStraySnapshots).
 
-    Their producers are deleted, truncated, or in a segment.
+    Their producers are deleted, truncated, or found in a segment.
     """
     kept = frozenset(bases)
     for offset in offsets(directory.list_files(name)):

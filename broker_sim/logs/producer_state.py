@@ -1,11 +1,11 @@
 """A partition's producers and their transactions (Kafka's ProducerStateManager, ProducerAppendInfo, KIP-98).
 
-The state is a function of the batch headers and transaction markers in the log. So every replica has it, it is rebuilt
-when a log is opened, and the next leader also recognises a duplicate. The state from deleted batches is in
+The state is a function of the batch headers and transaction markers in the log. Therefore every replica has it, it is
+rebuilt when a log is opened, and the next leader also recognises a duplicate. The state from deleted batches is in
 `producer_snapshots`.
 
 A transaction is ongoing from its first batch until its marker, and then unreplicated until the high watermark has
-passed the marker. Consumers that read committed records only read up to the first offset of all these transactions.
+passed the marker. Consumers that read committed records read only up to the first offset of all these transactions.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from zabka.kafka.end_transaction_marker import EndTransactionMarker
 from zabka.kafka.record_batch import NO_PRODUCER, TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT = 5
-"""As many batches as a producer may have in flight, so a resend of any of them is recognised."""
+"""Number of batches that a producer can have in flight. A resend of any of them is recognised."""
 PRODUCERS_MAX = 10_000
-"""Most producers remembered in one partition; the one with the oldest last batch is dropped first."""
+"""Maximum number of producers remembered in one partition. The one with the oldest last batch is dropped first."""
 
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47
@@ -37,7 +37,7 @@ INVALID_TXN_STATE = 48
 TRANSACTION_COORDINATOR_FENCED = 52
 NO_SEQUENCE = -1
 UNKNOWN_CHECKSUM = -1
-"""The checksum of a batch that is known only by a snapshot."""
+"""The checksum of a batch that is known only from a snapshot."""
 
 _SEQUENCES = 1 << 31
 
@@ -51,18 +51,18 @@ class ProducerBatch(NamedTuple):
     last_offset: int
     crc: int
     timestamp_ms: int = -1
-    """The time of its latest record."""
+    """The time of the batch's latest record."""
 
 
 class AppendOrigin(Enum):
-    """The origin of an append; only the sequence numbers of clients are checked."""
+    """The origin of an append. Only the sequence numbers of clients are checked."""
 
     CLIENT = auto()
     COORDINATOR = auto()
 
 
 class ActiveProducer(NamedTuple):
-    """A producer as DescribeProducers reports it."""
+    """A producer in the response of DescribeProducers."""
 
     producer_id: int
     epoch: int
@@ -73,7 +73,7 @@ class ActiveProducer(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """The end of a producer's last data batch, -1 if none is known, and its epoch (Kafka's LastRecord)."""
+    """The end of a producer's last data batch (-1 if unknown) and the producer's epoch (Kafka's LastRecord)."""
 
     last_offset: int
     epoch: int
@@ -112,7 +112,7 @@ def _last_sequence(header: BatchHeader) -> int:
 
 
 def _restored(entry: ProducerEntry, known: _Producer | None) -> _Producer:
-    """Return the producer of a snapshot; if its last batch is known, the earlier ones stay known too."""
+    """Return the producer of a snapshot entry. If its last batch is known, its earlier batches stay known."""
     if known is not None and known.last_offset == entry.last_offset and known.epoch == entry.epoch:
         producer = known
     else:
@@ -135,27 +135,27 @@ def _restored(entry: ProducerEntry, known: _Producer | None) -> _Producer:
 
 
 class ProducerStates:
-    """The producers of one partition by id, and its undecided transactions by their first offsets."""
+    """The producers of one partition, keyed by id, and its undecided transactions, keyed by first offset."""
 
     __slots__ = ("_ongoing", "_producers", "_unreplicated", "_verifications")
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
         self._ongoing: dict[int, int] = {}
-        """The producers of open transactions by their first offsets, in ascending order."""
+        """The producers of open transactions, keyed by first offset, in ascending order."""
         self._unreplicated: dict[int, CompletedTransaction] = {}
-        """Transactions whose marker the high watermark may not have passed, by their first offsets."""
+        """Transactions whose marker the high watermark may not have passed, keyed by first offset."""
         self._verifications: dict[int, VerificationState] = {}
 
     # ---- transactions ------------------------------------------------------------------------------------------
 
     @property
     def has_undecided(self) -> bool:
-        """Whether there is a transaction that holds the last stable offset back."""
+        """Whether any transaction holds back the last stable offset."""
         return bool(self._ongoing or self._unreplicated)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Return the first offset of all transactions whose marker lies at the high watermark or later, if any."""
+        """Return the lowest first offset of the transactions without a marker before the high watermark, if any."""
         if self._unreplicated:
             self.forget_replicated(high_watermark)
         firsts = list(self._unreplicated)
@@ -164,7 +164,7 @@ class ProducerStates:
         return min(firsts, default=None)
 
     def forget_replicated(self, high_watermark: int) -> None:
-        """Forget completed transactions whose markers the high watermark has passed (onHighWatermarkUpdated)."""
+        """Remove completed transactions whose markers the high watermark has passed (onHighWatermarkUpdated)."""
         for first in [first for first, each in self._unreplicated.items() if each.last_offset < high_watermark]:
             del self._unreplicated[first]
 
@@ -173,7 +173,7 @@ class ProducerStates:
         return self.txn_first_offset(producer_id) != NO_OFFSET
 
     def txn_first_offset(self, producer_id: int) -> int:
-        """Return where the producer's open transaction begins here, or -1."""
+        """Return the first offset of the producer's open transaction here, or -1."""
         producer = self._producers.get(producer_id)
         return NO_OFFSET if producer is None else producer.txn_first_offset
 
@@ -184,12 +184,12 @@ class ProducerStates:
 
     @property
     def first_unstable_producer(self) -> int:
-        """The producer of the first transaction that holds the last stable offset back, or -1."""
+        """The producer of the first transaction that holds back the last stable offset, or -1."""
         firsts = {**{first: each.producer_id for first, each in self._unreplicated.items()}, **self._ongoing}
         return firsts[min(firsts)] if firsts else NO_PRODUCER
 
     def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> int:
-        """Check whether a leader may append this marker; return 0 or an error code."""
+        """Check whether a leader can append this marker. Return 0 or an error code."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return 0
@@ -198,7 +198,7 @@ class ProducerStates:
         return TRANSACTION_COORDINATOR_FENCED if producer.coordinator_epoch > marker.coordinator_epoch else 0
 
     def end_transaction(self, header: BatchHeader, marker: EndTransactionMarker) -> CompletedTransaction | None:
-        """Note a marker that was appended; return the transaction that it ends, if there is one.
+        """Apply a marker that was appended. Return the transaction that it ends, if there is one.
 
         The caller reads `last_stable_offset` for the transaction index, and then calls `complete`.
         """
@@ -216,12 +216,12 @@ class ProducerStates:
         return CompletedTransaction(header.producer_id, first, header.base_offset, not marker.is_commit)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """Return the offset before which all transactions are decided once this one is."""
+        """Return the offset before which all transactions will be decided once this one is decided."""
         others = (first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id)
         return next(others, completed.last_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """Note that the transaction is no longer ongoing; it holds the last stable offset until it is replicated."""
+        """Move the transaction from ongoing to unreplicated. It holds back the last stable offset until replicated."""
         self._ongoing.pop(completed.first_offset, None)
         self._unreplicated[completed.first_offset] = completed
 
@@ -244,9 +244,9 @@ class ProducerStates:
     def check(
         self, header: BatchHeader, origin: AppendOrigin = AppendOrigin.CLIENT, guard: Guard = NOT_REQUIRED
     ) -> ProducerBatch | int:
-        """Check whether a leader may append this batch; `guard` is that of its transaction's verification.
+        """Check whether a leader can append this batch. `guard` is the guard of its transaction's verification.
 
-        Returns 0 if it may, an error code if not, and the remembered batch if this one is a client's duplicate of it.
+        Returns 0 if it can, an error code if not, and the remembered batch if this one is a client's duplicate of it.
         """
         if header.producer_id < 0:
             return 0
@@ -280,13 +280,13 @@ class ProducerStates:
         is_verified = guard.may_begin if isinstance(guard, Unverified) else guard is state
         if not is_verified:
             return INVALID_TXN_STATE
-        # A batch that was verified and not appended comes first.
+        # A verified batch that was not appended must come first.
         if is_clients and state is not None and header.base_sequence > state.lowest_sequence:
             return OUT_OF_ORDER_SEQUENCE_NUMBER
         return 0
 
     def update(self, header: BatchHeader) -> None:
-        """Note a data batch that was appended."""
+        """Update the state with a data batch that was appended."""
         if header.producer_id < 0:
             return
         producer = self._producers.pop(header.producer_id, None)
@@ -316,7 +316,7 @@ class ProducerStates:
             self._ongoing[header.base_offset] = header.producer_id
 
     def _drop_one(self, kept_id: int) -> None:
-        """Forget the first producer without a transaction, unless that is `kept_id`."""
+        """Remove the first producer without a transaction, unless that is `kept_id`."""
         idle = (each for each, known in self._producers.items() if known.txn_first_offset == NO_OFFSET)
         dropped = next(idle, kept_id)
         if dropped != kept_id:
@@ -325,7 +325,7 @@ class ProducerStates:
     # ---- snapshots and truncation ------------------------------------------------------------------------------
 
     def entries(self) -> list[ProducerEntry]:
-        """Return every producer's last batch for a snapshot, the oldest first."""
+        """Return every producer's last batch, for a snapshot, the oldest first."""
         rows = []
         for producer_id, producer in self._producers.items():
             last = producer.batches[-1] if producer.batches else None
@@ -344,10 +344,10 @@ class ProducerStates:
         return rows
 
     def replace(self, entries: Sequence[ProducerEntry]) -> None:
-        """Replace the state by a snapshot that was written at the end of what has been read so far.
+        """Replace the state with a snapshot that was written at the end of what has been read so far.
 
-        Compaction may have removed batches in it. If a producer's last batch is the same in both, its earlier batches
-        stay known; Kafka forgets them.
+        Compaction may have removed batches that are in the snapshot. If a producer's last batch is the same in both,
+        its earlier batches stay known; Kafka forgets them.
         """
         known = self._producers
         self._producers = {entry.producer_id: _restored(entry, known.get(entry.producer_id)) for entry in entries}
@@ -355,7 +355,7 @@ class ProducerStates:
         self._ongoing = dict(sorted((first, producer_id) for first, producer_id in opened if first != NO_OFFSET))
 
     def active(self) -> list[ActiveProducer]:
-        """Return all known producers, in the order of their ids."""
+        """Return all known producers, ordered by id."""
         return [
             ActiveProducer(
                 producer_id,
@@ -378,8 +378,8 @@ class ProducerStates:
     def truncate(self, offset: int) -> bool:
         """Truncate the state at `offset`.
 
-        Returns False if that removed the last known batch of a producer, or if a producer has had transactions: then
-        the state must be rebuilt from the log.
+        Returns False if that removed the last known batch of a producer, or if a producer has had transactions. The
+        state must then be rebuilt from the log.
         """
         complete = True
         for producer_id, producer in list(self._producers.items()):
@@ -393,7 +393,7 @@ class ProducerStates:
         return complete
 
     def expire(self, before_wall_ms: int) -> None:
-        """Forget producers without a transaction whose last record is that old (producer.id.expiration.ms)."""
+        """Remove producers without a transaction whose last record is that old (producer.id.expiration.ms)."""
         for producer_id, producer in list(self._producers.items()):
             if producer.last_timestamp <= before_wall_ms and producer.txn_first_offset == NO_OFFSET:
                 del self._producers[producer_id]
@@ -402,7 +402,7 @@ class ProducerStates:
                 del self._verifications[producer_id]
 
     def clear(self) -> None:
-        """Forget all producers and transactions."""
+        """Remove all producers and transactions."""
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()

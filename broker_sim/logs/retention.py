@@ -5,18 +5,18 @@ from __future__ import annotations
 from zabka.broker_sim.logs.partition_log import PartitionLog
 
 UNLIMITED = -1
-"""retention.ms and retention.bytes."""
+"""Value of retention.ms and retention.bytes that disables them."""
 
 
 def drop_below_start(log: PartitionLog) -> int:
-    """Drop the segments that are completely below the log start; return how many."""
+    """Drop the segments that are completely below the log start. Return their number."""
     ends = [segment.base_offset for segment in log.segments[1:]]
     count = sum(1 for end in ends if end <= log.start_offset)
     return _drop(log, count)
 
 
 def drop_older(log: PartitionLog, retention_ms: int, wall_ms: int) -> int:
-    """Drop leading segments whose newest record is older than that; an emptied segment goes with the next one."""
+    """Drop leading segments whose newest record is older than that. Drop an emptied segment with the next one."""
     if retention_ms == UNLIMITED:
         return 0
     count = 0
@@ -32,7 +32,7 @@ def drop_older(log: PartitionLog, retention_ms: int, wall_ms: int) -> int:
 
 
 def drop_beyond(log: PartitionLog, retention_bytes: int) -> int:
-    """Drop leading segments as long as the rest is still that large."""
+    """Drop leading segments as long as the rest is at least that large."""
     if retention_bytes == UNLIMITED:
         return 0
     excess = log.size_bytes - retention_bytes
@@ -46,7 +46,7 @@ def drop_beyond(log: PartitionLog, retention_bytes: int) -> int:
 
 
 def _droppable(log: PartitionLog) -> int:
-    """Return how many leading segments hold only committed records; an empty last one stays."""
+    """Return the number of leading segments with only committed records. An empty last segment does not count."""
     segments = log.segments
     ends = [segment.base_offset for segment in segments[1:]] + [log.end_offset]
     count = 0

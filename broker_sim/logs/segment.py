@@ -27,7 +27,7 @@ def base_offset_of(name: str) -> int | None:
 
 
 class Damage(NamedTuple):
-    """Damage found when a segment was opened; it was truncated at `position`."""
+    """Damage that was found when a segment was opened. The segment was truncated at `position`."""
 
     position: int
     reason: str
@@ -59,7 +59,7 @@ class Segment:
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.records_end = base_offset
-        """The end of its last batch.
+        """The end of the segment's last batch.
 
         It is lower than `end_offset` after a truncation within a gap, which the file does not show.
         """
@@ -67,23 +67,23 @@ class Segment:
         self.file = file
         self.size = 0
         self.cut_count = 0
-        """How often it was truncated."""
+        """Number of truncations of the segment."""
         self.max_timestamp = -1
         self.first_timestamp = -1
         """The time of the first batch; -1 for an empty segment."""
         self._index_interval_bytes = index_interval_bytes
         self._indexed_at = 0
         self._last: tuple[int, BatchHeader] | None = None
-        """Position and header of the last appended batch; unset after a truncation."""
+        """Position and header of the last appended batch; None after a truncation."""
         self._offsets = array("q")
         self._positions = array("q")
         self._newest = array("q")
-        """The highest timestamp before each entry of the index, -1 for the first."""
+        """For each entry of the index, the highest timestamp before it; -1 for the first entry."""
         self._still_at: tuple[int, int] | None = None
-        """The size that was found, and when it was found first."""
+        """The segment's size, and the time when that size was first seen."""
 
     def _note(self, position: int, header: BatchHeader) -> None:
-        """Note a batch at `position`, the end so far."""
+        """Record a batch that begins at `position`, the current end."""
         if not self._offsets or position - self._indexed_at >= self._index_interval_bytes:
             self._offsets.append(header.base_offset)
             self._positions.append(position)
@@ -98,9 +98,9 @@ class Segment:
             self.max_timestamp = header.max_timestamp
 
     def newest_ms(self, wall_ms: int) -> int:
-        """Return the time of its newest record.
+        """Return the time of the segment's newest record.
 
-        For records without a time, it is the time of the first call after the last of them, in this process; Kafka uses
+        If its records have no time, return the time of the first call in this process since the last append. Kafka uses
         the time of the file (LogSegment.largestTimestamp).
         """
         if self.max_timestamp >= 0:
@@ -122,9 +122,10 @@ class Segment:
     ) -> Damage | None:
         """Read the file at open: build the index, pass headers with positions to `see`, truncate damage at the end.
 
-        `check` is needed if the broker did not stop cleanly. It computes every batch's CRC, and treats a batch of an
-        earlier leader epoch than the one before it, or than `epoch`, as damage. Epochs never fall in a log
-        (LeaderEpochFileCache): a power loss has restored truncated records before their place was overwritten.
+        `check` is needed if the broker did not stop cleanly. It computes every batch's CRC, and treats a batch as
+        damage if its leader epoch is lower than the previous batch's or than `epoch`. Epochs never decrease in a log
+        (LeaderEpochFileCache), so a lower one means that a power loss has restored truncated records before they were
+        overwritten.
         """
         file_size = self.file.size()
         position = 0
@@ -162,7 +163,7 @@ class Segment:
         return Damage(position, reason)
 
     def headers(self, position: int = 0, chunk_bytes: int = _SCAN_BYTES) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of every batch from the one at `position` on."""
+        """Yield (position, header) of every batch, beginning with the one at `position`."""
         chunk, chunk_at = b"", position
         while position < self.size:
             if position + HEADER_SIZE > chunk_at + len(chunk):
@@ -178,7 +179,7 @@ class Segment:
         return self.headers(self._positions[at] if at >= 0 else 0, self._index_interval_bytes + HEADER_SIZE)
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Return position and header of the batch that holds `offset` or the first after it, or None past the end."""
+        """Return position and header of the batch with `offset`, or of the first one after it, or None past the end."""
         if offset >= self.end_offset:
             return None
         if self._last is not None and offset >= self._last[1].base_offset:
@@ -192,7 +193,7 @@ class Segment:
         return None
 
     def position_of(self, offset: int) -> int:
-        """Return the position of the batch that holds `offset`; the segment's size from its end offset on."""
+        """Return the position of the batch that contains `offset`, or the segment's size from its end offset on."""
         found = self.locate(offset)
         return self.size if found is None else found[0]
 
@@ -208,7 +209,7 @@ class Segment:
         return end
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the batch that holds `offset` and everything after it; end in the gap if compaction left one there."""
+        """Drop the batch with `offset` and everything after it. If compaction left a gap there, end in the gap."""
         found = self.locate(offset)
         if found is None:
             # It was truncated within a gap before, at a higher offset.

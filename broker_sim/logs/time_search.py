@@ -11,14 +11,14 @@ from zabka.broker_sim.slices import SLICE_RECORDS, Slices
 from zabka.kafka.record_batch import BatchHeader, BatchUnreadable, iter_batch
 
 Found = tuple[int, int] | None
-"""(timestamp, offset), if there is one."""
+"""(timestamp, offset) of a record, or None if none was found."""
 
 
 def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> Generator[None, None, Found]:
     """Find (timestamp, offset) of the first record that is not older than `timestamp_ms`, or None.
 
-    Pauses within large batches, and among many batches whose segment or header wrongly suggests such a record. For a
-    batch that cannot be read, the bounds in its header replace those of its records.
+    Pauses within large batches, and after many batches whose segment or header wrongly suggests such a record. For a
+    batch that cannot be read, the bounds in its header are used instead of its records' timestamps.
     """
     slices = Slices()
     for segment in list(log.segments):
@@ -50,7 +50,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> Generator[None
 def has_changed(log: PartitionLog, segment: Segment, cut_count: int) -> bool:
     """Return whether a segment was removed or truncated during a pause.
 
-    Its file may be closed then, and the part that was read may no longer exist.
+    In that case, its file may be closed, and the part that was read may no longer exist.
     """
     return log.is_closed or not log.has(segment) or segment.cut_count != cut_count
 

@@ -1,7 +1,7 @@
-"""The aborted transactions whose markers lie in one segment, and their file (Kafka's TransactionIndex, AbortedTxn).
+"""The aborted transactions whose markers are in one segment, and their file (Kafka's TransactionIndex, AbortedTxn).
 
-BASE.txnindex lies next to BASE.log, and has one entry per aborted transaction, in the order of their markers. The log
-derives the entries again from its batches when it is opened, so a lost or damaged file is replaced.
+BASE.txnindex is stored next to BASE.log, and has one entry per aborted transaction, in the order of their markers. The
+log derives the entries again from its batches when it is opened, so a lost or damaged file is replaced.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def file_name(base_offset: int) -> str:
 
 
 def encode(entries: Sequence[AbortedTransaction]) -> bytes:
-    """Return the entries as they are stored."""
+    """Return the entries in their stored form."""
     return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
 
 
@@ -43,7 +43,7 @@ class TransactionIndex:
     __slots__ = ("_file", "entries")
 
     def __init__(self, file: LogFile, entries: Sequence[AbortedTransaction] = ()) -> None:
-        """Write these entries unless the file has them."""
+        """Write these entries unless the file already has them."""
         self.entries = list(entries)
         self._file = file
         data = encode(self.entries)
@@ -53,12 +53,12 @@ class TransactionIndex:
                 file.append(data)
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add an entry; its marker lies after those of all others."""
+        """Add an entry. Its marker must be after the markers of all other entries."""
         self.entries.append(entry)
         self._file.append(encode([entry]))
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the transactions whose markers lie at `offset` or later."""
+        """Drop the transactions whose markers are at `offset` or later."""
         count = bisect_left(self.entries, offset, key=_last_offset)
         if count < len(self.entries):
             del self.entries[count:]
@@ -78,9 +78,10 @@ def _last_offset(entry: AbortedTransaction) -> int:
 
 
 class TransactionIndexes:
-    """The indexes of one log by the base offsets of their segments; segments without an aborted transaction have none.
+    """The indexes of one log, keyed by the base offset of the segment.
 
-    `name` is the log's directory; the log changes it when it is renamed.
+    Segments without an aborted transaction have no index. `name` is the log's directory; the log updates it when the
+    directory is renamed.
     """
 
     __slots__ = ("_by_base", "_directory", "name")
@@ -97,7 +98,7 @@ class TransactionIndexes:
         return self._directory.open(self.name, file_name(base_offset))
 
     def restore(self, files: Sequence[str], entries: dict[int, list[AbortedTransaction]]) -> None:
-        """Open the indexes with these entries, by base offset; remove the files of segments that have none."""
+        """Open the indexes with these entries, keyed by base offset. Remove the files of segments that have none."""
         for file in files:
             base = file.removesuffix(SUFFIX)
             if file.endswith(SUFFIX) and not (base.isdigit() and int(base) in entries):
@@ -131,7 +132,7 @@ class TransactionIndexes:
             self._directory.remove(self.name, file_name(base_offset))
 
     def truncate_to(self, base_offset: int, offset: int) -> None:
-        """Truncate the index of the segment that the log now ends with."""
+        """Truncate the index of the segment that is now the log's last."""
         index = self._by_base.get(base_offset)
         if index is not None:
             index.truncate_to(offset)

@@ -6,8 +6,8 @@ from __future__ import annotations
 class VerificationState:
     """A producer whose next transaction is being verified. The object itself is the guard of that verification.
 
-    If the transaction ends before the coordinator's answer comes, the object is forgotten, and an append with it is
-    refused: the answer may be about an earlier transaction.
+    If the transaction ends before the coordinator's response arrives, the object is discarded, and an append with it is
+    rejected, because the response may be about an earlier transaction.
     """
 
     __slots__ = ("epoch", "lowest_sequence", "timestamp_ms")
@@ -18,7 +18,7 @@ class VerificationState:
         self.epoch = epoch
 
     def note(self, sequence: int, epoch: int) -> None:
-        """Note another batch: none after the lowest one of its epoch may be appended before that one."""
+        """Record another batch: the batch with the lowest sequence of its epoch must be appended first."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:
@@ -26,15 +26,15 @@ class VerificationState:
 
 
 class Unverified:
-    """The guard of an append that was not verified, either because its transaction was open or without any need."""
+    """The guard of an append that was not verified: its transaction was already open, or verification is disabled."""
 
     __slots__ = ("may_begin",)
 
     def __init__(self, may_begin: bool) -> None:
         self.may_begin = may_begin
-        """Whether the append may begin a transaction all the same."""
+        """Whether the append can begin a transaction although it was not verified."""
 
 
 NOT_REQUIRED, IN_TRANSACTION = Unverified(may_begin=True), Unverified(may_begin=False)
-"""Verification is off; the transaction was open when the request came (VerificationGuard.SENTINEL)."""
+"""Guards for: verification is disabled; the transaction was already open (VerificationGuard.SENTINEL)."""
 Guard = VerificationState | Unverified

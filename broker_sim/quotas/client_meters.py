@@ -1,7 +1,7 @@
 """The applicable quota of a client, and the clients that share its meter (Kafka's ClientQuotaManager).
 
-In this order: users/U/clients/C, users/U/clients/<default>, users/U, users/<default>/clients/C,
-users/<default>/clients/<default>, users/<default>, clients/C, clients/<default>.
+The first of these quotas that is set applies: users/U/clients/C, users/U/clients/<default>, users/U,
+users/<default>/clients/C, users/<default>/clients/<default>, users/<default>, clients/C, clients/<default>.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ M = TypeVar("M")
 USER = "ANONYMOUS"
 """The user of every client on a listener without authentication."""
 METERS_MAX = 10_000
-"""Clients with a meter at a time; the one idle longest is dropped first."""
+"""Maximum number of clients with a meter. The client that has been idle longest is dropped first."""
 SILENT_MS_MAX = 3_600_000
-"""The meter of a client idle for so long is dropped (ClientQuotaManager.InactiveSensorExpirationTimeSeconds)."""
+"""A client's meter is dropped after this idle time (ClientQuotaManager.InactiveSensorExpirationTimeSeconds)."""
 THROTTLE_MS_MAX = 2**31 - 1
 _ABSENT = ""
 _CLIENT, _USER, _USER_AND_CLIENT = 1, 2, 4
-"""The levels at which quotas were ever set: with one level alone, a client's key is simple."""
+"""The levels at which quotas were ever set. If there is only one level, a client's key is simple."""
 
 Key = tuple[str, str]
-"""(user, client id): a name as under /config, `<default>`, or "" if there is no such part."""
+"""(user, client id). Each is a name as under /config, `<default>`, or "" if the quota has no such part."""
 
 
 class _Meter(Generic[M]):
@@ -38,7 +38,7 @@ class _Meter(Generic[M]):
 
 
 class ClientMeters(Generic[M]):
-    """One kind of quota: its limits, and the meters of clients, created by `new_meter(now_ms)`."""
+    """One kind of quota: its limits, and the meters of clients, which `new_meter(now_ms)` creates."""
 
     __slots__ = ("_levels", "_limits", "_meters", "_new_meter", "_runtime")
 
@@ -51,11 +51,11 @@ class ClientMeters(Generic[M]):
 
     @property
     def is_used(self) -> bool:
-        """Whether any such quota was set since this broker started."""
+        """Whether any quota of this kind was set since this broker started."""
         return self._levels != 0
 
     def limit(self, user: str, client: str, per_second: float | None) -> None:
-        """Set or remove one quota; names as in `Key`, the client by its client id."""
+        """Set or remove one quota. The names are those of `Key`; `client` is a client id."""
         key = user, client
         if per_second is None:
             self._limits.pop(key, None)
@@ -64,7 +64,7 @@ class ClientMeters(Generic[M]):
         self._limits[key] = per_second
 
     def measured_as(self, client: str) -> Key:
-        """Return the key of this client's meter, shared by clients under the same quota without a more specific one."""
+        """Return the key of a client's meter, which all clients without a more specific quota share."""
         if self._levels == _CLIENT:
             return _ABSENT, client
         if self._levels == _USER:

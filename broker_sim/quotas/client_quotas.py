@@ -1,4 +1,4 @@
-"""Quotas of users, clients and addresses: DescribeClientQuotas and AlterClientQuotas, stored under /config.
+"""Quotas of users, clients and IP addresses: DescribeClientQuotas and AlterClientQuotas, stored under /config.
 
 Sources: kafka.server.ZkAdminManager, KIP-546, KIP-612. Enforcement: `zabka.broker_sim.quotas.client_throttling`.
 """
@@ -37,7 +37,7 @@ _USER_KEYS = {
 _IP_KEYS = {"connection_creation_rate": ConfigKey("connection_creation_rate", ConfigType.INT, 2**31 - 1, at_least(0))}
 
 Entity = tuple[tuple[str, str | None], ...]
-"""(type, name) of each part; the default of a type has no name."""
+"""(type, name) of each part. The default entity of a type has no name."""
 
 
 class Component(NamedTuple):
@@ -68,7 +68,7 @@ def _name(node: str) -> str | None:
 
 
 class ClientQuotas:
-    """Stores quotas in /config/users, /config/clients and /config/ips. `resolve` finds the addresses of hosts."""
+    """Stores quotas in /config/users, /config/clients and /config/ips. `resolve` finds the IP addresses of hosts."""
 
     def __init__(self, znodes: EntityZnodes, resolve: Resolve = str) -> None:
         self._znodes = znodes
@@ -77,7 +77,7 @@ class ClientQuotas:
     # ---- describe ---------------------------------------------------------------------------------------------
 
     async def describe(self, components: Sequence[Component], strict: bool) -> list[tuple[Entity, dict[str, float]]]:
-        """Return every entity that matches, with its quotas. Raises Refused, ZooKeeperError."""
+        """Return every matching entity with its quotas. Raises Refused, ZooKeeperError."""
         requested = _by_type(components)
         if IP in requested and len(requested) > 1:
             raise Refused(
@@ -109,7 +109,7 @@ class ClientQuotas:
             overrides, _ = await self._znodes.read(f"{kind}/{node}")
             values = {}
             for key in keys:
-                # Ignore values that were written into the znode directly and are not numbers.
+                # Ignore values that are not numbers: they were written into the znode directly.
                 with suppress(ValueError):
                     if key in overrides:
                         values[key] = float(overrides[key])
@@ -129,8 +129,8 @@ class ClientQuotas:
                 overrides, version = await self._znodes.read(path)
                 for change in changes:
                     _apply(overrides, change, keys)
-                # In the order of the definition, like ConfigDef.parse, so that of several bad values it is always the
-                # same one.
+                # In the order of the definition, like ConfigDef.parse, so that the same one of several bad values is
+                # reported.
                 for name, key in keys.items():
                     if name in overrides:
                         key.parse(overrides[name])
@@ -144,7 +144,7 @@ class ClientQuotas:
             return QuotaResult(entity, KafkaError.unknown_server_error, str(failure))
 
     async def _put(self, path: str, overrides: Mapping[str, str], version: int) -> bool:
-        """Write the overrides; without any, and without children, remove the znode and its empty parents."""
+        """Write the overrides. If there are none and no children, remove the znode and its empty parents."""
         if overrides:
             return await self._znodes.write(path, overrides, version)
         return await self._znodes.clear(path, version)
@@ -187,7 +187,7 @@ def _matches(entity: Entity, requested: Mapping[str, Component], strict: bool) -
 
 
 def _path(entity: Entity) -> tuple[str, Mapping[str, ConfigKey]]:
-    """Return the znode below /config, and its permitted keys. Raises Refused."""
+    """Return the znode path below /config, and the keys allowed there. Raises Refused."""
     if not entity:
         raise Refused(KafkaError.invalid_request, "Invalid empty client quota entity")
     for kind, name in entity:

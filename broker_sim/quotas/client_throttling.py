@@ -1,7 +1,8 @@
 """Enforcement of client quotas (Kafka's ClientQuotaManager).
 
-Three kinds: bytes per second that a client may produce and fetch (KIP-13), the share of a thread's time that its
-requests may take (KIP-124), and partitions per second that it may create and delete (KIP-599, `controller_mutations`).
+There are three kinds: bytes per second that a client can produce and fetch (KIP-13), the share of a thread's time that
+its requests can take (KIP-124), and partitions per second that it can create and delete (KIP-599,
+`controller_mutations`).
 
 A client over its quota gets its response with the throttle time, and its connection is muted for that time (KIP-219).
 """
@@ -42,11 +43,11 @@ _EXEMPT = frozenset(
 )
 """Requests between brokers are never throttled."""
 _BY_THEMSELVES = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
-"""Requests whose handlers charge their time together with their bytes."""
+"""Requests whose handlers charge the time together with the bytes."""
 
 
 class ClientQuota(ClientMeters[SampledAmount]):
-    """One kind of quota: an amount per second, averaged over a few windows of time."""
+    """One kind of quota: an amount per second, averaged over a few time windows."""
 
     __slots__ = ("_throttle_ms_max", "_window_ms", "_windows")
 
@@ -60,12 +61,12 @@ class ClientQuota(ClientMeters[SampledAmount]):
         self._throttle_ms_max = throttle_ms_max
 
     def most_at_once(self, client: str) -> float | None:
-        """Return the amount that a client may always take at once without being throttled, or None without a quota."""
+        """Return the amount that a client can always take at once without being throttled, or None without a quota."""
         limit = self.limit_of(self.measured_as(client)) if self.is_used else None
         return None if limit is None else limit * (self._windows - 1) * self._window_ms / 1000
 
     def note(self, client: str, size: float) -> int:
-        """Charge an amount to a client; return the throttle time in milliseconds."""
+        """Charge an amount to a client. Return the throttle time in milliseconds."""
         if not self.is_used:
             return 0
         now_ms = self._runtime.now().mono_ms
@@ -83,19 +84,19 @@ class ClientQuota(ClientMeters[SampledAmount]):
         return round(min(excess / limit * rate_window_ms(amount, now_ms), self._throttle_ms_max))
 
     def add(self, client: str, size: float) -> None:
-        """Charge a further amount to a client; it takes effect at the next request."""
+        """Charge a further amount to a client. It takes effect at the next request."""
         now_ms = self._runtime.now().mono_ms
         self.meter(self.measured_as(client), now_ms).add(size, now_ms)
 
     def take_back(self, client: str, size: float) -> None:
-        """Return the last charged amount, which was not sent after all."""
+        """Credit the last charged amount to the client, because it was not sent."""
         self.add(client, -size)
 
 
 class RequestTime:
-    """The share of a thread's time that each client's requests take; 100 is one thread, all the time.
+    """The share of a thread's time that each client's requests take; 100 is one thread all the time.
 
-    A broker here has one thread, that of its event loop, where Kafka has num.io.threads and num.network.threads. The
+    A broker here has one thread, which runs its event loop, where Kafka has num.io.threads and num.network.threads. The
     context of a request measures its time.
     """
 
@@ -104,11 +105,11 @@ class RequestTime:
 
     @property
     def is_used(self) -> bool:
-        """Whether any such quota was set since this broker started."""
+        """Whether any request quota was set since this broker started."""
         return self.quota.is_used
 
     def note(self, context: RequestContext) -> int:
-        """Charge a request that is about to be answered; return its client's throttle time in milliseconds."""
+        """Charge a request that is about to be answered. Return its client's throttle time in milliseconds."""
         return self.quota.note(context.client_id, context.clock.spent_ns() * _PERCENT_A_NANOSECOND)
 
     def add(self, client: str, spent_ns: int) -> None:
@@ -138,7 +139,7 @@ class ClientThrottles:
         self.mutations.limit(user, client, number(overrides.get(MUTATION_RATE)))
 
     def hold_to_request_time(self, response: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Charge a request's time; return the response with the throttle time if the client is over its quota."""
+        """Charge a request's time. Return the response, with the throttle time if the client is over its quota."""
         api_key = api_key_of(response)
         if api_key in _EXEMPT or api_key in _BY_THEMSELVES:
             return response
@@ -160,9 +161,9 @@ def with_throttle_time(response: KafkaMessage, throttle_ms: int) -> KafkaMessage
 
 
 def number(text: str | None) -> float | None:
-    """Parse a quota from a znode; text that is not a number counts as no quota.
+    """Parse a quota from a znode. A string that is not a number counts as no quota.
 
-    Kafka's tools may set NaN, which throttles no client: Math.round makes 0 of it.
+    Kafka's tools can set NaN, which throttles no client, because Math.round converts it to 0.
     """
     try:
         limit = nan if text is None else float(text)

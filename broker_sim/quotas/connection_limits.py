@@ -16,11 +16,11 @@ PER_ADDRESS = "max.connections.per.ip"
 OVERRIDES = "max.connections.per.ip.overrides"
 
 Resolve = Callable[[str], str | None]
-"""Returns the address of a host name, or None if it has none."""
+"""Returns the IP address of a host name, or None if it has none."""
 
 
 def connection_limits(config: KafkaConfig, configs: EntityConfigs, resolve: Resolve) -> ConnectionLimits:
-    """Return the present limits; a listener without limits of its own has those of the broker."""
+    """Return the current limits. A listener without its own limits has the broker's limits."""
     keys = (MAX_CONNECTIONS, CREATION_RATE, PER_ADDRESS)
     total, rate, per_address = (_whole(configs.broker_value(key)) for key in keys)
     own_keys = (MAX_CONNECTIONS, CREATION_RATE)
@@ -43,6 +43,6 @@ def _whole(value: Value) -> int:
 
 
 def connection_quotas(config: KafkaConfig, runtime: Runtime) -> ConnectionQuotas:
-    """Return a broker's connection counts."""
+    """Return a broker's connection counters."""
     windows, seconds = config.number("quota.window.num"), config.number("quota.window.size.seconds")
     return ConnectionQuotas(runtime, windows, seconds, protected=config.inter_broker_listener)

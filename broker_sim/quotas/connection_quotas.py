@@ -1,8 +1,8 @@
 """Limits on a broker's connections, and on new ones per second (Kafka's SocketServer.ConnectionQuotas).
 
-KIP-308: max.connections, of the broker and of a listener. KIP-612: max.connection.creation.rate of both, which delays
-new connections, and connection_creation_rate of an address, which delays and then closes them. max.connections.per.ip
-closes at once.
+KIP-308: max.connections of the broker and of a listener. KIP-612: max.connection.creation.rate of both, which delays
+new connections, and connection_creation_rate of an IP address, which delays and then closes them.
+max.connections.per.ip closes surplus connections immediately.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNLIMITED = 2**31 - 1
 
 
 class ConnectionThrottled(Exception):
-    """An address creates connections too fast: this one is not served, and closed after `throttle_ms`."""
+    """An IP address creates connections too fast. This connection is not served, and closed after `throttle_ms`."""
 
     def __init__(self, throttle_ms: int) -> None:
         super().__init__(throttle_ms)
@@ -26,7 +26,7 @@ class ConnectionThrottled(Exception):
 
 
 class TooManyConnections(Exception):
-    """An address has its maximum number of connections: this one is closed at once."""
+    """An IP address has its maximum number of connections. This connection is closed immediately."""
 
 
 class ListenerLimits(NamedTuple):
@@ -37,7 +37,7 @@ class ListenerLimits(NamedTuple):
 
 
 class ConnectionLimits(NamedTuple):
-    """A broker's limits. Overrides are by address, the limits of listeners by name."""
+    """A broker's limits. Overrides are keyed by IP address, listeners' limits by listener name."""
 
     max_connections: int = UNLIMITED
     creations_per_second: int = UNLIMITED
@@ -58,8 +58,8 @@ class _Listener:
 class ConnectionQuotas:
     """Counts a broker's connections.
 
-    `protected` is the listener of the other brokers. If clients have another listener, its connections do not count
-    against the broker's max.connections: they close one of the clients' instead.
+    `protected` is the listener of the other brokers. If clients have another listener, connections of the protected
+    listener do not count against the broker's max.connections: each closes a client's connection instead.
     """
 
     def __init__(self, runtime: Runtime, windows: int, window_seconds: int, protected: str) -> None:
@@ -86,18 +86,19 @@ class ConnectionQuotas:
     def add_listener(self, name: str, evict: Callable[[], str | None]) -> None:
         """Add a listener.
 
-        `evict` closes its connection that was idle longest, and returns that one's address, or None if there is none.
+        `evict` closes the listener's connection that has been idle longest and returns its address, or None if there is
+        no connection.
         """
         self._listeners[name] = _Listener(self._amount(), evict)
 
     def configure(self, limits: ConnectionLimits) -> None:
-        """Set the limits; close connections that exceed them."""
+        """Set the limits. Close connections that exceed them."""
         self._limits = limits
         self._close_surplus()
         self._look_again()
 
     def limit_address(self, address: str | None, creations_per_second: int | None) -> None:
-        """Set the rate of an address, or without an address the default rate; a rate of None removes it."""
+        """Set the rate of an IP address, or the default rate if `address` is None. A rate of None removes it."""
         if address is None:
             self._default_rate = UNLIMITED if creations_per_second is None else creations_per_second
         elif creations_per_second is None:
@@ -113,10 +114,10 @@ class ConnectionQuotas:
         return self._accepted
 
     async def admit(self, listener: str, address: str) -> None:
-        """Admit a new connection; waits until there is room for it and the rates allow it.
+        """Admit a new connection. Wait until there is room for it and the rates allow it.
 
-        The caller admits one connection of a listener after the other. Raises ConnectionThrottled, TooManyConnections:
-        such a connection is not counted.
+        The caller admits the connections of a listener one after another. Raises ConnectionThrottled,
+        TooManyConnections; such a connection is not counted.
         """
         throttle_ms = self._note_created(listener)
         if throttle_ms:
@@ -135,7 +136,7 @@ class ConnectionQuotas:
         self._close_surplus()
 
     def release(self, listener: str, address: str) -> None:
-        """Count the end of an admitted connection."""
+        """Count down when an admitted connection ends."""
         left = self._connections[address] - 1
         if left:
             self._connections[address] = left
@@ -152,7 +153,7 @@ class ConnectionQuotas:
                 turn.set_result(None)
 
     def is_protected(self, listener: str) -> bool:
-        """Whether this is the other brokers' listener, and clients have another."""
+        """Return whether this is the other brokers' listener and clients have another one."""
         return listener == self._protected and len(self._listeners) > 1
 
     def _has_room(self, listener: str) -> bool:
@@ -174,7 +175,7 @@ class ConnectionQuotas:
     # ---- rates ------------------------------------------------------------------------------------------------
 
     def _note_created(self, listener: str) -> int:
-        """Count a new connection; return how many milliseconds it has to wait."""
+        """Count a new connection. Return the time that it has to wait, in milliseconds."""
         limits, own = self._limits, self._limits.listeners.get(listener)
         per_second = limits.creations_per_second
         throttle_ms = self._note(
@@ -204,7 +205,7 @@ class ConnectionQuotas:
         self._created_by[address] = created
         throttle_ms = self._note(created, per_second)
         if throttle_ms:
-            # It will not be served, and is not counted.
+            # The connection is not served, so it does not count.
             now_ms = self._runtime.now().mono_ms
             counted = [created, self._listeners[listener].created]
             for amount in counted if self.is_protected(listener) else [*counted, self._created]:

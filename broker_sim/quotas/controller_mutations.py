@@ -1,7 +1,8 @@
-"""Partitions per second that a client may create and delete (KIP-599, Kafka's ControllerMutationQuotaManager).
+"""Partitions per second that a client can create and delete (KIP-599, Kafka's ControllerMutationQuotaManager).
 
-A token bucket with one token per partition. It fills at the rate of the quota, up to the amount of all windows, and a
-request that finds any token may take more than there are. The next request has to wait until the debt is paid.
+A token bucket has one token per partition. It fills at the rate of the quota, up to the amount of all windows. A
+request that finds at least one token can take more tokens than there are. The next request has to wait until the bucket
+is out of debt.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ EXCEEDED = "The throttling quota has been exceeded."
 
 
 class TokenBucket:
-    """Tokens of one client (org.apache.kafka.common.metrics.stats.TokenBucket).  A new one is full."""
+    """Tokens of one client (org.apache.kafka.common.metrics.stats.TokenBucket). A new bucket is full."""
 
     __slots__ = ("_filled_ms", "_seconds", "_tokens")
 
     def __init__(self, seconds: int, now_ms: int) -> None:
-        """It holds at most `seconds` of the rate."""
+        """The bucket contains at most `seconds` times the rate."""
         self._seconds = seconds
         self._tokens = float("inf")
         self._filled_ms = now_ms
 
     def tokens(self, per_second: float, now_ms: int) -> float:
-        """Return the present number of tokens; negative if it is in debt."""
+        """Return the current number of tokens; negative if the bucket is in debt."""
         fresh = per_second * (now_ms - self._filled_ms) / 1000
         self._tokens = min(per_second * self._seconds, self._tokens + fresh)
         self._filled_ms = now_ms
         return self._tokens
 
     def take_tokens(self, count: float) -> None:
-        """Take tokens, also into debt."""
+        """Take tokens. The bucket can go into debt."""
         self._tokens -= count
 
 
@@ -45,19 +46,19 @@ class Mutations(Protocol):
 
     @property
     def throttle_ms(self) -> int:
-        """How long the client is throttled from now on."""
+        """The time for which the client is throttled from now on."""
 
     def record(self, partitions: int) -> None:
-        """Count partitions about to be created or deleted. Raises Refused if the quota forbids it."""
+        """Count partitions about to be created or deleted. Raises Refused if the quota rejects them."""
 
 
 class Unlimited:
-    """Counts nothing: no quota is set."""
+    """A counter that does nothing, because no quota is set."""
 
     throttle_ms = 0
 
     def record(self, partitions: int) -> None:
-        """Do nothing."""
+        """Do nothing, because no quota is set."""
 
 
 class _Held:
@@ -69,7 +70,7 @@ class _Held:
 
     @property
     def throttle_ms(self) -> int:
-        """How long the client is throttled from now on, less the time that the changes took."""
+        """The time for which the client is throttled from now on, less the time that the changes took."""
         return max(0, self._throttle_ms - (self._quota.now_ms() - self._recorded_ms))
 
     def _throttled(self, throttle_ms: int) -> None:
@@ -77,7 +78,7 @@ class _Held:
 
 
 class Strict(_Held):
-    """For a client that knows THROTTLING_QUOTA_EXCEEDED: changes over the quota are rejected."""
+    """Counter for a client that knows THROTTLING_QUOTA_EXCEEDED. Changes over the quota are rejected."""
 
     def record(self, partitions: int) -> None:
         """Count the partitions, or reject them if the client is in debt. Raises Refused."""
@@ -89,10 +90,10 @@ class Strict(_Held):
 
 
 class Permissive(_Held):
-    """For an older client: all changes are made, and the client is throttled."""
+    """Counter for an older client. All changes are made, and the client is throttled."""
 
     def record(self, partitions: int) -> None:
-        """Count the partitions."""
+        """Count the partitions and never reject them."""
         self._quota.take_tokens(self._client, partitions)
         owed_ms = self._quota.owed_ms(self._client)
         if owed_ms:
@@ -100,7 +101,7 @@ class Permissive(_Held):
 
 
 class MutationQuota(ClientMeters[TokenBucket]):
-    """Every client's bucket."""
+    """The quota of partition changes, with a token bucket per client."""
 
     __slots__ = ()
 
@@ -108,21 +109,21 @@ class MutationQuota(ClientMeters[TokenBucket]):
         super().__init__(runtime, lambda now_ms: TokenBucket(windows * window_seconds, now_ms))
 
     def of_request(self, client: str, version: int, strict_since: int) -> Mutations:
-        """Return the counter of a client's request; from version `strict_since` on, excess changes are rejected."""
+        """Return the counter for a client's request. Since version `strict_since`, excess changes are rejected."""
         if not self.is_used:
             return Unlimited()
         return Strict(self, client) if version >= strict_since else Permissive(self, client)
 
     def permissive(self, client: str) -> Mutations:
-        """Return the counter of topics that are created automatically for a client."""
+        """Return the counter for topics that are created automatically for a client."""
         return Permissive(self, client) if self.is_used else Unlimited()
 
     def now_ms(self) -> int:
-        """Return the time that the buckets use."""
+        """Return the current time on the clock of the buckets."""
         return self._runtime.now().mono_ms
 
     def take_tokens(self, client: str, count: int) -> None:
-        """Take tokens of a client."""
+        """Take tokens from a client's bucket."""
         now_ms, key = self.now_ms(), self.measured_as(client)
         limit = self.limit_of(key)
         if limit is not None:

@@ -1,6 +1,6 @@
-"""Throttles of copying between brokers (KIP-73) and between log directories (ReplicationQuotaManager).
+"""Throttles for copying between brokers (KIP-73) and between log directories (ReplicationQuotaManager).
 
-They apply only to replicas that a topic lists as throttled, and not to in-sync ones.
+They apply only to replicas that a topic lists as throttled, and not to in-sync replicas.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class ReplicationQuota:
 
     def __init__(self, runtime: Runtime, windows: int, window_seconds: int) -> None:
         self.is_limited = False
-        """Whether a rate is set; without one, nothing is counted."""
+        """Whether a rate is set. Without one, nothing is counted."""
         self._bytes_per_second = UNLIMITED
         self._runtime = runtime
         self._amount = SampledAmount(windows, window_seconds * 1000)
 
     def limit(self, bytes_per_second: int) -> None:
-        """Set the rate."""
+        """Set the rate in bytes per second."""
         self._bytes_per_second = bytes_per_second
         self.is_limited = bytes_per_second != UNLIMITED
 
@@ -59,7 +59,7 @@ class ReplicationThrottles:
         )
 
     def set_rates(self, overrides: Mapping[str, str]) -> None:
-        """Apply the three rates in /config/brokers; a value that is not a number is ignored."""
+        """Apply the three rates in /config/brokers. A value that is not a number is ignored."""
         for key, quota in ((LEADER_RATE, self.leader), (FOLLOWER_RATE, self.follower), (MOVES_RATE, self.moves)):
             text = overrides.get(key, "").strip()
             quota.limit(int(text) if text.isascii() and text.isdigit() else UNLIMITED)

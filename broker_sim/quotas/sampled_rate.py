@@ -1,4 +1,4 @@
-"""Amounts over the last few windows of time, as Kafka's quotas count them (org.apache.kafka.common.metrics.stats)."""
+"""Amounts over the last few time windows, as Kafka's quotas count them (org.apache.kafka.common.metrics.stats)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SampledAmount:
         self._samples: list[_Sample] = []
 
     def add(self, amount: float, now_ms: int) -> None:
-        """Add an amount now; a negative one subtracts."""
+        """Add an amount now. A negative amount is subtracted."""
         if not self._samples:
             self._samples.append(_Sample(now_ms))
         sample = self._samples[self._current]
@@ -41,7 +41,7 @@ class SampledAmount:
         sample.last_ms = now_ms
 
     def total(self, now_ms: int) -> float:
-        """Return the present amount."""
+        """Return the current amount."""
         self._forget(now_ms)
         return sum(sample.value for sample in self._samples)
 
@@ -57,7 +57,7 @@ class SampledAmount:
 
 
 def simple_rate(amount: SampledAmount, now_ms: int) -> float:
-    """Return the amount per second over the measured time, at least one window (SimpleRate)."""
+    """Return the amount per second over the measured time, which is at least one window (SimpleRate)."""
     total = amount.total(now_ms)
     return total * 1000 / max(amount.elapsed_ms(now_ms), amount.window_ms)
 

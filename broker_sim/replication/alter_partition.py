@@ -1,7 +1,7 @@
 """ISR changes sent to the controller (Kafka's AlterPartitionManager, KIP-497).
 
-At most one proposal per partition and one request per broker is in flight. A request that as a whole got no response or
-an error is sent again after 50 ms: the proposals are conditional on both epochs, so a repetition does no harm.
+At most one proposal per partition and one request per broker is in flight. A request that got no response or failed as
+a whole is sent again after 50 ms. This is safe, because the proposals are conditional on both epochs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 RETRY_BACKOFF_MS = 50
 VERSION = 3
 VERSION_BY_NAME = 1
-"""The last version that names topics; used if a topic has no id."""
+"""The last version that contains topic names. It is used if a topic has no id."""
 
 
 class AlterPartitionManager:
@@ -52,7 +52,7 @@ class AlterPartitionManager:
         return True
 
     def close(self) -> None:
-        """Stop sending."""
+        """Stop sending proposals."""
         self._closed = True
         self._unsent.clear()
         if self._timer is not None:
@@ -115,7 +115,7 @@ class AlterPartitionManager:
         return request(ApiKey.ALTER_PARTITION, version, broker_id=self._broker_id, broker_epoch=epoch, topics=rows)
 
     def _take(self, response: KafkaMessage, proposals: list[IsrProposal]) -> bool:
-        """Pass the results on; return False if a proposal must be sent again, after a pause."""
+        """Pass the results on. Return False if a proposal must be sent again, after a pause."""
         if response.error_code:
             return False
         names = {proposal.topic_id: proposal.topic_partition.topic for proposal in proposals}

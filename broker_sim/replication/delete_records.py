@@ -22,12 +22,12 @@ class DeletionRow:
     __slots__ = ("absence", "deleted", "offset", "partition")
 
     def __init__(self, partition: Partition | None, offset: int, absence: ErrorCode) -> None:
-        """`absence` is the error to return if there is no partition."""
+        """`absence` is the error to return if the partition is None."""
         self.partition = partition
         self.absence = absence
         self.offset = offset
         self.deleted: Deleted | None = None
-        """The result; not set while it waits for its replicas."""
+        """The result; None while the deletion waits for its replicas."""
 
     def move_log_start(self) -> None:
         """Advance the leader's log start.
@@ -69,7 +69,7 @@ class DeletionRow:
 
 
 class DelayedDeletion:
-    """A deletion that waits until the live replicas have followed (`Delayed` in `zabka.broker_sim.replication`)."""
+    """A deletion that waits for the live replicas to follow (`Delayed` in `zabka.broker_sim.replication`)."""
 
     __slots__ = ("_answer", "_waiting", "rows")
 
@@ -83,18 +83,18 @@ class DelayedDeletion:
         self._waiting = {topic_partition: row for topic_partition, row in rows.items() if not row.decide()}
 
     def waits_for(self) -> list[TopicPartition]:
-        """Return the partitions whose replicas have not followed; none if the request can be answered."""
+        """Return the partitions whose replicas have not followed; none if the response can be sent."""
         return list(self._waiting)
 
     def is_ready_after(self, key: TopicPartition) -> bool:
-        """Return whether all replicas have followed, after an event at this partition."""
+        """Return whether all replicas have followed, after an event of this partition."""
         row = self._waiting.get(key)
         if row is not None and row.decide():
             del self._waiting[key]
         return not self._waiting
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Reply; partitions that still wait have timed out, unless the awaited replica is no longer alive."""
+        """Send the response. Waiting partitions have timed out, unless the awaited replica is no longer alive."""
         late = Deleted(ErrorCode.request_timed_out)
         for row in self._waiting.values():
             row.decide()

@@ -29,7 +29,7 @@ class BrokerIdentity:
 
     broker_id: int
     broker_epoch: Callable[[], int]
-    """Returns the czxid of the broker's present registration, or -1."""
+    """Returns the czxid of the broker's current registration, or -1."""
     controller_epoch_seen: Callable[[], int] = _seen_nothing
     """Returns the highest controller epoch that the broker has seen in the ensemble."""
 
@@ -49,11 +49,11 @@ class ReplicaPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaStorage:
-    """Location of the logs."""
+    """The log directories and the callbacks about their failures and their logs."""
 
     log_directories: Sequence[LogDirectory]
-    """In the order of log.dirs; at least one."""
+    """At least one log directory, in the order of log.dirs."""
     log_dir_failed: Callable[[], None] = _do_nothing
     """Called after a log directory was taken offline with all its logs."""
     high_watermarks_reached: ReachedMarks = dict
-    """Returns the high watermarks that this broker's journal shows its replicas to have reached."""
+    """Returns the high watermarks that this broker's replicas have reached according to its journal."""

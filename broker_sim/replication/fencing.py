@@ -1,6 +1,7 @@
 """Fencing of requests by epoch, and the old rules that did not fence.
 
-Chosen once, when a broker is built; `zabka.controller.historical` lists the name and the end of each old rule.
+The rules are selected once, when a broker is created. `zabka.controller.historical` lists the name of each old rule and
+the version that ended it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ class Fences(NamedTuple):
     """The epoch comparisons of a broker."""
 
     fetch_epoch_error: Callable[[int, int], int]
-    """(leader epoch of the fetcher, leader epoch of the leader) to an error code."""
+    """Maps (leader epoch of the fetcher, leader epoch of the leader) to an error code."""
     is_for_earlier_process: Callable[[int, int], bool]
-    """(broker epoch in a controller's request, this broker's own) to whether it is for an earlier process."""
+    """Compares (broker epoch in a controller's request, this broker's): is the request for an earlier process?"""
 
 
 def _fenced_by_epoch(believed: int, known: int) -> int:
-    """Compare by KIP-320; a fetcher sends -1 if it does not know its epoch."""
+    """Compare according to KIP-320. A fetcher sends -1 if it does not know its epoch."""
     if believed in (_UNSAID, known):
         return ErrorCode.none
     return ErrorCode.fenced_leader_epoch if believed < known else ErrorCode.unknown_leader_epoch
@@ -36,9 +37,10 @@ def _never_fenced(believed: int, known: int) -> int:
 
 
 def _precedes(sent: int, own: int) -> bool:
-    """Compare by KIP-380; a controller sends -1 if it does not know the epoch.
+    """Compare according to KIP-380. A controller sends -1 if it does not know the epoch.
 
-    A later epoch than the broker's own passes: the request may be faster than this broker's registration (KAFKA-9839).
+    A later epoch than the broker's own is accepted: the request may arrive before this broker learns of its own
+    registration (KAFKA-9839).
     """
     return 0 <= sent < own
 

@@ -27,7 +27,7 @@ def read(
     at_least_one: bool,
     note_fetch: bool,
 ) -> FetchedPartition:
-    """Answer one partition of a fetch; with `note_fetch`, note the fetch offset as the follower's log end offset."""
+    """Read one partition for a fetch. With `note_fetch`, record the fetch offset as the follower's log end offset."""
     is_follower = params.replica_id >= 0
     if requested.topic_id is not None and partition.topic_id not in (None, requested.topic_id):
         return _refused(partition, ErrorCode.inconsistent_topic_id)
@@ -89,9 +89,9 @@ def _aborted(log: PartitionLog, fetch_offset: int, records: bytes) -> Sequence[A
 def unchanged_response(
     partition: Partition, requested: FetchPartition, params: FetchParams, now_ms: int | None
 ) -> FetchedPartition | None:
-    """Return the previous response if a follower repeats its last fetch and nothing has changed; most fetches do.
+    """Return the previous response if a follower repeats its last fetch and nothing has changed, as in most fetches.
 
-    `now_ms` is the time of the fetch, or None if the fetch offset is not to be noted as the follower's log end.
+    `now_ms` is the time of the fetch, or None if the fetch offset must not be recorded as the follower's log end.
     """
     follower = partition.followers.get(params.replica_id)
     if follower is None or follower.response_epoch != partition.leader_epoch:
@@ -117,7 +117,7 @@ def unchanged_response(
 
 
 def must_answer(partition: Partition, requested: FetchPartition, leader_only: bool) -> bool:
-    """Return whether a waiting fetch must be answered now: it is fenced, or its log has diverged."""
+    """Return whether a waiting fetch must get its response now: it is fenced, or its log has diverged."""
     if partition.check_epoch(requested.current_leader_epoch, leader_only):
         return True
     error, diverging = _diverging(partition, requested)
@@ -142,13 +142,13 @@ def _follower_error(partition: Partition, requested: FetchPartition, params: Fet
         unknown = requested.current_leader_epoch != NO_EPOCH
         return ErrorCode.unknown_leader_epoch if unknown else ErrorCode.not_leader_or_follower
     if 0 <= params.replica_epoch < follower.broker_epoch:
-        # A delayed fetch of the follower's previous process.
+        # A delayed fetch of the previous process of this follower.
         return ErrorCode.not_leader_or_follower
     return 0
 
 
 def _preferred_replica(partition: Partition, requested: FetchPartition, params: FetchParams) -> int | None:
-    """Return the preferred read replica of this consumer; only a leader returns one."""
+    """Return the preferred read replica of this consumer. Only a leader returns one."""
     selector = partition.host.selector
     if selector is None or params.reader is None or params.replica_id >= 0 or not partition.is_leader:
         return None

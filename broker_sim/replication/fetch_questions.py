@@ -1,6 +1,6 @@
-"""The fetcher's side of a fetch session: send only partitions that changed (KIP-227).
+"""The fetcher's side of a fetch session: send only the partitions that changed (KIP-227).
 
-Kafka's FetchSessionHandler; the leader's side is `zabka.broker_sim.replication.fetch_session`.
+Source: Kafka's FetchSessionHandler. The leader's side is `zabka.broker_sim.replication.fetch_session`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from zabka.journal.events import TopicPartition
 from zabka.kafka.wire.data_messages import FetchPartition, FetchResponse
 
 INITIAL_EPOCH = 0
-"""The session epoch of a fetch that requests a new session and forgets no partition."""
+"""The session epoch of a fetch that requests a new session and removes no partition."""
 _NO_SESSION = 0
 _EPOCH_MAX = 2**31 - 1
 
 
 class Question(NamedTuple):
-    """One fetch: the rows to send, the partitions to forget, and the session's id and epoch."""
+    """One fetch: the rows to send, the partitions to remove from the session, and the session's id and epoch."""
 
     session_id: int
     session_epoch: int
@@ -31,8 +31,8 @@ class Question(NamedTuple):
 class FetchQuestions:
     """The session with one leader.
 
-    A new session begins if the set of partitions changes, because a partition that was added again needs every value
-    again.
+    A new session begins if the set of partitions changes, because for a partition that was added again, all values must
+    be sent again.
     """
 
     __slots__ = ("_epoch", "_naming", "_sent", "_session_id")
@@ -44,7 +44,7 @@ class FetchQuestions:
         self._sent: dict[TopicPartition, FetchPartition] = {}
 
     def restart(self) -> None:
-        """End the session: the next fetch names all partitions and requests a new session."""
+        """End the session. The next fetch contains all partitions and requests a new session."""
         self._epoch = INITIAL_EPOCH
 
     def next(self, requested: dict[TopicPartition, FetchPartition], naming: Hashable) -> Question:
@@ -61,7 +61,7 @@ class FetchQuestions:
         return Question(self._session_id, self._epoch, rows, forgotten)
 
     def answered(self, response: FetchResponse) -> None:
-        """Note a response: the leader has processed the last fetch, or rejected the session."""
+        """Handle a response: the leader has processed the last fetch, or rejected the session."""
         if response.error_code != ErrorCode.none:
             self._session_id, self._epoch = _NO_SESSION, INITIAL_EPOCH
             return

@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): requests and responses hold only the partitions that changed.
+"""Fetch sessions (KIP-227): requests and responses contain only the partitions that changed.
 
-Kafka's FetchSession, FetchSessionCache and FetchManager. A broker without a free slot for another session responds with
-session id 0, and the fetcher continues with full fetches.
+Source: Kafka's FetchSession, FetchSessionCache and FetchManager. If a broker has no free slot for another session, it
+responds with session id 0, and the fetcher continues with full fetches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 _EPOCH_MAX = _SESSION_ID_MAX = 2**31 - 1
 
 FetchKey = tuple[Hashable, int]
-"""A partition as the fetcher names it: the topic's name or its id, and the partition's number."""
+"""A partition as identified by the fetcher: the topic's name or id, and the partition's number."""
 
 Asked = dict[FetchKey, FetchPartition]
 Rows = dict[FetchKey, FetchedPartition]
@@ -38,7 +38,7 @@ class Request(NamedTuple):
 
 
 class FetchRefused(NamedTuple):
-    """The session that a fetch continues does not exist, or is at another epoch."""
+    """The session that a fetch continues does not exist or is at another epoch."""
 
     error: ErrorCode
 
@@ -62,7 +62,7 @@ class _Session:
             self.known.pop(key, None)
 
     def news(self, rows: Rows) -> Rows:
-        """Return the rows that the fetcher does not know yet; move partitions with records to the session's end."""
+        """Return the rows that are new to the fetcher. Move partitions with records to the session's end."""
         news: Rows = {}
         for key, row in rows.items():
             known = _known_values(row)
@@ -77,9 +77,10 @@ class _Session:
 
 
 def _known_values(row: FetchedPartition) -> tuple[int, int]:
-    """Return what a fetcher knows after that response: (high watermark, log start).
+    """Return the values that a fetcher knows after that response: (high watermark, log start).
 
-    It takes over no high watermark after an error, or if it has to truncate first: the next row is sent then.
+    The fetcher ignores the high watermark after an error, or if it has to truncate first. In these cases, the next row
+    is sent.
     """
     is_taken_over = not row.error and row.diverging is None
     return row.high_watermark if is_taken_over else -1, row.log_start_offset
@@ -99,7 +100,7 @@ class FetchContext:
         self.partitions: Asked = request.asked if session is None else dict(session.partitions)
 
     def without_rows(self) -> tuple[ErrorCode, int]:
-        """Return (error, session id) of a response without rows; the session stays as if nothing had been read."""
+        """Return (error, session id) of a response without rows. The session stays as if nothing had been read."""
         session = self._session
         if session is None:
             return ErrorCode.none, NO_SESSION
@@ -115,7 +116,7 @@ class FetchContext:
                 return ErrorCode.none, NO_SESSION, rows
             return ErrorCode.none, self._sessions.create(self._request, rows, self._now_ms), rows
         if session.epoch != self._epoch:
-            # The same fetch arrived twice, and the other one was answered first.
+            # The same fetch arrived twice, and the other one was processed first.
             return ErrorCode.invalid_fetch_session_epoch, session.id, {}
         return ErrorCode.none, session.id, session.news(rows)
 
@@ -128,7 +129,7 @@ class FetchSessions:
         self._slots = slots
         self._eviction_ms = eviction_ms
         self._sessions: dict[int, _Session] = {}
-        """The least recently used ones first."""
+        """Fetch sessions keyed by id, the least recently used first."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -136,7 +137,8 @@ class FetchSessions:
     def open(self, request: Request, now_ms: int) -> FetchContext | FetchRefused:
         """Find the session that a fetch continues, if any, and update it.
 
-        Rejected with FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
+        The fetch is rejected with FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
+        FETCH_SESSION_TOPIC_ID_ERROR.
         """
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(request.session_id, None)
@@ -163,7 +165,7 @@ class FetchSessions:
         return () if session is None else list(session.partitions)
 
     def create(self, request: Request, rows: Rows, now_ms: int) -> int:
-        """Begin a session with the partitions of a full fetch; return its id, or 0 if there is no free slot."""
+        """Begin a session with the partitions of a full fetch. Return its id, or 0 if there is no free slot."""
         if len(self._sessions) >= self._slots and not self._evict(request.is_follower, len(rows), now_ms):
             return NO_SESSION
         session_id = NO_SESSION
@@ -175,7 +177,7 @@ class FetchSessions:
     def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
         """Evict a session: one unused for a while, else a smaller one, or a consumer's session for a follower.
 
-        A session younger than the limit stays, except that followers evict young sessions of consumers.
+        A session younger than the limit is kept, except that followers evict young sessions of consumers.
         """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:

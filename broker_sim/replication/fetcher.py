@@ -1,7 +1,7 @@
 """Followers that fetch from their leaders, one loop per leader (Kafka's ReplicaFetcherThread).
 
-Every fetch carries the epoch of the follower's last record. If the logs diverge, the leader responds with the
-truncation point instead of records (KIP-595, Fetch 12). The older ways are in
+Every fetch contains the epoch of the follower's last record. If the logs diverge, the leader responds with the
+truncation point instead of records (KIP-595, Fetch 12). The older protocols are in
 `zabka.broker_sim.replication.truncation`.
 """
 
@@ -38,7 +38,7 @@ EARLIEST = -2
 
 _LAST_BY_NAME = 12
 _BY_ID = 17
-"""The newest version, which names topics by id: for brokers do not negotiate among themselves."""
+"""The newest version, which contains topic ids. Brokers do not negotiate versions among themselves."""
 
 
 _SESSION_ENDED = (
@@ -46,7 +46,7 @@ _SESSION_ENDED = (
     ErrorCode.invalid_fetch_session_epoch,
     ErrorCode.fetch_session_topic_id_error,
 )
-"""The leader does not know the session, or not at this epoch: there is no error of a partition."""
+"""The leader does not know the session or its epoch. This is not an error of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,15 @@ class FetcherHost:
     metadata: MetadataView
     runtime: Runtime
     broker_epoch: Callable[[], int]
-    """This broker's present registration, or -1."""
+    """Returns this broker's current registration, or -1."""
     throttle: ReplicationQuota
-    """The fetch rate limit of throttled replicas."""
+    """The rate limit for fetches of throttled replicas."""
 
 
 class _Fetching:
     """One partition being fetched in one leader epoch.
 
-    A new epoch makes a new object, so late responses are ignored.
+    Each new epoch creates a new object, so late responses are ignored.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class _Fetching:
         """The leader's high watermark, or None before the first response."""
 
     def request_row(self, last_epoch: int, max_bytes: int) -> FetchPartition:
-        """Return the request row, from the log end; the same object unless something changed."""
+        """Return the request row, from the log end. Return the same object unless something changed."""
         log = self.partition.log
         ask = self.ask
         if (
@@ -110,7 +110,7 @@ class _Fetching:
 
     @property
     def is_level(self) -> bool:
-        """Whether the replica has every committed record."""
+        """Whether the replica has every record below the leader's high watermark."""
         return self.leader_mark is not None and self.leader_mark <= self.partition.log.end_offset
 
     @property
@@ -137,7 +137,7 @@ class ReplicaFetcher:
         self._max_wait = as_time(host.config.replica_fetch_wait_max_ms)
         self._questions = FetchQuestions()
         self._names: dict[Any, str] = {}
-        """Topics by their ids."""
+        """Topic names keyed by topic id."""
 
     def __len__(self) -> int:
         return len(self._fetching)
@@ -153,11 +153,11 @@ class ReplicaFetcher:
         self._wake()
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Stop fetching that partition; a response in flight is not used."""
+        """Stop fetching that partition. A response in flight is ignored."""
         self._fetching.pop(topic_partition, None)
 
     def close(self) -> None:
-        """Stop the loop."""
+        """Stop the loop that fetches from this leader."""
         self._fetching.clear()
         if self._task is not None:
             self._task.cancel()
@@ -191,7 +191,7 @@ class ReplicaFetcher:
                     await self._fetch(endpoint, ready)
 
     def _not_held_back(self, ready: dict[TopicPartition, _Fetching], now_ms: int) -> dict[TopicPartition, _Fetching]:
-        """Return the partitions that may be fetched; if all are throttled and over the rate, back off for a while."""
+        """Return the partitions that can be fetched. If all are throttled and over the rate, back off for a while."""
         if not self._host.throttle.is_exceeded:
             return ready
         free = {tp: one for tp, one in ready.items() if one.is_level or not self._is_throttled(one.partition)}
@@ -253,7 +253,7 @@ class ReplicaFetcher:
             await self._find_offset(endpoint, one)
 
     def _request(self, ready: dict[TopicPartition, _Fetching]) -> KafkaMessage:
-        """Return a fetch of the newest version, or of the last version that names topics if a topic id is unknown."""
+        """Return a fetch of the newest version, or of the last version with topic names if a topic id is unknown."""
         config = self._host.config
         by_id = all(one.topic_id is not None for one in ready.values())
         last_epoch, max_bytes = self._truncation.last_fetched_epoch, config.replica_fetch_max_bytes
@@ -261,7 +261,7 @@ class ReplicaFetcher:
             {key: one.request_row(last_epoch(one.partition), max_bytes) for key, one in ready.items()}, by_id
         )
         if asked.session_epoch == INITIAL_EPOCH:
-            # No partition is forgotten then, so topics that are no longer followed need no name.
+            # No partition has been removed then, so topics that are no longer followed need no name.
             self._names = {one.topic_id: topic_partition.topic for topic_partition, one in self._fetching.items()}
         topics: dict[str, list[FetchPartition]] = {}
         for topic_partition, row in asked.rows.items():
@@ -285,7 +285,7 @@ class ReplicaFetcher:
         )
 
     def _take(self, one: _Fetching, row: Any) -> bool:
-        """Use a partition's response; return False if the next fetch of it must wait."""
+        """Use a partition's response. Return False if the partition's next fetch must wait."""
         try:
             return not row.error_code and self._use(one, row)
         except LogDirFailed:
@@ -312,7 +312,7 @@ class ReplicaFetcher:
         return True
 
     async def _truncate_to_epoch_end(self, endpoint: Endpoint, truncating: dict[TopicPartition, _Fetching]) -> None:
-        """Ask the leader for the end of each log's last epoch, and truncate to that (KIP-101)."""
+        """Request from the leader the end of each log's last epoch, and truncate to it (KIP-101)."""
         topics: dict[str, list[dict[str, int]]] = {}
         for (topic, partition), asking in truncating.items():
             asking.asked_offset = asking.partition.log.end_offset
@@ -349,8 +349,8 @@ class ReplicaFetcher:
     async def _find_offset(self, endpoint: Endpoint, one: _Fetching) -> None:
         """Handle a log end that the leader does not have.
 
-        The leader's log may be shorter, after an unclean election: truncate to its end. Or it starts after the end of
-        this log: restart at its start.
+        After an unclean election, the leader's log may be shorter: truncate to its end. Otherwise the leader's log
+        starts after the end of this log: restart at that start.
         """
         topic_partition = one.partition.topic_partition
         latest = await self._list_offset(endpoint, one, LATEST)
@@ -387,7 +387,7 @@ class ReplicaFetcher:
 
 
 class ReplicaFetchers:
-    """All fetchers of a broker, by leader."""
+    """All fetchers of a broker, keyed by leader."""
 
     def __init__(self, host: FetcherHost) -> None:
         self._host = host
@@ -395,7 +395,7 @@ class ReplicaFetchers:
         self._leaders: dict[TopicPartition, int] = {}
 
     def add(self, partition: Partition) -> None:
-        """Fetch a partition from its leader, and no longer from the previous one."""
+        """Fetch a partition from its leader, and stop fetching it from the previous leader."""
         assert partition.leader is not None and not partition.is_leader
         self.remove(partition.topic_partition)
         self._leaders[partition.topic_partition] = partition.leader
@@ -417,7 +417,7 @@ class ReplicaFetchers:
             self._fetchers.pop(leader).close()
 
     def close(self) -> None:
-        """Stop all loops."""
+        """Stop the loops of all fetchers."""
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._fetchers.clear()

@@ -1,4 +1,4 @@
-"""The leader's state of one follower (Kafka's cluster/Replica.scala)."""
+"""The state that a leader keeps about one follower (Kafka's cluster/Replica.scala)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ UNKNOWN_EPOCH = -1
 
 
 class FollowerState:
-    """A follower's log end offset by its fetches, and the last time when it was caught up.
+    """A follower's log end offset according to its fetches, and the last time when it was caught up.
 
-    Times are the leader's monotonic milliseconds; `NEVER` is before all of them. The rules that update this, and that
-    decide which followers are caught up, are in `zabka.broker_sim.replication.isr_rules`.
+    Times are the leader's monotonic milliseconds; `NEVER` is before all of them. The rules that update this state, and
+    that decide which followers are caught up, are in `zabka.broker_sim.replication.isr_rules`.
     """
 
     NEVER = -(1 << 62)
@@ -33,17 +33,17 @@ class FollowerState:
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         self.last_request: FetchPartition | None = None
-        """Its last request row that had no new data; `response` answered it."""
+        """The follower's last request row that returned no new data; `response` was the response."""
         self.response: FetchedPartition | None = None
         self.response_epoch = UNKNOWN_EPOCH
-        """The leader epoch of that response."""
+        """The leader epoch of `response`."""
         self.last_caught_up_ms = self.NEVER
         self.forget()
 
     def forget(self) -> None:
         """Reset the state of a follower that has not fetched from this leader yet."""
         self.broker_epoch = UNKNOWN_EPOCH
-        """The broker epoch of the process that fetched last, if its fetches carry it (KIP-903)."""
+        """The broker epoch of the process that fetched last, if its fetches contain it (KIP-903)."""
         self.end_offset = UNKNOWN_OFFSET
         self.start_offset = UNKNOWN_OFFSET
         self.last_fetch_leader_end_offset = 0

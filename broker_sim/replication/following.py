@@ -9,13 +9,13 @@ from zabka.journal.events import LogTruncated, RecordsLost, RecordsReplicated
 from zabka.kafka.record_batch import is_compacted, split_batches
 
 TO_HIGH_WATERMARK = "high_watermark"
-"""The cause of a truncation to the replica's own high watermark, as before KIP-101."""
+"""Cause of a truncation to the replica's own high watermark, as Kafka did before KIP-101."""
 
 
 def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int, leader_start_offset: int) -> bool:
-    """Append the leader's records, then take over its high watermark (up to this log's end) and its log start.
+    """Append the leader's records, then apply its high watermark (up to this log's end) and its log start.
 
-    Returns False if the records are damaged or do not continue this log; nothing is written then.
+    Returns False if the records are damaged or do not continue this log. Nothing is written in that case.
     """
     assert not partition.is_leader
     mark_before = partition.log.high_watermark
@@ -82,7 +82,7 @@ def truncate(partition: Partition, offset: int, cause: str) -> None:
 
 
 def restart_at(partition: Partition, offset: int) -> None:
-    """Restart the log at the start of the leader's log: the leader has deleted every record of this log."""
+    """Restart the log at the leader's log start, because the leader has deleted every record of this log."""
     first, before, mark = partition.log.start_offset, partition.log.end_offset, partition.log.high_watermark
     partition.log.truncate_fully_and_start_at(offset)
     partition.log.reached = 0

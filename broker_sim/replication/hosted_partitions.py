@@ -1,7 +1,7 @@
 """LeaderAndIsr and StopReplica on a broker: fencing, then the change of roles (Kafka's ReplicaManager).
 
 A request is fenced by broker epoch, then by controller epoch, then each partition by its leader epoch. Rejections are
-journalled and answered with Kafka's own code.
+journalled, and the response has Kafka's error code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from zabka.kafka.wire.kafka_schema import respond
 LEADER_AND_ISR = "LeaderAndIsr"
 STOP_REPLICA = "StopReplica"
 TOPIC_BEING_DELETED = -2
-"""The leader epoch of a StopReplica that deletes its topic: it counts as no lower than any other."""
+"""The leader epoch of a StopReplica that deletes its topic. It counts as no lower than any other."""
 
 
 def _leader_and_isr_rows(request: KafkaMessage) -> Iterator[tuple[str, str | None, Any]]:
@@ -59,7 +59,7 @@ def with_storage_errors(
 ) -> KafkaMessage:
     """Return a LeaderAndIsr response with KAFKA_STORAGE_ERROR for these replicas.
 
-    Versions before topic ids write no topic id, and so cannot fail.
+    Versions without topic ids write no topic id, so that this error cannot occur.
     """
     if not hasattr(response, "topics"):
         return response
@@ -102,12 +102,13 @@ class HostedPartitions:
     # ---- fences ------------------------------------------------------------------------------------------------
 
     def accept(self, name: str, request: KafkaMessage) -> int:
-        """Check that a control request is for this process and from the newest controller; return the error code.
+        """Check that a control request is for this process and from the newest controller. Return the error code.
 
-        A higher controller epoch is remembered; an equal one passes. The newest controller is the one with the highest
-        epoch in a request, or that this broker has seen in the ensemble. Kafka uses requests alone, and a restarted
-        broker would obey a controller deposed long ago. A broker epoch of -1 is not checked. A higher one than known
-        passes: the request may be faster than this broker's own registration (KAFKA-9839).
+        A higher controller epoch is remembered; an equal one is accepted. The newest controller is the one with the
+        highest epoch in a request or in the ensemble as seen by this broker. Kafka uses only requests, so that a
+        restarted broker would accept requests of a controller deposed long ago. A broker epoch of -1 is not checked. A
+        higher one than known is accepted: the request may arrive before this broker learns of its own registration
+        (KAFKA-9839).
         """
         sent_epoch = getattr(request, "broker_epoch", NO_EPOCH)
         known_epoch = self._broker_epoch()
@@ -270,10 +271,10 @@ class HostedPartitions:
     def leave_strays(self, request: KafkaMessage) -> None:
         """Stop serving partitions that, by an accepted UpdateMetadata, moved to other brokers in a later leader epoch.
 
-        A broker that was considered dead while a partition was reassigned never receives StopReplica. In Kafka it
+        A broker that was considered dead while a partition was reassigned never receives StopReplica. In Kafka, it
         continues to lead, until it restarts, for clients with stale metadata. The replica stays on disk until the topic
-        is deleted. Then it is deleted too; otherwise the next topic of that name would be rejected here because of its
-        topic id.
+        is deleted, and is then also deleted. Otherwise the next topic of that name would be rejected here because of
+        its topic id.
         """
         for topic in getattr(request, "topic_states", ()):
             topic_id = topic_id_from_kafka(getattr(topic, "topic_id", None))
@@ -292,7 +293,7 @@ class HostedPartitions:
                     self._let_go(topic_partition)
 
     def _delete_stray(self, topic_partition: TopicPartition, topic_id: str | None) -> None:
-        """Delete the stray replica of a deleted topic; its topic id identifies it among topics of that name."""
+        """Delete the stray replica of a deleted topic. Its topic id identifies it among topics of that name."""
         is_its = topic_id is not None and self._logs.topic_id(topic_partition) == topic_id
         if is_its and topic_partition not in self._offline:
             self._let_go(topic_partition)
@@ -345,10 +346,11 @@ class HostedPartitions:
         return ErrorCode.none
 
     def _is_over(self, topic_partition: TopicPartition, leader_epoch: int, known_epoch: int) -> bool:
-        """Return whether that StopReplica is of an earlier state than the known one.
+        """Return whether that StopReplica is for an earlier state than the known one.
 
-        Every broker receives UpdateMetadata for a topic before it is deleted (onTopicDeletion). If the topic exists by
-        that, the request was delayed and is for an earlier topic of that name: it carries no id.
+        Every broker receives UpdateMetadata for a topic before the topic is deleted (onTopicDeletion). If the metadata
+        still contains the topic, the request was delayed and is for an earlier topic of that name, because it contains
+        no topic id.
         """
         if leader_epoch == TOPIC_BEING_DELETED:
             return self._host.metadata.partition(topic_partition) is not None

@@ -1,7 +1,7 @@
-"""The ISR in the leader's view: committed, or waiting for the controller (Kafka's PartitionState, KIP-497).
+"""The leader's ISR: committed, or waiting for the controller (Kafka's PartitionState, KIP-497).
 
-While a change is pending, the leader uses the more cautious of the two ISRs, so neither direction can move the high
-watermark past a replica that might still count.
+While a change is pending, the leader uses the more cautious of the two ISRs, so neither direction can advance the high
+watermark past a replica that may still count.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 RECOVERED = 0
 RECOVERING = 1
-"""Leader recovery states (KIP-704): RECOVERING after an unclean election, until the leader's first ISR change."""
+"""Leader recovery state (KIP-704) after an unclean election, until the leader's first ISR change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingExpand:
-    """`joining` was proposed; until the response, acks=all waits for it too."""
+    """`joining` was proposed. Until the response, acks=all also waits for it."""
 
     joining: int
     last_committed: Committed
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """The committed ISR."""
+        """The committed ISR, without the joining replica."""
         return self.last_committed.isr
 
     @property
@@ -44,30 +44,30 @@ class PendingExpand:
 
     @property
     def proposed(self) -> tuple[int, ...]:
-        """The proposed ISR."""
+        """The proposed ISR: the committed ISR and the joining replica."""
         return self.maximal_isr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingShrink:
-    """The removal of `leaving` was proposed; until the response, they still count."""
+    """The removal of `leaving` was proposed. Until the response, they still count."""
 
     leaving: tuple[int, ...]
     last_committed: Committed
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """The committed ISR, still with the leaving replicas."""
+        """The committed ISR, which still includes the leaving replicas."""
         return self.last_committed.isr
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The committed ISR."""
+        """The committed ISR, which still includes the leaving replicas."""
         return self.last_committed.isr
 
     @property
     def proposed(self) -> tuple[int, ...]:
-        """The proposed ISR."""
+        """The proposed ISR: the committed ISR without the leaving replicas."""
         return tuple(broker for broker in self.last_committed.isr if broker not in self.leaving)
 
 

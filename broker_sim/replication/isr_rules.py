@@ -1,9 +1,9 @@
-"""The rules of the ISR: which followers are caught up, may join and must leave, and what is committed.
+"""The rules of the ISR: which followers are caught up, can join and must leave, and which offset is committed.
 
 Each rule is one function here, and one test in `tests/broker_sim/replication/test_isr_rules.py`. A leader applies them
-in `zabka.broker_sim.replication.partition` to its state of the followers (`FollowerState`); a proposed change continues
-in `zabka.broker_sim.replication.isr`. Sources: Kafka's cluster/Partition.scala and cluster/Replica.scala. Rules that
-Kafka has changed keep their old form next to the new one; `zabka.controller.historical` names those.
+in `zabka.broker_sim.replication.partition` to its state of the followers (`FollowerState`). Proposed changes are
+handled in `zabka.broker_sim.replication.isr`. Sources: Kafka's cluster/Partition.scala and cluster/Replica.scala. If
+Kafka has changed a rule, its old form is next to the new one; `zabka.controller.historical` names the old forms.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from zabka.journal.events import ReplicaStanding
 
 
 def note_fetch(follower: FollowerState, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
-    """Note a fetch at `fetch_offset`, which is the end of the follower's log.
+    """Record a fetch at `fetch_offset`, which is the end of the follower's log.
 
-    A follower that fetches at the leader's log end of its previous fetch was caught up at that time, although the
-    leader has more records now. Without this rule a follower would fall behind merely because new records keep
-    arriving.
+    If a follower fetches at an offset that was the leader's log end at its previous fetch, it was caught up at that
+    time, although the leader has more records now. Without this rule, a follower would fall behind merely because new
+    records keep arriving.
     """
     if fetch_offset >= leader_end_offset:
         follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
@@ -34,7 +34,7 @@ def note_fetch(follower: FollowerState, fetch_offset: int, leader_end_offset: in
 
 
 def note_still_level(follower: FollowerState, now_ms: int) -> None:
-    """Note that the follower fetched at the leader's log end again."""
+    """Record that the follower fetched at the leader's log end again."""
     follower.last_caught_up_ms = follower.last_fetch_ms = now_ms
 
 
@@ -44,7 +44,7 @@ def begin_leader_epoch(
     """Begin a leader epoch.
 
     A new leader knows nothing about its followers' logs, but gives members of the ISR a full lag period to fetch. A
-    leader that continues keeps its state of them.
+    leader that continues keeps its state of the followers.
     """
     follower.last_caught_up_ms = now_ms if in_sync else FollowerState.NEVER
     if newly_leader:
@@ -60,7 +60,7 @@ def begin_leader_epoch(
 class IsrRules:
     """The ISR rules of one broker.
 
-    `lag_max_ms` is replica.lag.time.max.ms, and `historical` are the old rules that are switched on.
+    `lag_max_ms` is replica.lag.time.max.ms, and `historical` are the old rules that are enabled.
     """
 
     __slots__ = ("_commits_under_min_isr", "_joins_before_epoch_start", "_lag_max_ms", "_leaves_out_member_epochs")
@@ -81,10 +81,10 @@ class IsrRules:
     def may_join(
         self, follower: FollowerState, high_watermark: int, epoch_start: int, is_alive: Callable[[int], bool]
     ) -> bool:
-        """Return whether a live follower may join the ISR.
+        """Return whether a live follower can join the ISR.
 
         It needs all committed records, and all records before the start offset of the leader's epoch (KAFKA-7128).
-        Before Kafka 2.1 the first condition was enough.
+        Before Kafka 2.1, the first condition was enough.
         """
         needed = high_watermark if self._joins_before_epoch_start else max(high_watermark, epoch_start)
         return follower.end_offset >= needed and is_alive(follower.broker_id)
@@ -122,7 +122,7 @@ class IsrRules:
     def may_commit(self, isr_size: int, min_isr: int) -> bool:
         """Return whether the committed ISR has the min.insync.replicas members that a commit needs (KAFKA-15583).
 
-        Kafka before 3.7 did not check this.
+        Kafka did not check this before 3.7.
         """
         return isr_size >= min_isr or self._commits_under_min_isr
 
@@ -134,10 +134,10 @@ class IsrRules:
         now_ms: int,
         is_alive: Callable[[int], bool],
     ) -> int:
-        """Return the offset that every replica which a commit waits for has reached.
+        """Return the offset that has been reached by every replica that a commit waits for.
 
         These are the members of the ISR, the replicas that a pending change adds, and live followers that are caught
-        up, since they may join at any moment.
+        up, since they can join at any moment.
         """
         mark = leader_end_offset
         for follower in followers.values():
@@ -149,10 +149,10 @@ class IsrRules:
         return mark
 
     def member_epoch(self, follower: FollowerState | None) -> int:
-        """Return the broker epoch of a member in a proposed ISR; -1 is unknown.
+        """Return the broker epoch of a member in a proposed ISR; -1 if unknown.
 
-        With it the controller can reject a member that has restarted since (KIP-903); leaders before that always sent
-        -1.
+        With it, the controller can reject a member that has restarted since (KIP-903). Leaders before KIP-903 always
+        sent -1.
         """
         if follower is None or self._leaves_out_member_epochs:
             return UNKNOWN_EPOCH

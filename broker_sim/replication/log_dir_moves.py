@@ -1,7 +1,7 @@
 """Replicas that move from one log directory of a broker to another (KIP-113, Kafka's ReplicaAlterLogDirsThread).
 
-A future replica is filled from the current one and replaces it when both hold the same. One partition is moved at a
-time, in the order of partitions, so that each completes soon.
+A future replica is filled from the current one and replaces it when both have the same records. Partitions are moved
+one at a time, in the order of partitions, so that each completes soon.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ class LogDirMoves:
         self._throttle = throttle
         self._moving: dict[TopicPartition, Partition] = {}
         self._now: TopicPartition | None = None
-        """The partition being copied: it is completed before the next one."""
+        """The partition being copied. It is completed before the next one."""
         self._task: Task | None = None
 
     def start_move(self, topic_partition: TopicPartition, partition: Partition | None, place: int) -> ErrorCode:
-        """Move a replica into that one of log.dirs; a move to another directory is cancelled.
+        """Move a replica into the directory at position `place` of log.dirs. A move to another directory is cancelled.
 
-        A replica that is not here yet will be created there: REPLICA_NOT_AVAILABLE, as in Kafka.
+        A replica that is not hosted yet will be created there. In that case, return REPLICA_NOT_AVAILABLE, as Kafka
+        does.
         """
         if len(future_name(topic_partition, "0" * _UNIQUE_LENGTH)) > LENGTH_MAX:
             return ErrorCode.invalid_topic_exception
@@ -67,11 +68,11 @@ class LogDirMoves:
         self._logs.drop_future(topic_partition)
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Stop copying that replica; keep the copy."""
+        """Stop copying that replica. Keep the copy."""
         self._moving.pop(topic_partition, None)
 
     def lost(self, topic_partition: TopicPartition, partition: Partition | None) -> None:
-        """Handle a failed directory of the copy: the replica stays where it is."""
+        """Handle a failed directory of the copy: the replica stays in its directory."""
         self.pause(topic_partition)
         if partition is not None:
             partition.future = None
@@ -79,7 +80,7 @@ class LogDirMoves:
             partition.host.wake(topic_partition)
 
     def resume(self, partition: Partition) -> None:
-        """Continue the move of a replica that has a copy; do nothing for others."""
+        """Continue the move of a replica that has a copy. Do nothing for others."""
         partition.future = self._logs.future(partition.topic_partition)
         if partition.future is not None:
             self._moving[partition.topic_partition] = partition
@@ -87,7 +88,7 @@ class LogDirMoves:
                 self._task = self._runtime.spawn(self._run(), "moves between log directories")
 
     def close(self) -> None:
-        """Stop; the copies stay for the next start."""
+        """Stop copying. The copies remain for the next start."""
         self._moving.clear()
         if self._task is not None:
             self._task.cancel()
@@ -108,7 +109,7 @@ class LogDirMoves:
         self._task = None
 
     def _copy_some(self, partition: Partition) -> bool:
-        """Copy as much as one fetch takes; return False if nothing was copied."""
+        """Copy as much as one fetch takes. Return False if nothing was copied."""
         current, future = partition.log, partition.future
         assert future is not None
         start = future.start_offset
@@ -132,7 +133,7 @@ class LogDirMoves:
 
 
 def _make_agree(current: PartitionLog, future: PartitionLog) -> bool:
-    """Truncate or restart the copy where it disagrees with the replica; return whether that was needed.
+    """Truncate or restart the copy where it differs from the replica. Return whether that was needed.
 
     The replica may have been truncated and filled again while the copy was in an offline directory.
     """
@@ -154,7 +155,7 @@ def _make_agree(current: PartitionLog, future: PartitionLog) -> bool:
 
 
 def _append(current: PartitionLog, future: PartitionLog, data: bytes) -> bool:
-    """Append the copied data; return False if nothing can be appended."""
+    """Append the copied data. Return False if nothing can be appended."""
     headers = split_batches(data)
     if not headers:
         return False

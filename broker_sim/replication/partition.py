@@ -1,12 +1,12 @@
-"""One partition on one broker: leader or follower, its ISR and its high watermark (Kafka's cluster/Partition.scala).
+"""One partition on one broker: role, ISR and high watermark (Kafka's cluster/Partition.scala).
 
 Theory of operation
 ===================
 
-A `Partition` exists from the first LeaderAndIsr that names this broker as a replica until StopReplica, a failed log
+A `Partition` exists from the first LeaderAndIsr that contains this broker as a replica until StopReplica, a failed log
 directory, or an UpdateMetadata that shows it moved elsewhere (`zabka.broker_sim.replication.hosted_partitions`).  Its
-methods never wait.  They pass to the broker, through `host`, everything that has to wait: a produce with acks=all or a
-fetch in the purgatory (`wake`), an ISR change on its way to the controller (`propose_isr`).
+methods never wait. Through `host`, they pass to the broker everything that has to wait: a produce with acks=all or a
+fetch in the purgatory (`wake`), and an ISR change sent to the controller (`propose_isr`).
 
     role      condition                     entered by      what it does
     --------  ----------------------------  --------------  ----------------------------------------------------------
@@ -14,18 +14,18 @@ fetch in the purgatory (`wake`), an ISR change on its way to the controller (`pr
     leader    leader is this broker         make_leader     appends, serves fetches, moves the high watermark, the ISR
     follower  leader is another broker      make_follower   fetches (`zabka.broker_sim.replication.fetcher`)
 
-The caller has fenced the request by broker epoch, controller epoch and leader epoch, and it ignores a state whose
-leader is not alive.  make_leader and make_follower also ignore a state of a lower partition epoch.  A leader has a
-second machine, the ISR state (`isr_state`, `zabka.broker_sim.replication.isr`):
+The caller has fenced the request by broker epoch, controller epoch and leader epoch, and ignores a state whose leader
+is not alive.  make_leader and make_follower also ignore a state of a lower partition epoch.  A leader has a
+second state machine, the ISR state (`isr_state`, `zabka.broker_sim.replication.isr`):
 
     ISR state                 event                                               next ISR state
     ------------------------  --------------------------------------------------  ------------------------------------
     Committed                 a fetch shows that a follower may join              PendingExpand (maybe_expand_isr)
     Committed                 the periodic check finds members that lag           PendingShrink (maybe_shrink_isr)
     PendingExpand or -Shrink  the proposal cannot be sent now (_submit)           the last Committed
-                              answer without error, of this leader epoch          Committed, with the answer's ISR
+                              response without error, of this leader epoch        Committed, with the response's ISR
                               OPERATION_NOT_ATTEMPTED, INELIGIBLE_REPLICA         the last Committed
-                              an error in _WAIT, or an answer of another epoch    unchanged until the next LeaderAndIsr
+                              an error in _WAIT, or a response of another epoch   unchanged until the next LeaderAndIsr
                               any other error                                     unchanged, and proposed again
     any                       make_leader                                         Committed, with the controller's ISR
     any                       make_follower                                       Committed, empty
@@ -33,44 +33,45 @@ second machine, the ISR state (`isr_state`, `zabka.broker_sim.replication.isr`):
 Invariants
 ----------
 
-1. At most one ISR change is pending.  `maybe_expand_isr` and `maybe_shrink_isr` act only on a Committed state, and
-   `_isr_answered` ignores the answer to any proposal but the pending one.
-2. leader_epoch and partition_epoch never fall.  A proposal is conditional on both, so a repetition does no harm.
-3. A leader's high watermark never falls, and rises only to an offset that every replica in the maximal ISR has reached.
-   That includes a joining replica, and leaving replicas until the controller has answered.  It also waits for live
-   followers that are caught up, because they can join at any moment (`maybe_advance_high_watermark`,
-   IsrRules.commit_offset).  It stands still while the committed ISR is smaller than min.insync.replicas (KAFKA-15583).
+1. At most one ISR change is pending. `maybe_expand_isr` and `maybe_shrink_isr` act only on a Committed state, and
+   `_isr_answered` ignores the response to any proposal but the pending one.
+2. leader_epoch and partition_epoch never decrease. A proposal is conditional on both, so it can safely be repeated.
+3. A leader's high watermark never decreases, and advances only to an offset that every replica in the maximal ISR has
+   reached. That includes a joining replica, and leaving replicas until the controller has responded. It also waits for
+   live followers that are caught up, because they can join at any moment (`maybe_advance_high_watermark`,
+   IsrRules.commit_offset). It does not advance while the committed ISR is smaller than min.insync.replicas
+   (KAFKA-15583).
 4. A follower joins the ISR only if it has everything before the high watermark and before the start of the leader's
    epoch (`leader_epoch_start`; KAFKA-7128), and its broker is alive (IsrRules.may_join).
 5. A produce with acks=all succeeds only if the high watermark has reached its end in an unbroken leadership
-   (`acks_all_state`).  If another broker led meanwhile (`led_since`), the records may have been truncated, and the
-   reply is NOT_LEADER_OR_FOLLOWER.  If the ISR is too small by then, it is NOT_ENOUGH_REPLICAS_AFTER_APPEND.
-6. Consumers read below the high watermark, or the last stable offset, followers to the log end (`readable_end`).
-7. Replicas that are no longer assigned count for the high watermark until they are out of the ISR (`make_leader`;
+   (`acks_all_state`). If another broker led in between (`led_since`), the records may have been truncated, and the
+   reply is NOT_LEADER_OR_FOLLOWER. If the ISR is too small by then, it is NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+6. Consumers read below the high watermark or the last stable offset; followers read to the log end (`readable_end`).
+7. Replicas that are no longer assigned count for the high watermark until they have left the ISR (`make_leader`;
    KAFKA-9672).
 8. Changes of role, log end and high watermark are journalled here or in `zabka.broker_sim.replication.following`, which
    appends and truncates for a follower.
 
-The rules of 3 and 4 are in `zabka.broker_sim.replication.isr_rules`, with the forms that Kafka had before.
+The rules of 3 and 4 are in `zabka.broker_sim.replication.isr_rules`, together with their older forms in Kafka.
 
 A produce with acks=all
 -----------------------
 
-Replicas 1, 2, 3, all in the ISR, leader 1, log end 10, high watermark 10.  `append` checks the role and
-min.insync.replicas, validates the records, and checks the producer's sequence.  A validation that takes long is
-returned to the caller and ends in `append_validated`, which checks the role again.  `PartitionLog.append_as_leader`
-writes offset 10; the log end is 11, and the result has required_offset 11.  `maybe_advance_high_watermark` finds
-followers at 10: the mark stays, and `wake` answers the fetches of followers that wait.  The produce waits in the
-purgatory.
+Replicas 1, 2 and 3 are in the ISR, the leader is 1, the log end is 10, and the high watermark is 10. `append` checks
+the role and min.insync.replicas, validates the records, and checks the producer's sequence. A long validation is
+returned to the caller and ends in `append_validated`, which checks the role again. `PartitionLog.append_as_leader`
+writes offset 10; the log end is 11, and the result has required_offset 11. `maybe_advance_high_watermark` finds
+followers at 10, so the high watermark stays, and `wake` completes the waiting fetches of followers. The produce waits
+in the purgatory.
 
-Follower 2 receives the record and fetches at 11, which shows that its log ends at 11.  `follower_fetched` notes that,
-`maybe_expand_isr` has nothing to do, and the mark still waits for replica 3.  When replica 3 fetches at 11, the mark
-moves to 11, `wake` looks at the produce again, `acks_all_state` returns NONE, and the producer gets its reply.  The
-next fetch replies carry the new mark to the followers.
+Follower 2 receives the record and fetches at 11, which shows that its log ends at 11. `follower_fetched` records that,
+`maybe_expand_isr` has nothing to do, and the high watermark still waits for replica 3. When replica 3 fetches at 11,
+the high watermark advances to 11, `wake` checks the produce again, `acks_all_state` returns NONE, and the producer gets
+its reply. The next fetch responses contain the new high watermark for the followers.
 
 If replica 3 stops fetching, `maybe_shrink_isr` proposes the ISR [1, 2] after replica.lag.time.max.ms to one and a half
-times that.  The mark moves when the controller's answer has come and `_isr_answered` has made the smaller ISR the
-committed one.
+times that. The high watermark advances when the controller's response has arrived and `_isr_answered` has made the
+smaller ISR the committed one.
 
 Sources
 -------
@@ -142,10 +143,10 @@ from zabka.kafka.record_rules import Append
 from zabka.kafka.record_validation import SLICE_RECORDS, Validated, Validation, validate
 
 ALL = -1
-"""acks=all."""
+"""The value of acks=all."""
 
 HELD_MS = 10_000
-"""Time for which a transaction holds the last stable offset back before it is journalled."""
+"""A transaction that holds back the last stable offset for this long is journalled."""
 _FETCH = request_cause("Fetch")
 _PRODUCER_REFUSALS: Mapping[int, str] = {
     ErrorCode.out_of_order_sequence_number: "out of its producer's order",
@@ -164,12 +165,12 @@ _WAIT = (
 
 
 class HeldOffset(NamedTuple):
-    """A last stable offset that an open transaction holds back, as the periodic check found it first."""
+    """A last stable offset that an open transaction holds back, as first seen by the periodic check."""
 
     producer_id: int
     offset: int
     leader_epoch: int
-    """The first one of the leadership."""
+    """The first leader epoch of the leadership."""
     since_ms: int
     is_journalled: bool = False
 
@@ -212,10 +213,10 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.controller_epoch = NO_EPOCH
-        """The epoch of the controller that decided about the leadership."""
+        """The epoch of the controller that decided the leadership."""
         self.leader_epoch_start: int | None = None
         self.led_since = NO_EPOCH
-        """The first leader epoch of the present, unbroken leadership."""
+        """The first leader epoch of the current, unbroken leadership."""
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: tuple[int, ...] = ()
         self.followers: dict[int, FollowerState] = {}
@@ -229,17 +230,17 @@ class Partition:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this broker leads."""
+        """Whether this broker is the leader."""
         return self.leader == self.host.broker_id
 
     @property
     def min_isr(self) -> int:
-        """min.insync.replicas, but at most the number of replicas."""
+        """min.insync.replicas, limited to the number of replicas."""
         return min(self.settings.min_insync_replicas, max(1, len(self.replicas)))
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether this broker leads and the committed ISR is smaller than the replication factor.
+        """Whether this broker is the leader and the committed ISR is smaller than the replication factor.
 
         Replicas that a reassignment is adding do not count.
         """
@@ -248,17 +249,17 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether this broker leads and the committed ISR is smaller than min.insync.replicas."""
+        """Whether this broker is the leader and the committed ISR is smaller than min.insync.replicas."""
         return self.is_leader and len(self.isr_state.isr) < self.min_isr
 
     @property
     def is_at_min_isr(self) -> bool:
-        """Whether this broker leads and the committed ISR is exactly as large as min.insync.replicas."""
+        """Whether this broker is the leader and the size of the committed ISR equals min.insync.replicas."""
         return self.is_leader and len(self.isr_state.isr) == self.min_isr
 
     @property
     def low_watermark(self) -> int:
-        """The lowest log start of the live replicas, by their fetches."""
+        """The lowest log start of the live replicas, according to their fetches."""
         alive = self.host.metadata.is_alive
         starts = [follower.start_offset for follower in self.followers.values() if alive(follower.broker_id)]
         if self.future is not None:
@@ -268,9 +269,9 @@ class Partition:
     # ---- roles -------------------------------------------------------------------------------------------------
 
     def make_leader(self, state: LeaderAndIsrPartitionState) -> bool:
-        """Become leader; return False if the state is older than the known one (lower partition epoch).
+        """Become leader. Return False if the state is older than the known one (lower partition epoch).
 
-        RECOVERING is not kept: a leader proposes RECOVERED with its first ISR change (KIP-704).
+        RECOVERING is not stored, because a leader proposes RECOVERED with its first ISR change (KIP-704).
         """
         if state.partition_epoch < self.partition_epoch:
             return False
@@ -317,7 +318,7 @@ class Partition:
         return True
 
     def make_follower(self, state: LeaderAndIsrPartitionState) -> bool:
-        """Become follower; return False if the state is older than the known one, or has the same leader and epoch."""
+        """Become follower. Return False if the state is older than the known one or has the same leader and epoch."""
         if state.partition_epoch < self.partition_epoch:
             return False
         changed = self.leader != state.leader or state.leader_epoch > self.leader_epoch
@@ -353,12 +354,12 @@ class Partition:
     # ---- leader: records ---------------------------------------------------------------------------------------
 
     def append(self, data: bytes, acks: int, at_once: AtOnce, sender: Sender = CLIENT) -> Appended | Validation:
-        """Append a producer's records as leader; return the validation if it takes too long to do at once.
+        """Append a producer's records as leader. Return the validation if it takes too long to complete immediately.
 
         The caller completes such a validation and passes its result to `append_validated`.
 
-        Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all under min.insync.replicas), those of `validate`,
-        RECORD_LIST_TOO_LARGE, and those of idempotent producers.
+        Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all under min.insync.replicas), the errors of
+        `validate`, RECORD_LIST_TOO_LARGE, and the errors of idempotent producers.
         """
         error = self._append_error(acks)
         if error:
@@ -373,7 +374,7 @@ class Partition:
         try:
             while at_once.allows(cost):
                 next(work)
-                # It paused: it has more records than its header states.
+                # The validation paused, so the batch has more records than its header states.
                 cost = SLICE_RECORDS
         except StopIteration as done:
             return self._append_valid(done.value, sender)
@@ -392,14 +393,14 @@ class Partition:
         return self._append(validated.data, validated.headers, validated.log_append_time_ms, sender)
 
     def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> Guard:
-        """Return the guard for a leader's append: a batch that begins a transaction must be verified first."""
+        """Return the guard for a leader's append. A batch that begins a transaction must be verified first."""
         return self.log.producers.begin_verification(producer_id, sequence, epoch, self.host.runtime.now().wall_ms)
 
     def append_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> Appended:
-        """Append the end of a producer's transaction as leader, for acks=all.
+        """Append the marker that ends a producer's transaction, as leader and for acks=all.
 
         Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, INVALID_PRODUCER_EPOCH if the producer has a later epoch,
-        and TRANSACTION_COORDINATOR_FENCED if a later coordinator has ended a transaction of it (KIP-98).
+        and TRANSACTION_COORDINATOR_FENCED if a later coordinator has ended a transaction of the producer (KIP-98).
         """
         error = self._append_error(ALL)
         if error:
@@ -431,7 +432,7 @@ class Partition:
         return self._store(data, headers, -1, journal)
 
     def refused(self, refused: RecordsRefused) -> Appended:
-        """Return the result for records that are not appended."""
+        """Return the result for records that are rejected."""
         return Appended(refused.error, refusal=refused)
 
     def _append_error(self, acks: int) -> int:
@@ -456,7 +457,7 @@ class Partition:
         return self._store(data, headers, append_time_ms, journal)
 
     def _journal_beginning(self, guard: Guard, header: BatchHeader) -> None:
-        """Journal the batch if it has begun a transaction."""
+        """Journal the begin of a transaction if the batch has begun one."""
         if self.log.producers.txn_first_offset(header.producer_id) != header.base_offset:
             return
         self.host.emit(
@@ -517,7 +518,7 @@ class Partition:
     def acks_all_state(self, required_offset: int, leader_epoch: int) -> int | None:
         """Return the result of acks=all: None while the high watermark is too low, else the error code.
 
-        Records that were appended in a leader epoch before another broker led may have been truncated and replaced.
+        Records that were appended before another broker led may have been truncated and replaced.
         """
         if not self.is_leader or leader_epoch < self.led_since:
             return ErrorCode.not_leader_or_follower
@@ -530,10 +531,10 @@ class Partition:
     # ---- leader: reads -----------------------------------------------------------------------------------------
 
     def check_epoch(self, current_leader_epoch: int, leader_only: bool = True) -> int:
-        """Check the caller's leader epoch (KIP-320); return the error code.
+        """Check the caller's leader epoch (KIP-320). Return the error code.
 
-        Errors: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, and NOT_LEADER_OR_FOLLOWER if this broker does not lead,
-        unless followers may serve as well.
+        Errors: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, and NOT_LEADER_OR_FOLLOWER if this broker is not the leader,
+        unless followers may also serve the request.
         """
         error = self.host.fences.fetch_epoch_error(current_leader_epoch, self.leader_epoch)
         if error:
@@ -543,8 +544,8 @@ class Partition:
     def readable_end(self, params: FetchParams) -> int:
         """Return the end of the readable records.
 
-        That is the log end for followers, the high watermark for consumers, and the last stable offset for those that
-        read only records of committed transactions (FetchIsolation).
+        This is the log end for followers and the high watermark for consumers. For consumers that read only records of
+        committed transactions, it is the last stable offset (FetchIsolation).
         """
         if params.replica_id >= 0:
             return self.log.end_offset
@@ -556,7 +557,7 @@ class Partition:
         return lists(self.settings.leader_throttled, self.topic_partition.partition, self.host.broker_id)
 
     def is_held_back(self, follower_id: int) -> bool:
-        """Return whether that follower must wait because throttled replicas got too much; never if it is in sync."""
+        """Return whether that follower must wait because throttled replicas exceed the rate. Never if it is in sync."""
         throttle = self.host.throttle
         return (
             throttle.is_limited
@@ -566,7 +567,7 @@ class Partition:
         )
 
     def follower_fetched(self, follower: FollowerState, requested: FetchPartition, replica_epoch: int) -> None:
-        """Note a follower's log end offset by its fetch, and apply the consequences."""
+        """Record a follower's log end offset according to its fetch, and apply the consequences."""
         before = follower.end_offset
         note_fetch(follower, requested.fetch_offset, self.log.end_offset, self.now_ms())
         if follower.start_offset != requested.log_start_offset:
@@ -594,7 +595,8 @@ class Partition:
     def maybe_advance_high_watermark(self) -> bool:
         """Advance the high watermark to the lowest log end of the replicas that a commit waits for.
 
-        Returns whether it moved. It does not move below min.insync.replicas (KAFKA-15583).
+        Returns whether it advanced. It does not advance while the ISR is smaller than min.insync.replicas
+        (KAFKA-15583).
         """
         rules = self.host.isr_rules
         if not self.is_leader or not rules.may_commit(len(self.isr_state.isr), self.min_isr):
@@ -632,7 +634,7 @@ class Partition:
         self.host.moved(self)
 
     def stable_offset_if_held_back(self) -> int | None:
-        """Return the last stable offset if transactions may hold it back."""
+        """Return the last stable offset if transactions may hold it back, else None."""
         return self.log.last_stable_offset if self.log.producers.has_undecided else None
 
     def journal_stable_offset(self, before: int, cause: Cause) -> None:
@@ -657,7 +659,7 @@ class Partition:
         )
 
     def check_held_stable_offset(self) -> None:
-        """Journal a transaction that has held the last stable offset back for HELD_MS: the periodic check."""
+        """Journal a transaction that has held back the last stable offset for HELD_MS. Called by a periodic check."""
         producers, stable = self.log.producers, self.stable_offset_if_held_back()
         if not self.is_leader or stable is None or stable == self.log.high_watermark:
             self._held = None
@@ -702,7 +704,7 @@ class Partition:
         )
 
     def maybe_expand_isr(self, follower: FollowerState) -> None:
-        """Propose a follower that may join."""
+        """Propose to add a follower to the ISR if it can join."""
         state = self.isr_state
         if not isinstance(state, Committed) or follower.broker_id in state.isr or self.leader_epoch_start is None:
             return
@@ -711,7 +713,7 @@ class Partition:
             self._propose(PendingExpand(follower.broker_id, state))
 
     def maybe_shrink_isr(self) -> None:
-        """Propose to remove lagging members: the periodic check, every half of replica.lag.time.max.ms."""
+        """Propose to remove lagging members. Called every half of replica.lag.time.max.ms."""
         state = self.isr_state
         if not self.is_leader or not isinstance(state, Committed):
             return
@@ -719,12 +721,12 @@ class Partition:
             self._propose(PendingShrink(lagging, state))
 
     def lagging(self) -> tuple[int, ...]:
-        """Return the members of the committed ISR that are not caught up in this leader's view."""
+        """Return the members of the committed ISR that the leader has not seen caught up."""
         rules, end = self.host.isr_rules, self.log.end_offset
         return rules.lagging(self.isr_state.isr, self.host.broker_id, self.followers, end, self.now_ms())
 
     def _propose(self, pending: Pending) -> None:
-        """Propose another ISR, and journal the reason; a repeated proposal is journalled once."""
+        """Propose another ISR and journal the reason. A repeated proposal is journalled once."""
         moved = self._standings(pending)
         if self._submit(pending, moved):
             shrinks = isinstance(pending, PendingShrink)

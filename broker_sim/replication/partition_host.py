@@ -37,7 +37,7 @@ class LeaderAndIsrPartitionState(NamedTuple):
 
 
 class IsrAnswer(NamedTuple):
-    """The controller's response to a proposal; the other fields count only if `error` is 0."""
+    """The controller's response to a proposal. The other fields are valid only if `error` is 0."""
 
     error: int
     leader_epoch: int = NO_EPOCH
@@ -46,7 +46,7 @@ class IsrAnswer(NamedTuple):
 
 
 class IsrProposal(NamedTuple):
-    """An ISR that a leader asks the controller to write, conditional on both epochs."""
+    """The ISR that a leader requests the controller to write, conditional on both epochs."""
 
     topic_partition: TopicPartition
     topic_id: str | None
@@ -54,21 +54,21 @@ class IsrProposal(NamedTuple):
     partition_epoch: int
     isr: tuple[int, ...]
     member_epochs: tuple[int, ...]
-    """The broker epoch of each member's last fetch, or -1 if it sent none (KIP-903)."""
+    """The broker epoch of each member's last fetch, or -1 if the fetch contained none (KIP-903)."""
     recovery_state: int
     is_shrink: bool
     moved: tuple[ReplicaStanding, ...]
-    """The replicas that are to leave or to join, and their state."""
+    """The replicas that would leave or join, and their state."""
     controller_epoch: int
-    """The epoch of the controller that last decided about this partition's leadership."""
+    """The epoch of the controller that last decided this partition's leadership."""
     answered: Callable[[IsrAnswer], None]
 
 
 class IsrWriter(Protocol):
-    """Has ISR changes written."""
+    """Submits ISR changes so that they are written."""
 
     def submit(self, proposal: IsrProposal) -> bool:
-        """Begin; return False if a proposal for this partition is in flight, or none can be sent."""
+        """Submit a proposal. Return False if one for this partition is in flight or none can be sent."""
         ...
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class IsrWriter(Protocol):
 
 
 class Sender(NamedTuple):
-    """Who appends, and the guard of the verification of a transactional batch."""
+    """The sender of an append, and the guard of a transactional batch's verification."""
 
     origin: AppendOrigin
     guard: Guard
@@ -87,7 +87,7 @@ CLIENT = Sender(AppendOrigin.CLIENT, NOT_REQUIRED)
 
 
 class Appended(NamedTuple):
-    """The result of a produce. `required_offset` is what the high watermark must reach for acks=all."""
+    """The result of a produce. For acks=all, the high watermark must reach `required_offset`."""
 
     error: int
     base_offset: int = -1
@@ -117,15 +117,15 @@ class PartitionHost:
     metadata: MetadataView
     emit: Emit
     propose_isr: Callable[[IsrProposal], bool]
-    """Returns False if a proposal for this partition is in flight."""
+    """Submits an ISR proposal. Returns False if a proposal for this partition is in flight."""
     moved: Callable[[HostedLog], None]
-    """Called when the log end or the high watermark moved."""
+    """Called when the log end or the high watermark has changed."""
     wake: Callable[[TopicPartition], None]
     """Checks the requests that wait for this partition again."""
     counters: IsrCounters
     isr_rules: IsrRules
     fences: Fences
     throttle: ReplicationQuota
-    """The leader's limit on sending data of throttled replicas."""
+    """The leader's rate limit for sending data of throttled replicas."""
     selector: ReplicaSelector | None
-    """Chooses the preferred read replica of consumers; without it they read from the leader."""
+    """Selects the preferred read replica of consumers. Without it, they read from the leader."""

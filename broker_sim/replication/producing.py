@@ -1,4 +1,4 @@
-"""Appending produced records, and replying: Kafka's ReplicaManager.appendRecords and DelayedProduce."""
+"""Appends produced records and sends the responses: Kafka's ReplicaManager.appendRecords and DelayedProduce."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _LongAppend(NamedTuple):
 
 
 class Producing:
-    """One broker's appends. Long validations are done in slices and do not block other requests."""
+    """One broker's appends. Long validations run in slices and do not block other requests."""
 
     def __init__(
         self, broker_id: int, runtime: Runtime, purgatory: Purgatory, hosted: HostedPartitions, emit: Emit
@@ -63,7 +63,7 @@ class Producing:
         self._validations = ValidationScheduler(runtime)
 
     def close(self) -> None:
-        """Begin no further validation, and end those in progress."""
+        """Begin no further validation, and abort those in progress."""
         self._validations.close()
 
     def produce(
@@ -74,16 +74,16 @@ class Producing:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guards: Mapping[TopicPartition, Guard] | None = None,
     ) -> Awaitable[list[ProducedPartition]]:
-        """Append at once, except batches whose validation takes long.
+        """Append immediately, except batches whose validation takes long.
 
-        With acks=all the result is complete when every partition's ISR has the records, or with REQUEST_TIMED_OUT. The
-        result keeps the order of `batches`. `guards` are those of verified transactions.
+        With acks=all, the result is complete when every partition's ISR has the records, or with REQUEST_TIMED_OUT. The
+        result is in the order of `batches`. `guards` are the guards of verified transactions.
         """
         answer: Future[list[ProducedPartition]] = self._runtime.future()
         with self._purgatory:
             at_once = AtOnce()
             if guards is None and origin is AppendOrigin.CLIENT:
-                # The usual request makes no sender per partition.
+                # The usual request creates no sender per partition.
                 begun = [self._begin_append(key, data, acks, at_once, CLIENT) for key, data in batches]
             else:
                 begun = [
@@ -104,7 +104,7 @@ class Producing:
         partitions: Sequence[TopicPartition],
         timeout_ms: int,
     ) -> Awaitable[list[ProducedPartition]]:
-        """End a producer's transaction in these partitions; the result is complete when their ISRs have the markers."""
+        """End a producer's transaction in these partitions. The result is complete when their ISRs have the markers."""
         answer: Future[list[ProducedPartition]] = self._runtime.future()
         rows = []
         with self._purgatory:

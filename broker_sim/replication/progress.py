@@ -1,4 +1,4 @@
-"""The progress of a broker's replicas, journalled a few times a second at most."""
+"""The progress of a broker's replicas, journalled at most a few times a second."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from zabka.journal.events import ReplicaProgressed, TopicPartition
 from zabka.kafka.ports import Emit
 
 PROGRESS_PERIOD_MS = 250
-"""ReplicaProgressed is written this often at most, on average."""
+"""Minimum average interval between ReplicaProgressed events."""
 BURST = 4
-"""The number of reports that may follow each other at once after a pause."""
+"""Maximum number of reports in immediate succession after a pause."""
 
 
 class HostedLog(Protocol):
@@ -24,14 +24,14 @@ class HostedLog(Protocol):
 
 
 class ProgressReports:
-    """Journals the log end and the high watermark of every replica whose log has moved since the last report.
+    """Journals the log end and the high watermark of every replica whose log has changed since the last report.
 
-    A high watermark that moves after a pause is reported at once: the broker may be killed as soon as it has
+    A high watermark that advances after a pause is reported immediately: the broker may be killed as soon as it has
     acknowledged those records, and the journal must show that they were committed.
     """
 
     def __init__(self, broker_id: int, runtime: Runtime, emit: Emit, is_hosted: Callable[[HostedLog], bool]) -> None:
-        """`is_hosted` is called at each report: a replica that was removed is left out."""
+        """`is_hosted` is called for each report, so that a removed replica is omitted."""
         self._broker_id = broker_id
         self._runtime = runtime
         self._emit = emit
@@ -39,12 +39,12 @@ class ProgressReports:
         self._moved: dict[TopicPartition, HostedLog] = {}
         self._timer: Timer | None = None
         self._is_due = False
-        """Whether the timer is set to write at once."""
+        """Whether the timer is set to write immediately."""
         self._spent_ms = 0
-        """The reports so far have used the budget up to this time."""
+        """The time up to which the reports so far have used the budget."""
 
     def note(self, replica: HostedLog) -> None:
-        """Note that the log end or the high watermark of that replica moved."""
+        """Record that the log end or the high watermark of that replica has changed."""
         self._moved[replica.topic_partition] = replica
         if self._is_due:
             return
@@ -64,7 +64,7 @@ class ProgressReports:
         self._is_due = False
 
     def write(self) -> None:
-        """Report now."""
+        """Write the report now."""
         self._timer, self._is_due = None, False
         self._spent_ms = max(self._spent_ms, self._runtime.now().mono_ms) + PROGRESS_PERIOD_MS
         rows: list[tuple[str, int, int, int]] = []

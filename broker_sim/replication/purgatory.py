@@ -1,7 +1,7 @@
-"""Requests that wait: produce for the ISR, fetch for data.
+"""Requests that wait: a produce for the ISR, a fetch for data.
 
-There is no polling. An operation is checked after an event at one of its partitions, and ends on its timer at the
-latest (Kafka's DelayedOperationPurgatory, DelayedProduce and DelayedFetch).
+There is no polling. An operation is checked after each event of one of its partitions, and ends when its timer expires
+at the latest (Kafka's DelayedOperationPurgatory, DelayedProduce and DelayedFetch).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from zabka.journal.events import TopicPartition
 
 
 class Delayed(Protocol):
-    """A request that waits. `is_ready_after` may be called any number of times, `finish` is called once."""
+    """A request that waits. `is_ready_after` can be called any number of times; `finish` is called once."""
 
     def is_ready_after(self, key: TopicPartition) -> bool:
-        """Return whether it can be answered, after an event at this one of its partitions."""
+        """Return whether the operation can be completed, after an event of this one of its partitions."""
         ...
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Reply with the present result. `touched` are the partitions with an event since it was parked."""
+        """Send the response with the current result. `touched` are the partitions with an event since `park`."""
         ...
 
 
@@ -43,10 +43,10 @@ class _Entry:
 
 
 class Purgatory:
-    """Waiting operations by the partitions that they watch.
+    """Waiting operations, keyed by the partitions that they watch.
 
-    Within `with purgatory:` operations are checked only at the end, so that an operation on several partitions that
-    move together is answered once (Kafka's DelayedActionQueue).
+    Within `with purgatory:`, operations are checked only at the end, so that an operation on several partitions that
+    change together is completed once (Kafka's DelayedActionQueue).
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -58,7 +58,7 @@ class Purgatory:
         return len({entry for entries in self._watchers.values() for entry in entries})
 
     def park(self, operation: Delayed, keys: Sequence[TopicPartition], timeout_ms: int) -> None:
-        """Keep an operation that is not ready until it is, or until `timeout_ms` have passed."""
+        """Keep an operation until it is ready, or until `timeout_ms` have passed."""
         entry = _Entry(operation, keys)
         for key in keys:
             watching = self._watchers.get(key)
@@ -78,7 +78,7 @@ class Purgatory:
             self._wake(held)
 
     def wake(self, key: TopicPartition) -> None:
-        """Answer the operations that an event at that partition has made ready."""
+        """Complete the operations that an event of that partition has made ready."""
         if key in self._watchers:
             if self._held is None:
                 self._wake((key,))
@@ -94,7 +94,7 @@ class Purgatory:
                 self._end(entry)
 
     def close(self) -> None:
-        """Answer all operations with their present results."""
+        """Complete all operations with their current results."""
         for key in list(self._watchers):
             for entry in list(self._watchers.get(key, ())):
                 self._end(entry)
@@ -114,7 +114,7 @@ class Purgatory:
 
 
 class ProduceRow:
-    """One partition of a produce: the result of the append, and the response's error once it is known."""
+    """One partition of a produce: the result of the append, and the error of the response once known."""
 
     __slots__ = ("appended", "error", "leader_epoch", "partition", "topic_partition")
 
@@ -147,17 +147,17 @@ class DelayedProduce:
                 self._waiting.setdefault(row.topic_partition, []).append(row)
 
     def waits_for(self) -> list[TopicPartition]:
-        """Return the partitions that still lack replicas; none if the request can be answered."""
+        """Return the partitions that still wait for replicas; none if the response can be sent."""
         return list(self._waiting)
 
     def is_ready_after(self, key: TopicPartition) -> bool:
-        """Return whether every partition has its replicas, or an error."""
+        """Return whether all partitions' replicas have the records, or the partitions have an error."""
         if all(_decide(row) for row in self._waiting.get(key, ())):
             self._waiting.pop(key, None)
         return not self._waiting
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Reply; partitions that still wait have timed out."""
+        """Send the response. Partitions that still wait have timed out."""
         for row in self.rows:
             if row.error is None:
                 row.error = ErrorCode.request_timed_out
@@ -167,17 +167,17 @@ class DelayedProduce:
 def reads_older_segment(partition: Partition, requested: FetchPartition, params: FetchParams) -> bool:
     """Return whether the fetch begins in an older segment than its readable end.
 
-    A read returns bytes of one segment only, and an older segment does not grow. So the fetch is answered at once with
-    the present data (DelayedFetch, case F).
+    A read returns bytes of one segment only, and an older segment does not grow. So the fetch is completed immediately
+    with the current data (DelayedFetch, case F).
     """
     end = partition.readable_end(params)
     return end > requested.fetch_offset and partition.log.lies_in_older_segment(requested.fetch_offset, end)
 
 
 class DelayedFetch:
-    """A fetch that found too little data and nothing that the fetcher must receive at once.
+    """A fetch that found too little data and nothing that must be sent immediately.
 
-    The data of each partition is counted after an event at that partition; Kafka counts all partitions each time.
+    The data of each partition is counted after an event of that partition. Kafka counts all partitions each time.
     """
 
     __slots__ = ("_answer", "_bytes", "_bytes_of", "_find", "_params", "_requested")
@@ -201,7 +201,7 @@ class DelayedFetch:
         return list(self._requested)
 
     def is_ready_after(self, key: TopicPartition) -> bool:
-        """Return whether there are enough bytes, or an event that must be sent at once: fenced, diverged, truncated."""
+        """Return whether there are enough bytes, or the fetch is fenced, diverged or truncated and cannot wait."""
         requested = self._requested[key]
         partition = self._find(key)
         if partition is None or must_answer(partition, requested, self._params.leader_only):
@@ -209,7 +209,7 @@ class DelayedFetch:
         if partition.log.end_offset < requested.fetch_offset:
             return True
         if partition.readable_end(self._params) <= requested.fetch_offset or self._is_held_back(partition):
-            # There may have been data: a follower's high watermark falls, and throttles come and go.
+            # There may have been data before: a follower's high watermark can fall, and throttles change.
             self._bytes -= self._bytes_of.pop(key, 0)
             return False
         min_bytes = self._params.min_bytes
@@ -222,7 +222,7 @@ class DelayedFetch:
             return True
 
     def _count(self, key: TopicPartition) -> int:
-        """Return the bytes available in all partitions, after an event at this one."""
+        """Return the bytes available in all partitions, after an event of this partition."""
         for each in (key,) if self._bytes_of else self._requested:
             found = self._available(self._requested[each])
             self._bytes += found - self._bytes_of.get(each, 0)
@@ -241,5 +241,5 @@ class DelayedFetch:
         return follower_id >= 0 and bool(partition.settings.leader_throttled) and partition.is_held_back(follower_id)
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Read these partitions again and reply."""
+        """Read these partitions again and send the response."""
         self._answer(touched)

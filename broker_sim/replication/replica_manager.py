@@ -1,6 +1,6 @@
 """The replicas of one broker: the calls of its Kafka port, metadata and lifecycle (Kafka's ReplicaManager).
 
-Everything here happens on the broker's one event loop. Calls take effect when they are made; their results are awaited
+Everything here runs on the broker's one event loop. Calls take effect when they are made. Their results are awaited
 only for decisions of the ISR or a timer.
 """
 
@@ -73,7 +73,7 @@ class ReplicaManager:
         topic_configs: TopicConfigs = no_overrides,
         isr_writer: IsrWriter | None = None,
     ) -> None:
-        """`isr_writer` writes ISR changes instead of the controller (Historical.DIRECT_ZOOKEEPER_ISR)."""
+        """`isr_writer` writes ISR changes in place of the controller (Historical.DIRECT_ZOOKEEPER_ISR)."""
         broker_id, runtime = identity.broker_id, ports.runtime
         self.broker_id = broker_id
         self.config = config
@@ -141,7 +141,7 @@ class ReplicaManager:
     # ---- lifecycle ---------------------------------------------------------------------------------------------
 
     def claim_log_directories(self, cluster_id: str) -> None:
-        """Mark the log directories with this cluster and broker. Raises InconsistentMetaProperties."""
+        """Mark the log directories as owned by this cluster and broker. Raises InconsistentMetaProperties."""
         self._logs.claim(cluster_id)
 
     def start(self) -> None:
@@ -154,14 +154,14 @@ class ReplicaManager:
 
     @property
     def broker_epoch_left(self) -> int:
-        """The registration since which these logs cannot have lost records when they were opened, or -1."""
+        """The registration since which these logs, as they were opened, cannot have lost records, or -1."""
         return self._logs.broker_epoch_left
 
     def shutdown(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Stop cleanly.
 
-        Stops fetches and proposals, answers waiting requests, flushes logs, checkpoints high watermarks, and leaves a
-        mark with the broker epoch.
+        Stops fetches and proposals, responds to waiting requests, flushes logs, checkpoints high watermarks, and writes
+        a marker with the broker epoch.
         """
         for timer in self._timers.values():
             timer.cancel()
@@ -178,7 +178,7 @@ class ReplicaManager:
         self._logs.close(broker_epoch)
 
     def _every(self, name: str, period_ms: int, action: Callable[[], None]) -> None:
-        """Repeat an action; an earlier one of that name is cancelled."""
+        """Repeat an action. An earlier action with that name is cancelled."""
         if name in self._timers:
             self._timers[name].cancel()
 
@@ -211,7 +211,7 @@ class ReplicaManager:
 
     @property
     def storage_complaint(self) -> str:
-        """Why no log directory is online, as text for the operator."""
+        """The reason why no log directory is online, for the operator."""
         return self._logs.complaint
 
     def _check_partitions(self) -> None:
@@ -220,7 +220,7 @@ class ReplicaManager:
             partition.check_held_stable_offset()
 
     def metrics(self) -> dict[str, int]:
-        """Return the gauges and totals of Kafka's kafka.server:type=ReplicaManager, under its names."""
+        """Return the gauges and totals of Kafka's kafka.server:type=ReplicaManager, under Kafka's names."""
         partitions = list(self._hosted.partitions.values())
         return {
             "PartitionCount": len(partitions),
@@ -248,23 +248,23 @@ class ReplicaManager:
 
     @property
     def controller_epoch(self) -> int:
-        """The highest controller epoch of a request; 0 before the first."""
+        """The highest controller epoch in a request; 0 before the first request."""
         return self._hosted.controller_epoch
 
     def accept_control_request(self, name: str, request: KafkaMessage) -> int:
-        """Fence a controller's request by broker epoch and controller epoch, and remember the latter.
+        """Fence a controller's request by broker epoch and controller epoch, and remember the controller epoch.
 
-        For UpdateMetadata, whose handler is elsewhere: LeaderAndIsr and StopReplica are fenced in their methods.
-        Returns NONE, STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH; rejections are journalled.
+        For UpdateMetadata, whose handler is elsewhere; LeaderAndIsr and StopReplica are fenced in their methods.
+        Returns NONE, STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH. Rejections are journalled.
         """
         return self._hosted.accept(name, request)
 
     def leave_strays(self, request: KafkaMessage) -> None:
-        """Stop serving partitions that have moved to other brokers by an accepted UpdateMetadata."""
+        """Stop serving partitions that, according to an accepted UpdateMetadata, have moved to other brokers."""
         self._hosted.leave_strays(request)
 
     def configure_housekeeping(self, config: ReplicaConfig) -> None:
-        """Apply new settings of compaction, producers and transactions; topics must be reconfigured separately."""
+        """Apply new settings of compaction, producers and transactions. Topics must be reconfigured separately."""
         self._logs.configure(config)
         self._housekeeping.configure(config)
         self._in_transactions.is_enabled = config.transaction_partition_verification_enable
@@ -284,7 +284,7 @@ class ReplicaManager:
     # ---- requests of the controller ----------------------------------------------------------------------------
 
     def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage:
-        """Process LeaderAndIsr; `when_stored` returns when the response may be sent."""
+        """Process LeaderAndIsr. `when_stored` returns when the response can be sent."""
         return self._hosted.become_leader_or_follower(request)
 
     async def when_stored(self, request: KafkaMessage, response: KafkaMessage) -> KafkaMessage:
@@ -293,7 +293,7 @@ class ReplicaManager:
         return with_storage_errors(request, response, failed) if failed else response
 
     def stop_replica(self, request: KafkaMessage) -> KafkaMessage:
-        """Process StopReplica."""
+        """Process a StopReplica request of any version."""
         return self._hosted.stop_replica(request)
 
     # ---- produce -----------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class ReplicaManager:
     def produce(
         self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
     ) -> Awaitable[list[ProducedPartition]]:
-        """Append records as described at `Producing.produce`."""
+        """Append records as described in `Producing.produce`."""
         return self._producing.produce(batches, acks, timeout_ms)
 
     def produce_in_transaction(
@@ -312,7 +312,7 @@ class ReplicaManager:
         transactional_id: str,
         knows_abortable: bool,
     ) -> Awaitable[list[ProducedPartition]]:
-        """Append a transactional producer's records as described at `TransactionalProducing.produce`."""
+        """Append a transactional producer's records as described in `TransactionalProducing.produce`."""
         return self._in_transactions.produce(batches, acks, timeout_ms, transactional_id, knows_abortable)
 
     async def verify_transaction(
@@ -323,7 +323,7 @@ class ReplicaManager:
         producer_epoch: int,
         knows_abortable: bool,
     ) -> tuple[ErrorCode, Guard]:
-        """Return the error of a coordinator's append in a transaction, or the guard to append with."""
+        """Return an error or the guard for a coordinator's append in a transaction."""
         errors, guards = await self._in_transactions.verify(
             transactional_id, producer_id, producer_epoch, {topic_partition: NO_SEQUENCE}, knows_abortable
         )
@@ -332,7 +332,7 @@ class ReplicaManager:
     def append_as_coordinator(
         self, topic_partition: TopicPartition, data: bytes, acks: int, timeout_ms: int, guard: Guard
     ) -> Awaitable[list[ProducedPartition]]:
-        """Append a coordinator's records in a transaction: the producer's sequence numbers are not checked."""
+        """Append a coordinator's records in a transaction. The producer's sequence numbers are not checked."""
         return self._producing.produce(
             [(topic_partition, data)], acks, timeout_ms, AppendOrigin.COORDINATOR, {topic_partition: guard}
         )
@@ -345,15 +345,15 @@ class ReplicaManager:
         partitions: Sequence[TopicPartition],
         timeout_ms: int,
     ) -> Awaitable[list[ProducedPartition]]:
-        """End a producer's transaction as described at `Producing.append_markers`."""
+        """End a producer's transaction as described in `Producing.append_markers`."""
         return self._producing.append_markers(producer_id, producer_epoch, marker, partitions, timeout_ms)
 
     # ---- fetch -------------------------------------------------------------------------------------------------
 
     def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> Awaitable[list[FetchedPartition]]:
-        """Read now; if that returns less than `min_bytes`, wait for more, at most `max_wait_ms`.
+        """Read now. If that returns less than `min_bytes`, wait for more, at most `max_wait_ms`.
 
-        Errors, divergence and an empty list of partitions are returned at once.
+        Errors, divergence and an empty list of partitions are returned immediately.
         """
         answer: Future[list[FetchedPartition]] = self._runtime.future()
         fetched = self._read(params, partitions, note_fetch=True)
@@ -391,7 +391,7 @@ class ReplicaManager:
         return False
 
     def _note_sent(self, params: FetchParams, fetched: Sequence[FetchedPartition]) -> None:
-        """Count the bytes sent to followers of throttled replicas, also if they are in sync."""
+        """Count the bytes of throttled replicas sent to followers, including followers that are in sync."""
         if params.replica_id < 0 or not self.throttles.leader.is_limited:
             return
         for row in fetched:
@@ -466,7 +466,7 @@ class ReplicaManager:
     # ---- log directories ---------------------------------------------------------------------------------------
 
     def move_log(self, topic_partition: TopicPartition, place: int) -> ErrorCode:
-        """Begin to move a replica into that one of log.dirs; a replica that is not here yet will be created there."""
+        """Begin to move a replica to that position of log.dirs. A replica not hosted yet will be created there."""
         partition = self._hosted.partitions.get(topic_partition)
         if partition is None and self._hosted.absence(topic_partition) is ErrorCode.kafka_storage_error:
             return ErrorCode.kafka_storage_error
@@ -483,7 +483,7 @@ class ReplicaManager:
         leader_only: bool = True,
         read_committed: bool = False,
     ) -> tuple[int, int, int, int]:
-        """Return (error, timestamp, offset, leader epoch); the offset is -1 if there is none.
+        """Return (error, timestamp, offset, leader epoch). The offset is -1 if there is none.
 
         Timestamps: -1 latest, -2 earliest, -3 the record with the highest timestamp, -4 earliest on this disk, -5
         latest in tiered storage (there is none here), else the first record that is not older.
@@ -499,7 +499,7 @@ class ReplicaManager:
     def offsets_before(
         self, topic_partition: TopicPartition, timestamp: int, count_max: int, from_consumer: bool, leader_only: bool
     ) -> tuple[int, list[int]]:
-        """Return (error, offsets) as in ListOffsets 0: starts of segments not younger than `timestamp`, latest first.
+        """Return (error, offsets) for ListOffsets 0: starts of segments not younger than `timestamp`, latest first.
 
         Source: Partition.legacyFetchOffsetsForTimestamp.
         """
@@ -515,7 +515,7 @@ class ReplicaManager:
     def end_offset_for_epoch(
         self, topic_partition: TopicPartition, current_leader_epoch: int, epoch: int
     ) -> tuple[int, int, int]:
-        """Return (error, epoch, end offset) as in OffsetForLeaderEpoch; (0, -1, -1) if it is unknown."""
+        """Return (error, epoch, end offset) for OffsetForLeaderEpoch; (0, -1, -1) if it is unknown."""
         partition, error = self._leader(topic_partition, current_leader_epoch)
         if partition is None or error:
             return int(error), -1, -1
@@ -523,7 +523,7 @@ class ReplicaManager:
         return 0, *found
 
     def leader_and_epoch(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
-        """Return the leader and leader epoch of a hosted partition in this broker's view, or None if not hosted."""
+        """Return the leader and leader epoch that this broker knows for a hosted partition, or None if not hosted."""
         partition = self._hosted.partitions.get(topic_partition)
         if partition is None:
             return None
@@ -541,7 +541,7 @@ class ReplicaManager:
 def list_offset(
     partition: Partition, timestamp: int, from_follower: bool, read_committed: bool = False
 ) -> Generator[None, None, tuple[int, int, int, int]]:
-    """Return the same as `ReplicaManager.list_offset`, in slices."""
+    """Compute the result of `ReplicaManager.list_offset` in slices."""
     error, last = partition.last_readable(from_follower, read_committed)
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -554,7 +554,7 @@ def list_offset(
     elif timestamp >= 0:
         found = yield from offset_for_timestamp(log, timestamp)
     if found is None and log.is_closed:
-        # It was closed during a pause: it has moved to another log directory, or is no longer served.
+        # During a pause the log may have moved to another log directory, or may no longer be served.
         if partition.log is log:
             return int(ErrorCode.not_leader_or_follower), -1, -1, -1
         return (yield from list_offset(partition, timestamp, from_follower, read_committed))

@@ -9,7 +9,7 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class ReplicaView(NamedTuple):
-    """A replica that holds the records that the consumer requests."""
+    """A replica that has the records that the consumer requests."""
 
     broker_id: int
     rack: str | None
@@ -18,14 +18,14 @@ class ReplicaView(NamedTuple):
 
 
 ReplicaSelector = Callable[[str, Sequence[ReplicaView], ReplicaView], int]
-"""(the consumer's rack, the replicas with the leader among them, the leader) to the id of the chosen one."""
+"""Maps (the consumer's rack, the replicas including the leader, the leader) to the selected replica's id."""
 
 
 def select_in_rack(rack: str, replicas: Sequence[ReplicaView], leader: ReplicaView) -> int:
     """Select a replica in the consumer's rack: the leader if it is there, else the most caught-up replica.
 
-    That has the highest log end offset, then the latest time of being caught up. Without a replica in the rack, select
-    the leader (RackAwareReplicaSelector).
+    The most caught-up replica has the highest log end offset and, among equals, the latest time of being caught up. If
+    no replica is in the rack, select the leader (RackAwareReplicaSelector).
     """
     near = [replica for replica in replicas if rack and replica.rack == rack]
     if not near or leader in near:
@@ -34,5 +34,5 @@ def select_in_rack(rack: str, replicas: Sequence[ReplicaView], leader: ReplicaVi
 
 
 def replica_selector(class_name: str) -> ReplicaSelector | None:
-    """Return the selector of that class name (replica.selector.class), or None if consumers use leaders only."""
+    """Return the selector for a replica.selector.class, or None if consumers read only from leaders."""
     return select_in_rack if class_name == RACK_AWARE_SELECTOR else None

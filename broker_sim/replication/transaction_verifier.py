@@ -1,7 +1,8 @@
 """Asks transaction coordinators whether a partition is part of a transaction (Kafka's AddPartitionsToTxnManager).
 
 Otherwise a produce that arrives late, after its transaction was aborted, would begin a transaction that never ends
-(KIP-890). One request to a coordinator is in flight at a time; the questions that come meanwhile share the next one.
+(KIP-890). One request to a coordinator is in flight at a time. Questions that arrive during that request share the next
+one.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from zabka.kafka.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessa
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 _VERSION = 5
-"""The newest version of AddPartitionsToTxn; brokers verify since 4."""
+"""The newest version of AddPartitionsToTxn. Brokers verify since version 4."""
 
 CoordinatorOf = Callable[[str], Endpoint | None]
-"""Returns the coordinator of a transactional id, if one is known and alive."""
+"""Returns the coordinator of a transactional id if a coordinator is known and alive."""
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
@@ -42,16 +43,16 @@ class Question:
         self.producer_epoch = producer_epoch
         self.partitions = partitions
         self.knows_abortable = knows_abortable
-        """Whether the client knows TRANSACTION_ABORTABLE."""
+        """Whether the client knows the error TRANSACTION_ABORTABLE."""
         self.answer = answer
 
     def fail(self, error: ErrorCode) -> None:
-        """Answer with one error for all partitions."""
+        """Resolve the question with one error for all partitions."""
         if not self.answer.done():
             self.answer.set_result(dict.fromkeys(self.partitions, error))
 
     def resolve(self, row: KafkaMessage) -> None:
-        """Answer with the errors in the coordinator's row."""
+        """Resolve the question with the errors in the coordinator's row."""
         found: dict[TopicPartition, ErrorCode] = {}
         for topic in row.topic_results:
             for each in topic.results_by_partition:
@@ -69,7 +70,7 @@ class Question:
         return error
 
     def as_row(self) -> dict[str, object]:
-        """Return its row of the request."""
+        """Return the question's row in the request."""
         topics: dict[str, list[int]] = {}
         for topic, number in self.partitions:
             topics.setdefault(topic, []).append(number)
@@ -83,7 +84,7 @@ class Question:
 
 
 class TransactionVerifier:
-    """Asks coordinators, several questions at a time."""
+    """Asks coordinators, combining several questions in one request."""
 
     def __init__(
         self, runtime: Runtime, channel: BrokerChannel, coordinator_of: CoordinatorOf, request_timeout_ms: int
@@ -93,7 +94,7 @@ class TransactionVerifier:
         self._coordinator_of = coordinator_of
         self._timeout_ms = request_timeout_ms
         self._waiting: dict[Endpoint, dict[str, Question]] = {}
-        """Questions that are not sent yet, by coordinator and transactional id."""
+        """Questions that have not been sent yet, keyed by coordinator and transactional id."""
         self._asking: dict[Endpoint, None] = {}
 
     def verify(
@@ -118,7 +119,7 @@ class TransactionVerifier:
         return answer
 
     def _supersedes(self, coordinator: Endpoint, question: Question) -> bool:
-        """Answer the earlier one of two waiting questions about a transaction; return whether the new one stays."""
+        """Resolve the earlier of two waiting questions about a transaction. Return whether the new one remains."""
         earlier = self._waiting.get(coordinator, {}).get(question.transactional_id)
         if earlier is None:
             return True

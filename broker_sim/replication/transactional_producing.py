@@ -1,6 +1,6 @@
 """Appends in transactions: the leader verifies a transaction before its first batch (KIP-890, part 1).
 
-Source: ReplicaManager.handleProduceAppend; transaction.partition.verification.enable.
+Sources: ReplicaManager.handleProduceAppend, transaction.partition.verification.enable.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _RETRIABLE = (
     ErrorCode.coordinator_not_available,
     ErrorCode.not_coordinator,
 )
-"""Errors of a verification that old producers may not retry: they get NOT_ENOUGH_REPLICAS, which they do."""
+"""Verification errors that old producers may not retry. They get NOT_ENOUGH_REPLICAS, which they retry."""
 
 
 class TransactionalProducing:
-    """Appends of transactional producers and of commits in transactions."""
+    """Appends of transactional producers, and of offset commits in transactions."""
 
     def __init__(
         self, producing: Producing, hosted: HostedPartitions, verifier: TransactionVerifier, is_enabled: bool
     ) -> None:
         self.is_enabled = is_enabled
-        """transaction.partition.verification.enable."""
+        """transaction.partition.verification.enable of this broker."""
         self._producing = producing
         self._hosted = hosted
         self._verifier = verifier
@@ -48,7 +48,7 @@ class TransactionalProducing:
         transactional_id: str,
         knows_abortable: bool,
     ) -> list[ProducedPartition]:
-        """Append as `Producing.produce` does, after verification. The result has rows with errors first."""
+        """Append as `Producing.produce` does, after verification. Rows with errors come first in the result."""
         headers = {key: header for key, data in batches if (header := _transactional_header(data)) is not None}
         producers = list(dict.fromkeys((each.producer_id, each.producer_epoch) for each in headers.values()))
         if len(producers) > 1:
@@ -71,7 +71,7 @@ class TransactionalProducing:
         sequences: Mapping[TopicPartition, int],
         knows_abortable: bool,
     ) -> tuple[Mapping[TopicPartition, ErrorCode], Mapping[TopicPartition, Guard]]:
-        """Return each partition's error, or the guard to append with; `sequences` are those of the first batches."""
+        """Return each partition's error or its guard. `sequences` are the sequences of the first batches."""
         if not self.is_enabled:
             return {}, dict.fromkeys(sequences, NOT_REQUIRED)
         errors: dict[TopicPartition, ErrorCode] = {}

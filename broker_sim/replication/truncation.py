@@ -1,8 +1,8 @@
-"""How a new follower reconciles its log with its leader's: Kafka's present way, and two earlier ones.
+"""How a new follower reconciles its log with its leader's: Kafka's current protocol, and two earlier ones.
 
-Truncation to the high watermark loses committed records when two leaders fail one after the other, and lets logs
-diverge silently (KAFKA-1211). A single request for the end of the last epoch (KIP-101) still lets them diverge after
-two unclean elections (KAFKA-6361). Today every fetch carries the epoch of the last record, and the leader responds with
+Truncation to the high watermark loses committed records when two leaders fail one after another, and lets logs diverge
+silently (KAFKA-1211). A single request for the end of the last epoch (KIP-101) still lets them diverge after two
+unclean elections (KAFKA-6361). Today every fetch contains the epoch of the last record, and the leader responds with
 the truncation point.
 """
 
@@ -24,39 +24,39 @@ class EpochEnd(NamedTuple):
 
 
 class Truncation(Protocol):
-    """One way for a follower to find the divergence of its log and its leader's (see the module)."""
+    """A way to find where a follower's log diverges from its leader's log (see the module)."""
 
     def needs_epoch_end(self, partition: Partition) -> bool:
         """Return whether a follower of a new leader or leader epoch must first request the end of an epoch."""
         ...
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
-        """Truncate by the leader's response."""
+        """Truncate according to the leader's response."""
         ...
 
     def last_fetched_epoch(self, partition: Partition) -> int:
-        """Return the epoch of the last record for fetches; -1 if they do not carry it."""
+        """Return the epoch of the last record for fetches; -1 if fetches do not contain it."""
         ...
 
 
 class TruncateOnFetch:
-    """Kafka 2.7 and later (KIP-595)."""
+    """Truncation in Kafka 2.7 and later (KIP-595)."""
 
     def needs_epoch_end(self, partition: Partition) -> bool:
-        """Return False: the first fetch shows whether the logs agree."""
+        """Return False, because the first fetch shows whether the logs agree."""
         return False
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
-        """Do nothing: never called."""
+        """Do nothing. Never called."""
         raise AssertionError("no epoch's end was asked for")
 
     def last_fetched_epoch(self, partition: Partition) -> int:
-        """Return the epoch of the last record."""
+        """Return the epoch of the last record in the log."""
         return partition.log.epochs.latest
 
 
 class TruncateToHighWatermark:
-    """Before Kafka 0.11."""
+    """Truncation in Kafka before 0.11."""
 
     def needs_epoch_end(self, partition: Partition) -> bool:
         """Drop records that are not known to be committed, and return False."""
@@ -64,19 +64,19 @@ class TruncateToHighWatermark:
         return False
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
-        """Do nothing: never called."""
+        """Do nothing. Never called."""
         raise AssertionError("no epoch's end was asked for")
 
     def last_fetched_epoch(self, partition: Partition) -> int:
-        """Return -1: fetches carried no epoch then."""
+        """Return -1, because fetches contained no epoch."""
         return UNDEFINED_EPOCH
 
 
 class TruncateToEpochEnd:
-    """Kafka 0.11 to 1.1 (KIP-101, before KIP-279)."""
+    """Truncation in Kafka 0.11 to 1.1 (KIP-101, before KIP-279)."""
 
     def needs_epoch_end(self, partition: Partition) -> bool:
-        """Request the end of the log's last epoch; a log without epochs is truncated to its high watermark."""
+        """Return whether to request the end of the last epoch. Truncate a log without epochs to its high watermark."""
         if partition.log.epochs.latest == UNDEFINED_EPOCH:
             truncate(partition, partition.log.high_watermark, TO_HIGH_WATERMARK)
             return False
@@ -90,12 +90,12 @@ class TruncateToEpochEnd:
             truncate(partition, answer.end_offset, "leader_epoch")
 
     def last_fetched_epoch(self, partition: Partition) -> int:
-        """Return -1: fetches carried no epoch then."""
+        """Return -1, because fetches contained no epoch."""
         return UNDEFINED_EPOCH
 
 
 def truncation(historical: frozenset[Historical]) -> Truncation:
-    """Return the way under these old behaviours; the older one if both are switched on."""
+    """Return the truncation under these old behaviours; the older one if both are enabled."""
     if Historical.TRUNCATE_TO_HIGH_WATERMARK in historical:
         return TruncateToHighWatermark()
     if Historical.TRUNCATE_KIP_101 in historical:

@@ -1,9 +1,9 @@
-"""Long validations, done in slices between the broker's other work.
+"""Long validations, which run in slices between the broker's other work.
 
-One slice is done at a time, followed by a pause, so that requests that arrived meanwhile are processed completely: a
-request takes several iterations of the event loop, and would otherwise wait for a slice in each. Several small batches
-share a slice: a producer that writes to a thousand partitions has a thousand of them, and they do not queue after long
-ones. Few long ones run at a time, since each may hold an unpacked batch.
+One slice runs at a time, followed by a pause, in which requests that arrived during the slice are processed completely.
+A request takes several iterations of the event loop, and would otherwise wait for a slice in each. Several small
+batches share a slice: a producer that writes to a thousand partitions has a thousand of them, and they do not queue
+after long ones. Few long validations run at a time, because each may have an unpacked batch in memory.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from zabka.kafka.record_refusals import RecordsRefused, unexpected
 from zabka.kafka.record_validation import SLICE_RECORDS, Validated, Validation
 
 BEGUN_MAX = 4
-"""Long validations that take turns; the others wait until one of these is done."""
+"""Maximum number of long validations that take turns. The others wait until one of these is done."""
 SLICES_AT_ONCE = 8
 """Slices of validation (about two milliseconds) at the start of a request, for any number of partitions."""
 COST_MIN = 50
-"""The validation of a batch of one record takes about as long as this many further records."""
+"""The fixed cost of validating a batch, expressed as a number of records."""
 
 Done = Callable[[Validated | RecordsRefused], None]
 
 
 def cost_of(data: Data) -> int:
-    """Return the expected cost of a validation up to its end or first pause, in records; a slice has SLICE_RECORDS."""
+    """Return the expected cost of a validation up to its end or first pause, in records. A slice has SLICE_RECORDS."""
     header = read_header(data)
     if header is None or header.magic != MAGIC or header.size != len(data) or header.record_count < 0:
         return SLICE_RECORDS
@@ -38,7 +38,7 @@ def cost_of(data: Data) -> int:
 
 
 class AtOnce:
-    """The budget of a request for validation at its start."""
+    """A request's budget for validation at its start."""
 
     __slots__ = ("_left",)
 
@@ -46,7 +46,7 @@ class AtOnce:
         self._left = SLICES_AT_ONCE * SLICE_RECORDS
 
     def allows(self, cost: int) -> bool:
-        """Return whether the budget allows this cost, and subtract it then."""
+        """Return whether the budget allows this cost. If so, subtract it."""
         if cost > self._left:
             return False
         self._left -= cost
@@ -60,7 +60,7 @@ class _Job(NamedTuple):
 
 
 class ValidationScheduler:
-    """All validations of a broker that are not completed at once."""
+    """All validations of a broker that are not completed immediately."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -74,12 +74,12 @@ class ValidationScheduler:
         return len(self._short) + len(self._begun) + len(self._waiting)
 
     def add(self, work: Validation, done: Done, cost: int = SLICE_RECORDS) -> None:
-        """Run a validation and pass its result to `done`; `cost` is that of the data if nothing is validated yet."""
+        """Run a validation and pass its result to `done`. `cost` is the cost of the data if none is validated yet."""
         (self._short if cost < SLICE_RECORDS else self._waiting).append(_Job(work, done, cost))
         self._go_on()
 
     def close(self) -> None:
-        """Abandon the unfinished validations."""
+        """Abort the unfinished validations with an error."""
         given_up = [*self._short, *self._begun, *self._waiting]
         for each in (self._short, self._begun, self._waiting):
             each.clear()
@@ -96,7 +96,7 @@ class ValidationScheduler:
         self._is_due = False
         while self._waiting and len(self._begun) < BEGUN_MAX:
             self._begun.append(self._waiting.popleft())
-        # As many short ones again may have turned out to be long, because of what they unpack to.
+        # As many short ones again may turn out to be long when they are decompressed.
         may_begin = bool(self._short) and len(self._begun) < 2 * BEGUN_MAX
         self._had_short = may_begin and not (self._had_short and self._begun)
         if self._had_short:
@@ -117,7 +117,7 @@ class ValidationScheduler:
                 return
 
     def _has_ended(self, job: _Job) -> bool:
-        """Run a slice; return whether it was the last one."""
+        """Run a slice. Return whether it was the last one."""
         outcome: Validated | RecordsRefused
         try:
             next(job.work)

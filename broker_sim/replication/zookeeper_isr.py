@@ -28,7 +28,7 @@ from zabka.kafka.zk.znodes import LeaderAndIsr
 
 CHECK_PERIOD_MS = 2_500
 LINGER_MS = 5_000
-"""No notification is left while the last change is younger than this, ..."""
+"""No notification is written while the last change is younger than this, ..."""
 DELAY_MS_MAX = 60_000
 """... unless the last notification is older than this."""
 
@@ -64,7 +64,7 @@ class ZooKeeperIsrWriter:
         self._closed = False
 
     def submit(self, proposal: IsrProposal) -> bool:
-        """Write the proposal; return False if a write of that partition is in progress."""
+        """Write the proposal. Return False if a write for that partition is in progress."""
         topic_partition = proposal.topic_partition
         if self._closed or topic_partition in self._tasks:
             return False
@@ -73,7 +73,7 @@ class ZooKeeperIsrWriter:
         return True
 
     def close(self) -> None:
-        """Stop writing."""
+        """Stop writing ISR changes."""
         self._closed = True
         for task in self._tasks.values():
             task.cancel()
@@ -103,7 +103,7 @@ class ZooKeeperIsrWriter:
             self._announce(proposal, outcome.value.version, outcome.value.mzxid)
             return _written(proposal, outcome.value.version)
         if outcome.error is ErrorCode.BAD_VERSION:
-            # This very write may have succeeded before the connection was lost.
+            # This write may have succeeded before the connection was lost.
             found = await self._zk.attempt(lambda: service.get(path))
             if found.value is not None:
                 there, stat = found.value

@@ -1,4 +1,4 @@
-"""Settings of transactions under Kafka's own key names, and of the topic of their records."""
+"""Settings of transactions, under Kafka's own key names, and of `__transaction_state`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.broker_sim.configs.broker_config import KafkaConfig
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfig:
-    """A coordinator's settings. Each field is Kafka's key with underscores for dots; defaults are Kafka 3.9's."""
+    """A coordinator's settings. Each field is a Kafka key with underscores for dots; the defaults are Kafka 3.9's."""
 
     transactional_id_expiration_ms: int = 7 * 24 * 60 * 60_000
     transaction_max_timeout_ms: int = 15 * 60_000

@@ -1,7 +1,7 @@
 """Requests to the transaction coordinator (kafka.coordinator.transaction.TransactionCoordinator).
 
-Kafka answers some requests of producers only when a record is in the log; here such a request waits for a future that
-the end of the append sets. Everything between two awaits happens at once, so no lock is needed.
+Kafka responds to some requests of producers only when a record is in the log. Here, such a request waits for a future
+that the end of the append sets. Nothing else runs between two awaits, so no lock is needed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 class InitializedProducer(NamedTuple):
-    """The answer of InitProducerId."""
+    """The result of InitProducerId."""
 
     error: ErrorCode
     producer_id: int = NO_PRODUCER_ID
@@ -54,7 +54,7 @@ class InitializedProducer(NamedTuple):
 
 
 class ListedTransactions(NamedTuple):
-    """The answer of ListTransactions."""
+    """The result of ListTransactions."""
 
     error: ErrorCode
     unknown_states: Sequence[str] = ()
@@ -99,7 +99,7 @@ class TransactionCoordinator:
     # ---- lifecycle --------------------------------------------------------------------------------------------
 
     def start(self, partition_count: int | None) -> None:
-        """Start; `partition_count` is that of `__transaction_state`, or None if it does not exist yet."""
+        """Start. `partition_count` is the partition count of `__transaction_state`, or None if it does not exist."""
         if partition_count is not None:
             self.store.partition_count = partition_count
         if not self._is_active:
@@ -108,7 +108,7 @@ class TransactionCoordinator:
             self._expire_later()
 
     def close(self) -> None:
-        """Stop coordinating."""
+        """Stop coordinating transactional ids."""
         self._is_active = False
         for timer in self._timers:
             if timer is not None:
@@ -122,7 +122,7 @@ class TransactionCoordinator:
             self.store.roles_changed()
 
     def _loaded(self, coordinated: Coordinated) -> None:
-        """Journal an unfinished transaction of an earlier coordinator, and complete it if it is decided."""
+        """Journal an earlier coordinator's unfinished transaction. Complete it if its outcome is decided."""
         epoch, metadata = coordinated
         if metadata.state is TransactionState.ONGOING or metadata.state in PREPARED:
             number = self.store.partition_for(metadata.transactional_id)
@@ -155,7 +155,10 @@ class TransactionCoordinator:
     async def init_producer_id(
         self, transactional_id: str | None, timeout_ms: int, expected: ProducerIdAndEpoch | None, client_id: str
     ) -> InitializedProducer:
-        """Answer InitProducerId; `expected` is what a producer that continues after an error says it has (KIP-360)."""
+        """Process InitProducerId.
+
+        `expected` is the id and epoch that a producer sends when it continues after an error (KIP-360).
+        """
         try:
             if transactional_id is None:
                 return InitializedProducer(_NONE, await self._new_producer_id(), 0)
@@ -233,7 +236,7 @@ class TransactionCoordinator:
         client_id: str,
         why: Reason = ADDED,
     ) -> ErrorCode:
-        """Answer AddPartitionsToTxn and AddOffsetsToTxn, once the ISR has the partitions."""
+        """Process AddPartitionsToTxn and AddOffsetsToTxn. Return once the ISR has the partitions."""
         try:
             coordinated = self._of_producer(transactional_id, producer)
             metadata = coordinated.metadata
@@ -250,7 +253,7 @@ class TransactionCoordinator:
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Return whether each partition is part of the producer's transaction (KIP-890)."""
+        """Return an error for each partition that is not part of the producer's transaction (KIP-890)."""
         try:
             metadata = self._of_producer(transactional_id, producer).metadata
             if metadata.state in PREPARED:
@@ -272,7 +275,7 @@ class TransactionCoordinator:
     # ---- EndTxn -----------------------------------------------------------------------------------------------
 
     async def end(self, transactional_id: str, producer: ProducerIdAndEpoch, commits: bool) -> ErrorCode:
-        """Answer EndTxn, once the ISR has the decision."""
+        """Process EndTxn. Return once the ISR has the decision."""
         try:
             coordinated = self._of_producer(transactional_id, producer)
             metadata = coordinated.metadata
@@ -295,7 +298,7 @@ class TransactionCoordinator:
     def _decide(
         self, coordinated: Coordinated, to: Transition, why: Reason, *, fences: bool = False
     ) -> Future[ErrorCode]:
-        """Append the outcome, then send the markers; the producer is answered before they are written."""
+        """Append the outcome, then send the markers. The result is complete before the markers are written."""
         answer: Future[ErrorCode] = self._runtime.future()
 
         def done(error: ErrorCode) -> None:
@@ -345,7 +348,7 @@ class TransactionCoordinator:
     # ---- administration ---------------------------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> tuple[ErrorCode, TransactionMetadata | None]:
-        """Answer DescribeTransactions for one id."""
+        """Process DescribeTransactions for one id."""
         if not self._is_active:
             return ErrorCode.coordinator_not_available, None
         if not transactional_id:
@@ -359,7 +362,7 @@ class TransactionCoordinator:
         return _NONE, coordinated.metadata
 
     def list(self, producer_ids: Collection[int], states: Collection[str], duration_ms: int) -> ListedTransactions:
-        """Answer ListTransactions; an empty filter, and a duration below 0, let everything pass."""
+        """Process ListTransactions. An empty filter or a duration below 0 selects everything."""
         if not self._is_active:
             return ListedTransactions(ErrorCode.coordinator_not_available)
         if self.store.is_loading_any:
@@ -377,15 +380,15 @@ class TransactionCoordinator:
 
 
 def _may_continue(metadata: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
-    """Return whether a producer that says what it has may get a new epoch; its epoch itself is checked later."""
+    """Return whether a producer that sends its id and epoch can get a new epoch. The epoch is checked later."""
     if metadata.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == metadata.producer_id:
         return True
-    # The answer with a new producer id may have been lost.
+    # The response with a new producer id may have been lost.
     return expected.producer_id == metadata.last_producer_id and is_epoch_exhausted(expected.producer_epoch)
 
 
 def _end_again(state: TransactionState, commits: bool) -> ErrorCode:
-    """Return the answer of EndTxn if no transaction is ongoing."""
+    """Return the result of EndTxn if no transaction is ongoing."""
     complete = TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT
     prepared = TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT
     if state is complete:
@@ -394,6 +397,6 @@ def _end_again(state: TransactionState, commits: bool) -> ErrorCode:
 
 
 def _answer(answer: Future[ErrorCode], error: ErrorCode) -> None:
-    # The client may have gone.
+    # The client may have disconnected.
     if not answer.done():
         answer.set_result(error)

@@ -1,4 +1,4 @@
-"""Loading of transactional ids from a partition of `__transaction_state` (TransactionStateManager's loading)."""
+"""Loads transactional ids from a partition of `__transaction_state` (TransactionStateManager's loading)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from zabka.kafka.record_batch import MAGIC, BatchUnreadable, Record, decode_batc
 
 
 class TransactionLog:
-    """The transactional ids by the records read so far; the newest record of an id counts."""
+    """The transactional ids after the records read so far. The newest record of an id is the valid one."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}
         self.unreadable = 0
-        """Skipped records: damaged, or of a kind that newer brokers write."""
+        """Number of skipped records: damaged, or of a kind that newer brokers write."""
 
     def load_batches(self, data: bytes) -> Generator[None, None, int | None]:
-        """Load whole batches of the log, with a pause after every so many records.
+        """Load whole batches of the log, with a pause after a fixed number of records.
 
         Returns the offset after them, or None if there are none.
         """
@@ -61,7 +61,7 @@ class TransactionLog:
 async def read_transaction_log(
     replica: HostedLog, buffer_bytes: int, runtime: Runtime, goes_on: Callable[[], bool]
 ) -> TransactionLog | None:
-    """Read a partition to its end, one buffer at a time; return None if `goes_on` returns False in between."""
+    """Read a partition to its end, one buffer at a time. Return None if `goes_on` returns False in between."""
     read = TransactionLog()
     offset = replica.log.start_offset
     while offset < replica.log.end_offset:

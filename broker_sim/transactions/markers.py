@@ -4,22 +4,22 @@ Theory of operation
 ===================
 
 When Prepare… is in the log, every partition of the transaction gets a marker from its leader: WriteTxnMarkers, one
-request at a time per broker, with all markers that wait for that broker. A partition whose marker is written leaves the
+request at a time per broker, with all waiting markers for that broker. A partition whose marker is written leaves the
 transaction's partitions; when none is left, Complete… is appended.
 
-What happens to a marker depends on the partition's answer:
+The partition's result determines what happens to a marker:
 
 - written, or the log cannot have transactions (UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_VERSION): it needs no
   marker;
 - the leader has moved, or the ISR is too small: the marker is sent again to the leader known then;
-- INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: a newer producer or coordinator has taken over; this one gives
-  up without completing;
+- INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: a newer producer or coordinator has taken over; this one stops
+  without completing the transaction;
 - anything else is a bug: the transaction stays in Prepare until it is loaded again.
 
-A partition that the metadata does not contain has been deleted, and needs no marker; but if the metadata does not
-contain this coordinator's own partition either, it has not arrived yet. Until then, and if the leader is not alive, the
-marker waits. Markers are dropped when their partition of `__transaction_state` is given up: the next coordinator finds
-Prepare… in the log and sends them again, with its higher epoch.
+A partition that is missing from the metadata has been deleted, and needs no marker. But if this coordinator's own
+partition is also missing, the metadata has not arrived yet. The marker waits until it arrives, and as long as the
+leader is not alive. When this broker no longer leads a partition of `__transaction_state`, it drops the partition's
+markers: the next coordinator finds Prepare… in the log and sends them again, with its higher epoch.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PendingCompletion:
 
     @property
     def transactional_id(self) -> str:
-        """The transactional id."""
+        """The transactional id of the decided transaction."""
         return self.coordinated.metadata.transactional_id
 
 
@@ -77,7 +77,7 @@ class _Marker:
 
 @dataclass(slots=True)
 class _Queue:
-    """The markers for one broker; `is_sending` while a request is on its way, or about to be."""
+    """The markers for one broker. `is_sending` is set while a request is in flight or about to be sent."""
 
     markers: list[_Marker] = field(default_factory=list)
     is_sending: bool = False
@@ -102,7 +102,7 @@ class MarkerSender:
         self._pending: dict[str, PendingCompletion] = {}
         self._queues: dict[int, _Queue] = {}
         self._delayed: list[_Marker] = []
-        """Markers whose leader is not known, and those to be sent again."""
+        """Markers whose leader is not known, and markers to be sent again."""
         self._appends: list[PendingCompletion] = []
         """Completions whose append failed."""
         self._timer: Timer | None = None
@@ -114,13 +114,13 @@ class MarkerSender:
         self._complete_if_written(pending)
 
     def drop(self, number: int) -> None:
-        """Drop the markers of a partition of `__transaction_state` that this broker gives up."""
+        """Drop the markers of a partition of `__transaction_state` that this broker no longer leads."""
         partition_for = self._store.partition_for
         for transactional_id in [each for each in self._pending if partition_for(each) == number]:
             del self._pending[transactional_id]
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending markers."""
         self._pending.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -153,7 +153,7 @@ class MarkerSender:
                 self._runtime.spawn(self._drain(leader, queue), f"markers to broker {leader}")
 
     def _has_metadata(self, transactional_id: str) -> bool:
-        """Return whether the metadata is filled: after a start, this broker may coordinate before it gets any."""
+        """Return whether metadata has arrived. After a start, this broker may coordinate before it gets any."""
         own = TopicPartition(TRANSACTION_STATE, self._store.partition_for(transactional_id))
         return self._metadata.partition(own) is not None
 
@@ -196,7 +196,7 @@ class MarkerSender:
     async def _ask(
         self, endpoint: Endpoint, markers: Iterable[_Marker]
     ) -> Mapping[int, Mapping[TopicPartition, ErrorCode]] | None:
-        """Return each partition's error by producer id, or None if there was no answer."""
+        """Return each partition's error by producer id, or None if there was no response."""
         rows = [_row(marker) for marker in markers]
         request = build_request(ApiKey.WRITE_TXN_MARKERS, WRITE_TXN_MARKERS_VERSION, markers=rows)
         try:

@@ -9,13 +9,13 @@ producer with an older epoch is fenced. The id's transactions follow one another
     Empty ──add──▶ Ongoing ──end──▶ PrepareCommit ──markers──▶ CompleteCommit ──add──▶ Ongoing …
                       └─────end──▶ PrepareAbort  ──markers──▶ CompleteAbort  ──add──▶ Ongoing …
 
-Every transition has two steps. `prepare_…` checks it against the present state, remembers it as pending, and returns a
-`Transition`: the values that the log gets. `complete` assigns them once the log of `__transaction_state` has them on
-every in-sync replica. In between every other transition is refused (clients get CONCURRENT_TRANSACTIONS), so that a
+Every transition has two steps. `prepare_…` checks it against the current state, remembers it as pending, and returns a
+`Transition`: the values to append to the log. `complete` assigns them once the log of `__transaction_state` has them on
+every in-sync replica. In between, every other transition is rejected (clients get CONCURRENT_TRANSACTIONS), so that the
 state in memory is never ahead of the log, and the log never contains two transitions from the same state.
 
-The outcome is decided when Prepare… is in the log: from then on every coordinator that loads it writes markers for
-that outcome only. Complete… follows when every partition has its marker, and only then may the next transaction begin.
+The outcome is decided when Prepare… is in the log: from then on, every coordinator that loads it writes markers only
+for that outcome. Complete… follows when every partition has its marker, and only then can the next transaction begin.
 
 Rules
 -----
@@ -23,12 +23,12 @@ Rules
 1. A transition is prepared only from a state in `VALID_PREVIOUS`, and only if none is pending.
 2. Only InitProducerId raises the epoch. If a producer starts while a transaction is Ongoing, or if it timed out, the
    epoch rises first (PrepareEpochFence, which is never in the log), and the transaction is aborted under the new epoch.
-3. If the append of such a fence fails, the epoch is not raised again at the next try: no client has seen it
+3. If the append of such a fence fails, the epoch is not raised again at the next attempt: no client has seen it
    (`has_failed_epoch_fence`).
-4. Epoch 32766 is the last one that a producer gets; the next one is epoch 0 of a new producer id. Epoch 32767 is kept
-   for the fence of a transaction under 32766.
-5. A producer that names its id and epoch (KIP-360) gets the next epoch if that epoch is the present one. If it is the
-   last one, this is a repeated request, and the present epoch is returned. Otherwise the producer is fenced.
+4. Epoch 32766 is the last one that a producer gets; the next one is epoch 0 of a new producer id. Epoch 32767 is
+   reserved for the fence of a transaction under 32766.
+5. A producer that sends its id and epoch (KIP-360) gets the next epoch if that epoch is the current one. If it is the
+   previous one, this is a repeated request, and the current epoch is returned. Otherwise the producer is fenced.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ EPOCH_MAX = 2**15 - 1
 
 
 class TransactionState(StrEnum):
-    """The state of a transactional id, named as in Kafka's tools; the order is that of the ids in the log."""
+    """The state of a transactional id, named as in Kafka's tools, in the order of the ids in the log."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -60,7 +60,7 @@ class TransactionState(StrEnum):
 
 
 STATES = tuple(TransactionState)
-"""The states by their ids in the log."""
+"""The states, ordered by their ids in the log."""
 _S = TransactionState
 VALID_PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
     _S.EMPTY: frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
@@ -73,21 +73,21 @@ VALID_PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
     _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
 }
 EXPIRES = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
-"""The states in which an unused id is forgotten."""
+"""The states in which an unused id expires."""
 PREPARED = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 """The states in which markers are being written."""
 
 
 class IllegalTransition(Exception):
-    """A transition that no coordinator may make: a bug of the caller."""
+    """A transition that no coordinator is allowed to make. This is a bug of the caller."""
 
 
 class ProducerFenced(Exception):
-    """The producer's epoch is neither the present nor the last one."""
+    """The producer's epoch is neither the current nor the last one."""
 
 
 class Transition(NamedTuple):
-    """The values of a transactional id after a transition (TxnTransitMetadata); times are wall-clock milliseconds."""
+    """The values of a transactional id after a transition (TxnTransitMetadata). Times are wall-clock milliseconds."""
 
     state: TransactionState
     producer_id: int
@@ -130,19 +130,19 @@ class TransactionMetadata:
         self.pending_state: TransactionState | None = None
         """The state of a prepared transition that is not completed."""
         self.partitions = dict.fromkeys(partitions)
-        """The partitions of the transaction; in a Prepare state those that still lack their marker."""
+        """The partitions of the transaction. In a Prepare state, only those whose marker is still missing."""
         self.start_ms = start_ms
         self.update_ms = update_ms
         self.has_failed_epoch_fence = False
         self.client_id = ""
-        """The client id of the producer's last request; no record has it, so a new coordinator does not know it."""
+        """The client id of the producer's last request. No record contains it; a new coordinator does not know it."""
         self.journalled = UNKNOWN
         """The journal event of the last change."""
 
     # ---- preparing --------------------------------------------------------------------------------------------
 
     def prepare_fence(self) -> Transition:
-        """Raise the epoch, so that the ongoing transaction can be aborted under it."""
+        """Raise the epoch, so that the ongoing transaction can be aborted under the new epoch."""
         if self.producer_epoch == EPOCH_MAX:
             raise IllegalTransition(f"the epoch of {self.transactional_id} cannot rise above {EPOCH_MAX}")
         epoch = self.producer_epoch if self.has_failed_epoch_fence else self.producer_epoch + 1
@@ -156,7 +156,7 @@ class TransactionMetadata:
         )
 
     def prepare_next_epoch(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transition:
-        """Give the next epoch to a producer; `expected_epoch` is the one that it has, if it says so.
+        """Give the next epoch to a producer. `expected_epoch` is the epoch that it sent, or None if it sent none.
 
         Raises ProducerFenced.
         """
@@ -177,7 +177,7 @@ class TransactionMetadata:
     def prepare_new_producer_id(
         self, producer_id: int, timeout_ms: int, now_ms: int, records_last_epoch: bool
     ) -> Transition:
-        """Give a new producer id, because the epochs of the present one are exhausted."""
+        """Give a new producer id, because the epochs of the current one are exhausted."""
         if self.state in (TransactionState.ONGOING, *PREPARED):
             raise IllegalTransition("a producer id cannot change during a transaction")
         return self._prepare(
@@ -190,7 +190,7 @@ class TransactionMetadata:
         )
 
     def prepare_add(self, partitions: Collection[TopicPartition], now_ms: int) -> Transition:
-        """Add partitions to the transaction, and begin it if none is ongoing."""
+        """Add partitions to the transaction. Begin the transaction if none is ongoing."""
         return self._prepare(
             TransactionState.ONGOING,
             partitions=(*self.partitions, *partitions),
@@ -199,12 +199,12 @@ class TransactionMetadata:
         )
 
     def prepare_end(self, commits: bool, now_ms: int) -> Transition:
-        """Decide the transaction's outcome."""
+        """Decide whether the transaction commits or aborts."""
         state = TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT
         return self._prepare(state, partitions=self.partitions, start_ms=self.start_ms, update_ms=now_ms)
 
     def prepare_complete(self, now_ms: int) -> Transition:
-        """Complete the transaction, all of whose partitions will have their markers."""
+        """Complete the transaction, once all its partitions have their markers."""
         commits = self.state is TransactionState.PREPARE_COMMIT
         # The decision is in the log, and so is the epoch of a fence.
         self.has_failed_epoch_fence = False
@@ -212,7 +212,7 @@ class TransactionMetadata:
         return self._prepare(state, start_ms=self.start_ms, update_ms=now_ms)
 
     def prepare_dead(self) -> Transition:
-        """Forget the id."""
+        """Prepare the removal of the id."""
         return self._prepare(TransactionState.DEAD, start_ms=self.start_ms, update_ms=self.update_ms)
 
     def _prepare(
@@ -250,7 +250,7 @@ class TransactionMetadata:
     # ---- completing -------------------------------------------------------------------------------------------
 
     def complete(self, to: Transition) -> None:
-        """Assign a prepared transition, which the log has. Raises IllegalTransition if it does not fit."""
+        """Assign a prepared transition that the log has. Raises IllegalTransition if it does not fit."""
         if to.state is not self.pending_state or not self._fits(to):
             raise IllegalTransition(f"{self.transactional_id} in {self.state}, {self.pending_state} pending, to {to}")
         match to.state:
@@ -293,13 +293,13 @@ class TransactionMetadata:
     # ---- the rest ---------------------------------------------------------------------------------------------
 
     def fence_now(self, epoch: int) -> None:
-        """Take over the epoch of a prepared fence, to make way for the abort under it."""
+        """Apply the epoch of a prepared fence, so that the abort under this epoch can be prepared."""
         self.pending_state = None
         self.producer_epoch = epoch
         self.last_producer_epoch = NO_PRODUCER_EPOCH
 
     def marker_written(self, partition: TopicPartition) -> None:
-        """Note that a partition needs no marker any more."""
+        """Record that a partition no longer needs a marker."""
         if self.state not in PREPARED:
             raise IllegalTransition(f"a marker for {partition} in {self.state}")
         self.partitions.pop(partition, None)
@@ -310,11 +310,11 @@ class TransactionMetadata:
         return is_epoch_exhausted(self.producer_epoch)
 
     def has_timed_out(self, now_ms: int) -> bool:
-        """Return whether the ongoing transaction is older than its producer allows."""
+        """Return whether the ongoing transaction has exceeded its producer's timeout."""
         ongoing = self.state is TransactionState.ONGOING and self.pending_state is None
         return ongoing and self.start_ms + self.timeout_ms < now_ms
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Return whether the id has not been used for so long that it is forgotten."""
+        """Return whether the id has been unused for so long that it expires."""
         idle = self.state in EXPIRES and self.pending_state is None
         return idle and self.update_ms <= now_ms - expiration_ms

@@ -1,4 +1,4 @@
-"""Why a transactional id changed, as its journal event states it."""
+"""The reason why a transactional id changed, for its journal event."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.journal.events import TopicPartition
 
 
 class Reason(NamedTuple):
-    """What led to a change, in words (`TransactionChanged.after`), and its cause."""
+    """The reason for a change, in words (`TransactionChanged.after`), and its cause."""
 
     after: str
     caused_by: Cause
@@ -25,10 +25,10 @@ EXPIRED = Reason("expired", timer_cause("transactionalId-expiration"))
 
 
 def markers_written(decided: Cause) -> Reason:
-    """Return the reason of a completion: the event of the decision that the markers carried out."""
+    """Return the reason for a completion: the event of the decision that the markers carried out."""
     return Reason("markers written", decided)
 
 
 def loaded(partition: TopicPartition, coordinator_epoch: int) -> Reason:
-    """Return the reason of an unfinished transaction at a new coordinator: the election of its partition's leader."""
+    """Return the reason for an unfinished transaction at a new coordinator: its partition's leader election."""
     return Reason("loaded", election_cause(partition, coordinator_epoch))

@@ -53,7 +53,7 @@ def read_key(data: bytes) -> str | None:
 
 
 def read_value(transactional_id: str, data: bytes) -> TransactionMetadata:
-    """Return a transactional id as its record describes it. Raises UnreadableRecord."""
+    """Return a transactional id with the values in its record. Raises UnreadableRecord."""
     reader = RecordReader(data)
     version = reader.int16()
     if not 0 <= version <= _FLEXIBLE:

@@ -1,9 +1,10 @@
 """The transactional ids of a coordinator, and their log (kafka.coordinator.transaction.TransactionStateManager).
 
-A broker coordinates the ids whose partition of `__transaction_state` it leads. The leader epoch in which it began to
-lead that partition is its coordinator epoch: markers carry it, and partitions refuse markers of an older one. A
-transition is appended with acks=all, and assigned once every in-sync replica has it; if the leadership changed
-meanwhile, the new coordinator has read it from the log, or it was truncated, and the answer is NOT_COORDINATOR.
+A broker coordinates the ids whose partition of `__transaction_state` it leads. Its coordinator epoch is the leader
+epoch in which it began to lead that partition. Markers contain the coordinator epoch, and partitions reject markers of
+an older one. A transition is appended with acks=all, and assigned once every in-sync replica has it. If the leadership
+changes in between, the transition was either read from the log by the new coordinator or truncated, and the result is
+NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from zabka.kafka.topic_names import TRANSACTION_STATE
 
 _ALL = -1
 _TOMBSTONE_BYTES = 19
-"""Size of a tombstone without its key, at most."""
+"""Maximum size of a tombstone without its key."""
 _TOMBSTONE_BATCH_BYTES = 16_384
-"""Most bytes of a batch of tombstones; Kafka's buffer for them."""
+"""Maximum size of a batch of tombstones, as in Kafka's buffer for them."""
 _NOT_AVAILABLE = (
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.not_enough_replicas,
@@ -44,11 +45,11 @@ _NOT_HERE = (ErrorCode.not_leader_or_follower, ErrorCode.kafka_storage_error)
 _TOO_LARGE = (ErrorCode.message_too_large, ErrorCode.record_list_too_large)
 
 Appended = Callable[[ErrorCode], None]
-"""Receives the outcome of an append."""
+"""Receives the result of an append."""
 
 
 class TransactionRefused(Exception):
-    """A request about a transactional id is answered with this error."""
+    """A request about a transactional id is rejected with this error."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
@@ -75,7 +76,7 @@ class _Loading(NamedTuple):
 
 
 def append_error(error: int) -> ErrorCode:
-    """Return the coordinator's error if a transition could not be stored."""
+    """Return the coordinator's error for a transition that could not be stored."""
     if error in _NOT_AVAILABLE:
         return ErrorCode.coordinator_not_available
     if error in _NOT_HERE:
@@ -86,10 +87,10 @@ def append_error(error: int) -> ErrorCode:
 
 
 class TransactionStore:
-    """Transactional ids, of the partitions that this broker leads.
+    """Transactional ids of the partitions that this broker leads.
 
     `loaded` is called with every id of a partition that has been read, `unloaded` with the number of every partition
-    that this broker leads no longer or is about to read again, and `changed` with every completed transition.
+    that this broker no longer leads or is about to read again, and `changed` with every completed transition.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class TransactionStore:
         changed: Callable[[TransactionMetadata, Reason], None],
     ) -> None:
         self.partition_count = config.transaction_state_log_num_partitions
-        """Number of partitions of `__transaction_state`; read from ZooKeeper when the broker starts."""
+        """Number of partitions of `__transaction_state`. It is read from ZooKeeper when the broker starts."""
         self._config = config
         self._replicas = replicas
         self._runtime = runtime
@@ -122,19 +123,19 @@ class TransactionStore:
         return java_hash(transactional_id) % self.partition_count
 
     def find(self, transactional_id: str) -> Coordinated | None:
-        """Return an id, or None if there is no such id. Raises TransactionRefused if it is not coordinated here now."""
+        """Return an id, or None if it does not exist. Raises TransactionRefused if it is not coordinated here now."""
         partition = self._partition(transactional_id)
         metadata = partition.transactions.get(transactional_id)
         return None if metadata is None else Coordinated(partition.coordinator_epoch, metadata)
 
     def add(self, metadata: TransactionMetadata) -> Coordinated:
-        """Return the id of that name, which is the given one unless there is one already. Raises TransactionRefused."""
+        """Add an id and return it. Return the existing one if the name is known. Raises TransactionRefused."""
         partition = self._partition(metadata.transactional_id)
         known = partition.transactions.setdefault(metadata.transactional_id, metadata)
         return Coordinated(partition.coordinator_epoch, known)
 
     def is_current(self, coordinated: Coordinated) -> bool:
-        """Return whether this broker still coordinates the id, without having given it up in between."""
+        """Return whether this broker still coordinates the id and has coordinated it without interruption."""
         partition = self._partitions.get(self.partition_for(coordinated.metadata.transactional_id))
         return partition is not None and partition.coordinator_epoch == coordinated.coordinator_epoch
 
@@ -149,7 +150,7 @@ class TransactionStore:
 
     @property
     def is_loading_any(self) -> bool:
-        """Whether some partition is being read."""
+        """Whether any partition is being read."""
         return bool(self._loading)
 
     def all(self) -> Iterator[Coordinated]:
@@ -189,7 +190,7 @@ class TransactionStore:
         size = self._config.transaction_state_log_load_buffer_size
         read = None
         with suppress(LogDirFailed):
-            # Another broker will lead then, and read it from another disk; until then it counts as being loaded.
+            # Another broker will lead then and read it from its own disk; until then it counts as loading.
             read = await read_transaction_log(partition, size, self._runtime, lambda: self._is_loading(number, epoch))
         if read is None:
             return
@@ -206,7 +207,7 @@ class TransactionStore:
         return loading is not None and loading.coordinator_epoch == epoch
 
     def close(self) -> None:
-        """Stop coordinating."""
+        """Stop coordinating transactional ids."""
         for number in [*self._loading, *self._partitions]:
             self._give_up(number)
 
@@ -215,9 +216,10 @@ class TransactionStore:
     def append(
         self, coordinated: Coordinated, to: Transition, why: Reason, done: Appended, keeps_pending: bool = False
     ) -> None:
-        """Append a prepared transition now; assign it once the ISR has it, and call `done`.
+        """Append a prepared transition now. Assign it once the ISR has it, and call `done`.
 
-        If the append fails, the transition is no longer pending, unless `keeps_pending` and COORDINATOR_NOT_AVAILABLE.
+        If the append fails, the transition is no longer pending, unless `keeps_pending` is set and the error is
+        COORDINATOR_NOT_AVAILABLE.
         """
         if not self.is_current(coordinated):
             done(ErrorCode.not_coordinator)
@@ -225,7 +227,7 @@ class TransactionStore:
         transactional_id = coordinated.metadata.transactional_id
         records: list[tuple[bytes, bytes | None]] = [(transaction_key(transactional_id), transaction_value(to))]
         appended = self._produce(self.partition_for(transactional_id), records, to.timeout_ms)
-        # The outcome counts even if the client has gone.
+        # The outcome counts even if the client has disconnected.
         self._runtime.spawn(
             self._appended(coordinated, to, why, appended, done, keeps_pending), f"store {transactional_id}"
         )
@@ -262,7 +264,7 @@ class TransactionStore:
     # ---- expiry -----------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """Write tombstones for the ids that have not been used for too long, and forget them."""
+        """Write tombstones for ids that have been unused for too long, and remove these ids."""
         now_ms = self._runtime.now().wall_ms
         for number, (epoch, transactions) in list(self._partitions.items()):
             batch: list[Coordinated] = []

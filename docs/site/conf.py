@@ -1,4 +1,4 @@
-"""How the documents become a site: Sphinx reads them by MyST; diagrams are drawn by Mermaid in the reader's browser."""
+"""Sphinx configuration of the documentation site: MyST parses documents; Mermaid draws diagrams in the browser."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ myst_fence_as_directive = ["mermaid"]
 
 
 class Mermaid(SphinxDirective):
-    """A diagram in Mermaid's text, left as it is for the browser."""
+    """A Mermaid diagram, passed unchanged to the browser."""
 
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """The text, as the element that Mermaid looks for."""
+        """Return the diagram's source as the element that Mermaid searches for."""
         text = html.escape("\n".join(self.content))
         return [nodes.raw("", f'<pre class="mermaid">{text}</pre>\n', format="html")]
 
@@ -45,12 +45,12 @@ _AT_THE_TOP = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([A-Z]+\.\w+)(?:#[\w-]+)?\)")
 
 
 def name_what_is_not_on_the_site(app: Sphinx, name: str, source: list[str]) -> None:
-    """A link to a document at the top of the repository, which the site does not hold, becomes its name."""
+    """Replace a link to a document at the top of the repository by its name, because the site does not contain it."""
     source[0] = _AT_THE_TOP.sub(r"\1 (`\2`)", source[0])
 
 
 def list_what_an_index_links_to(app: Sphinx, name: str, source: list[str]) -> None:
-    """The site's tree of pages follows the links of the pages called index, so that these stay plain Markdown."""
+    """Add a toctree of all linked pages to each page called index, so that the index pages remain plain Markdown."""
     if PurePosixPath(name).name == "index":
         linked = "\n".join(dict.fromkeys(_LINK.findall(source[0])))
         source[0] += f"\n```{{toctree}}\n:hidden:\n\n{linked}\n```\n"
@@ -72,7 +72,7 @@ def link_to_the_playable_page(app: Sphinx, name: str, source: list[str]) -> None
 
 
 def setup(app: Sphinx) -> None:
-    """Make the directive known, and the way in which pages are ordered."""
+    """Register the directive and the two source-read handlers."""
     app.add_directive("mermaid", Mermaid)
     app.connect("source-read", name_what_is_not_on_the_site)
     app.connect("source-read", list_what_an_index_links_to)

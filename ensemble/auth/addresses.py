@@ -35,9 +35,9 @@ def _parse_v6(text: str) -> bytes | None:
 
 
 def parse_network(text: str) -> tuple[bytes, int] | None:
-    """Parse "10.1.0.0/16" into an address and its number of leading bits; without "/" all bits count.
+    """Parse "10.1.0.0/16" into an address and a number of leading bits.
 
-    Return None if the text is not a network.
+    Without "/", all bits of the address count. Return None if the text is not a network.
     """
     address_text, slash, bits_text = text.partition("/")
     address = parse_address(address_text)
@@ -51,7 +51,7 @@ def parse_network(text: str) -> tuple[bytes, int] | None:
 
 
 def within(address_text: str, network_text: str) -> bool:
-    """Whether an address is in a network; an address of the other family never is."""
+    """Return whether an address is in a network; False if their address families differ."""
     network = parse_network(network_text)
     address = parse_address(address_text)
     if network is None or address is None or len(address) != len(network[0]):
@@ -63,7 +63,8 @@ def within(address_text: str, network_text: str) -> bool:
 def canonical_address(host: str) -> str:
     """Return an address in Java's notation (InetAddress.getHostAddress).
 
-    IPv6 in full without leading zeros, mapped IPv4 as IPv4, no zone. Text that is not an address is returned unchanged.
+    IPv6 addresses are written in full without leading zeros, mapped IPv4 addresses as IPv4, without a zone. A string
+    that is not an address is returned unchanged.
     """
     address = parse_address(host.partition("%")[0])
     if address is None and host.startswith("::ffff:"):

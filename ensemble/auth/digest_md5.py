@@ -1,7 +1,7 @@
-"""SASL DIGEST-MD5 as a server (RFC 2831), the way Java's does it for ZooKeeper (DigestMD5Server).
+"""Server side of SASL DIGEST-MD5 (RFC 2831), as Java implements it for ZooKeeper (DigestMD5Server).
 
-Protection `auth` only, no subsequent authentication, one realm, which is also the server's name. The nonce is passed
-in. A server object serves one negotiation: `challenge`, then `verify`.
+It supports only the protection `auth`, no subsequent authentication, and one realm, which is also the server's name.
+The caller passes the nonce in. A server object serves one negotiation: `challenge`, then `verify`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class SaslService(NamedTuple):
-    """The service that a client logs in to; `server_name` is both realm and host."""
+    """Service that a client logs in to; `server_name` is both realm and host."""
 
     protocol: str
     server_name: str
@@ -35,10 +35,10 @@ class SaslError(Exception):
 
 
 class DigestMd5Server:
-    """One negotiation. `users`: password by name.
+    """One negotiation. `users` maps names to passwords.
 
-    A request to act for another user is rejected unless `acts_for_others`; then the client still acts as itself
-    (ZooKeeper's AuthorizeCallbacks).
+    A client that requests to act for another user is rejected, unless `acts_for_others` is set; the client then still
+    acts as itself (ZooKeeper's AuthorizeCallbacks).
     """
 
     __slots__ = ("_acts_for_others", "_done", "_nonce", "_service", "_users")
@@ -58,15 +58,15 @@ class DigestMd5Server:
         self._done = False
 
     def challenge(self) -> bytes:
-        """Return the digest-challenge that the client must answer."""
+        """Return the digest-challenge for the client."""
         return f'realm="{self._service.server_name}",nonce="{self._nonce}",charset=utf-8,algorithm=md5-sess'.encode()
 
     def verify(self, response: bytes) -> tuple[str, bytes]:
         """Verify a digest-response.
 
-        Return the user, and the response-auth that proves that this server knew the password.
+        Return the user and the response-auth, which proves that this server knows the password.
 
-        Raises SaslError; always for a second response.
+        Raises SaslError, always so for a second response.
         """
         if self._done:
             raise SaslError("the negotiation is over")
@@ -88,7 +88,7 @@ class DigestMd5Server:
         return user, b"rspauth=" + proof(secret, self._nonce, given["cnonce"], f":{digest_uri}")
 
     def _check(self, given: Mapping[str, str]) -> str:
-        """Check everything except user and response; return the digest-uri."""
+        """Check all directives except user and response; return the digest-uri."""
         expected = {"charset": "utf-8", "realm": self._service.server_name, "nonce": self._nonce, "qop": "auth"}
         defaults = {"charset": "utf-8", "qop": "auth"}
         for name, value in expected.items():
@@ -134,7 +134,10 @@ def _required(given: Mapping[str, str], name: str) -> str:
 
 
 def directives(response: bytes) -> dict[str, str]:
-    """The directives of a challenge or a response, by name.  Raises SaslError."""
+    """Return the directives of a challenge or a response, keyed by name.
+
+    Raises SaslError.
+    """
     if len(response) > RESPONSE_BYTES_MAX:
         raise SaslError(f"a response of {len(response)} bytes")
     try:

@@ -1,4 +1,4 @@
-"""SASL DIGEST-MD5 as a client (RFC 2831): the other side of `zabka.ensemble.auth.digest_md5` and of ZooKeeper."""
+"""Client side of SASL DIGEST-MD5 (RFC 2831), for servers of `zabka.ensemble.auth.digest_md5` and ZooKeeper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_BUFFER = 65536
 
 
 class DigestMd5Client:
-    """One negotiation: `respond` to the server's challenge, then `check` that the server knew the password too.
+    """One negotiation: `respond` to the server's challenge, then `check` that the server knows the password.
 
     `cnonce` must be unpredictable.
     """

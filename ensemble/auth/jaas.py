@@ -1,4 +1,4 @@
-"""JAAS login configuration: who may log in to a section (javax.security.auth.login.Configuration, DigestLoginModule).
+"""JAAS login configuration: users of a section (javax.security.auth.login.Configuration, DigestLoginModule).
 
 Server {
     org.apache.zookeeper.server.auth.DigestLoginModule required
@@ -18,7 +18,7 @@ _CONTROLS = ("required", "requisite", "sufficient", "optional")
 
 
 def digest_users(text: str, section: str) -> dict[str, str] | None:
-    """Return password by user of a section, or None if there is no such section.
+    """Return the passwords of a section, keyed by user, or None if there is no such section.
 
     Raises ValueError if the text is malformed, or if the section uses a module other than DigestLoginModule.
     """

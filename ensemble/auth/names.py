@@ -1,7 +1,7 @@
-"""Distinguished names as the `x509` scheme writes them: X500Principal.getName(), that is RFC 2253.
+"""Distinguished names as the `x509` scheme writes them: X500Principal.getName(), in the format of RFC 2253.
 
-`subject_of` reads the subject out of a DER certificate (X.509, RFC 5280 section 4.1); `is_distinguished_name` checks
-what X500Principal accepts.
+`subject_of` reads the subject of a DER certificate (X.509, RFC 5280 section 4.1); `is_distinguished_name` checks what
+X500Principal accepts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KNOWN = frozenset(_KEYWORDS.values()) | {
 }  # fmt: skip
 _OID = re.compile(r"(?:OID\.)?[0-2](?:\.(?:0|[1-9][0-9]*))+", re.ASCII | re.IGNORECASE)
 NAME_MAX = 16_384
-"""Longer texts are not accepted as names, since parsing them takes too long."""
+"""Maximum length of a name; longer strings are rejected, because parsing them takes too long."""
 _KEYWORD_MAX = 256
 _SPECIAL = ',=+<>#;"\\'
 
@@ -34,7 +34,10 @@ _TEXT_TAGS = {
 
 
 def subject_of(certificate: bytes) -> str:
-    """The subject of a DER certificate.  Raises MalformedRecord."""
+    """Return the subject of a DER certificate.
+
+    Raises MalformedRecord.
+    """
     fields = _elements(_only(_only(certificate, _SEQUENCE, more=True), _SEQUENCE, more=True))
     tag, _, _ = next(fields, (0, b"", b""))
     # version (optional), serialNumber, signature, issuer, validity, subject
@@ -48,7 +51,7 @@ def subject_of(certificate: bytes) -> str:
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """(tag, content, whole) of each DER element in turn."""
+    """Yield (tag, content, whole element) of each DER element."""
     pos = 0
     while pos < len(data):
         if len(data) < pos + 2:
@@ -65,7 +68,7 @@ def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def _only(data: bytes, wanted: int, *, more: bool = False) -> bytes:
-    """Return the content of the first element, which must have that tag; `more` elements may follow it."""
+    """Return the content of the first element, which must have that tag; if `more`, other elements may follow."""
     for tag, content, whole in _elements(data):
         if tag == wanted and (more or len(whole) == len(data)):
             return content
@@ -108,12 +111,12 @@ def _object_id(data: bytes) -> str:
 
 
 def _escaped(value: str) -> str:
-    """RFC 2253 section 2.4, with every special character escaped, as Java does."""
+    """Return a value in the format of RFC 2253 section 2.4, with every special character escaped, as Java does."""
     out = "".join("\\00" if char == "\0" else f"\\{char}" if char in _SPECIAL else char for char in value)
     body = out.lstrip(" ")
     out = "\\ " * (len(out) - len(body)) + body
     body = out.rstrip(" ")
-    # A name that consists only of spaces is escaped completely already.
+    # A name that consists only of spaces is completely escaped already.
     return body + "\\ " * (len(out) - len(body)) if body and not body.endswith("\\") else out
 
 
@@ -125,7 +128,7 @@ _VALUE = re.compile(
 
 
 def is_distinguished_name(text: str) -> bool:
-    """Whether X500Principal accepts the text: `KEYWORD=value` parts joined by `,`, `;` or `+`, or an empty text."""
+    """Return whether X500Principal accepts the string: empty, or `KEYWORD=value` parts joined by `,`, `;` or `+`."""
     if len(text) > NAME_MAX:
         return False
     if not text:
@@ -148,7 +151,7 @@ def is_distinguished_name(text: str) -> bool:
 
 
 def _is_der(data: bytes) -> bool:
-    """Whether the data is exactly one DER element."""
+    """Return whether the data is exactly one DER element."""
     try:
         return len(list(_elements(data))) == 1
     except MalformedRecord:

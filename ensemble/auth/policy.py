@@ -17,11 +17,11 @@ from zabka.ensemble.auth.schemes import DEFAULT_SCHEMES, DIGEST, IP, SASL, SUPER
 class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How clients can authenticate. There is no super user unless this policy configures one.
 
-    `schemes`: the schemes allowed in ACLs. `sasl_users`: password by user, None if SASL is not configured.
-    `required_schemes`: a client without an identity in one of these is not served (`enforce.auth.schemes`).
+    `schemes`: the schemes allowed in ACLs. `sasl_users`: passwords keyed by user, None if SASL is not configured.
+    `required_schemes`: a client is served only with an identity in one of these (`enforce.auth.schemes`).
     `any_sasl_user`: an ACL's `sasl` entry for this name applies to every client authenticated by SASL
-    (`letAnySaslUserDoX`). `ensemble_names`: if the `ensemble` scheme is on, clients that ask for another ensemble are
-    rejected.
+    (`letAnySaslUserDoX`). `ensemble_names`: if the `ensemble` scheme is enabled, clients that request another ensemble
+    are rejected.
     """
 
     schemes: frozenset[str] = DEFAULT_SCHEMES
@@ -37,7 +37,7 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
     ensemble_names: frozenset[str] | None = None
 
     def __repr__(self) -> str:
-        """Representation without secrets, since it may be logged."""
+        """Representation without secrets, because it may be logged."""
         return f"AuthPolicy(schemes={sorted(self.schemes)}, required={self.required_schemes})"
 
     @property
@@ -46,8 +46,10 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return SASL in self.required_schemes
 
     def identities_of(self, address: str, subject: str | None) -> tuple[AuthId, ...]:
-        """Return the identities that a connection proves by itself: its address, and its verified certificate's
-        subject."""
+        """Return the identities of a connection without credentials.
+
+        These are its address and the subject of its verified certificate.
+        """
         found: list[AuthId] = [(IP, address)]
         if subject is not None:
             if self.x509_super_user and compare_digest(subject.encode(), self.x509_super_user.encode()):
@@ -70,7 +72,7 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def _digest(self, credentials: bytes | None) -> tuple[AuthId, ...]:
         if credentials is None:
             return ()
-        # As Java reads bytes that are not UTF-8.
+        # Java decodes bytes that are not UTF-8 in the same way.
         digest = digest_of(credentials.decode("utf-8", "replace"), self.digest_algorithm)
         if self.super_digest and compare_digest(digest.encode(), self.super_digest.encode()):
             return SUPER_USER, (DIGEST, digest)
@@ -81,7 +83,7 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return ((SASL, user), SUPER_USER) if user in self.sasl_super_users else ((SASL, user),)
 
     def rights_of(self, auth: Sequence[AuthId]) -> Sequence[AuthId]:
-        """Return the identities for ACL checks: the proved identities, and the ones added by this server's policy."""
+        """Return the identities for ACL checks: the proved identities and the ones that this server's policy adds."""
         if self.skip_acl:
             return (SUPER_USER, *auth)
         if self.any_sasl_user and any(scheme == SASL for scheme, _ in auth):
@@ -89,13 +91,13 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return auth
 
     def knows_ensemble(self, name: bytes | None) -> bool:
-        """Whether a client asks for this ensemble; a client that names no ensemble is always accepted."""
+        """Return whether a client requests this ensemble; a client that names no ensemble is always accepted."""
         return not name or self.ensemble_names is None or name.decode("utf-8", "replace") in self.ensemble_names
 
     def lets_in(self, auth: Iterable[AuthId]) -> bool:
-        """Whether a client with these identities is served."""
+        """Return whether a client with these identities is served."""
         return not self.required_schemes or any(scheme in self.required_schemes for scheme, _ in auth)
 
 
 OPEN_POLICY = AuthPolicy()
-"""ZooKeeper's defaults: digest and ip, no super user, nothing required."""
+"""ZooKeeper's defaults: schemes digest and ip, no super user, no required scheme."""

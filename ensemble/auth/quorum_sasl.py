@@ -1,9 +1,9 @@
 """Mutual authentication of an ensemble's servers: SASL DIGEST-MD5 on the quorum and election ports.
 
-The side that opens a connection is the learner, the side that accepts it the server (QuorumAuth, SaslQuorumAuthLearner,
-SaslQuorumAuthServer). They exchange QuorumAuthPackets {long magic, int status, buffer token}, unframed: before
-everything else on the quorum port, and after the initial message on the election port. Bytes in, bytes out: no I/O
-here.
+The side that opens a connection is the learner, and the side that accepts it is the server (QuorumAuth,
+SaslQuorumAuthLearner, SaslQuorumAuthServer). They exchange QuorumAuthPackets {long magic, int status, buffer token},
+unframed: before everything else on the quorum port, and after the initial message on the election port. This module
+does no I/O: it takes and returns bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from zabka.ensemble.auth.digest_md5 import QUORUM, RESPONSE_BYTES_MAX, DigestMd5
 from zabka.ensemble.auth.digest_md5_client import DigestMd5Client
 
 MAGIC = 2**64 - 0xA0DBCAFECAFE1234
-"""QUORUM_AUTH_MAGIC_NUMBER: negated from a literal that is already negative in Java's 64 bits."""
+"""QUORUM_AUTH_MAGIC_NUMBER.
+
+Java negates a literal that is already negative in 64 bits.
+"""
 IN_PROGRESS, SUCCESS, ERROR = 0, 1, -1
 _HEAD = struct.Struct(">qii")
 _MAGIC_BYTES = struct.pack(">q", MAGIC)
@@ -26,8 +29,8 @@ _MAGIC_BYTES = struct.pack(">q", MAGIC)
 class QuorumSasl(msgspec.Struct, frozen=True, kw_only=True):
     """The `quorum.auth.…` keys.
 
-    `users`: password by user, for incoming connections. `user`, `password`: this server's own login. Outgoing
-    connections are authenticated if `learner_required`; incoming connections may come without authentication unless
+    `users`: passwords of incoming connections, keyed by user. `user`, `password`: this server's own login. Outgoing
+    connections are authenticated if `learner_required`; incoming connections may omit authentication unless
     `server_required`.
     """
 
@@ -38,12 +41,12 @@ class QuorumSasl(msgspec.Struct, frozen=True, kw_only=True):
     server_required: bool
 
     def __repr__(self) -> str:
-        """Representation without secrets, since it may be logged."""
+        """Representation without secrets, because it may be logged."""
         return f"QuorumSasl(user={self.user}, required={self.learner_required}, {self.server_required})"
 
 
 class Step(NamedTuple):
-    """Bytes to send now; `done` when the exchange is over, with the bytes that followed it."""
+    """Bytes to send now. `done` is set when the exchange has ended, with the bytes that followed it."""
 
     send: bytes
     done: bool = False
@@ -51,7 +54,7 @@ class Step(NamedTuple):
 
 
 class Refused(SaslError):
-    """Failed authentication of the other side; `send` is to be sent to it before the connection is closed."""
+    """Failed authentication of the other side. Send `send` to it before closing the connection."""
 
     def __init__(self, reason: str, send: bytes = b"") -> None:
         super().__init__(reason)
@@ -59,12 +62,12 @@ class Refused(SaslError):
 
 
 def packet(status: int, token: bytes | None) -> bytes:
-    """A QuorumAuthPacket's bytes."""
+    """Return the bytes of a QuorumAuthPacket."""
     return _HEAD.pack(MAGIC, status, -1 if token is None else len(token)) + (token or b"")
 
 
 class _Packets:
-    """Gathers bytes into packets."""
+    """Assembles received bytes into packets."""
 
     __slots__ = ("buffer",)
 
@@ -103,7 +106,10 @@ class LearnerSide:
         return packet(IN_PROGRESS, b"")
 
     def feed(self, data: bytes) -> Step:
-        """Process received bytes. Raises SaslError if the server refuses, or does not know the password itself."""
+        """Process received bytes.
+
+        Raises SaslError if the server rejects this side, or does not prove that it knows the password.
+        """
         self._packets.buffer += data
         received = self._packets.next()
         if received is None:
@@ -120,7 +126,10 @@ class LearnerSide:
         return Step(packet(IN_PROGRESS, self._client.respond(token)))
 
     def connection_ended(self) -> Step:
-        """The other side ended the connection.  Raises Refused."""
+        """Process the other side's close of the connection.
+
+        Raises Refused.
+        """
         raise Refused("the server ended the connection during authentication")
 
 
@@ -136,9 +145,10 @@ class ServerSide:
         self._asked = False
 
     def feed(self, data: bytes) -> Step:
-        """Process received bytes. Raises Refused if required authentication fails.
+        """Process received bytes.
 
-        If it is not required, accept the learner, as ZooKeeper does.
+        Raises Refused if required authentication fails. If authentication is not required, accept the learner, as
+        ZooKeeper does.
         """
         packets = self._packets
         packets.buffer += data
@@ -161,9 +171,9 @@ class ServerSide:
         return Step(packet(SUCCESS, proof), True, self._packets.buffer)
 
     def connection_ended(self) -> Step:
-        """The other side closed the connection. Raises Refused if authentication is required.
+        """Process the other side's close of the connection; the buffered bytes may be the complete message.
 
-        Otherwise the buffered bytes may be the complete message.
+        Raises Refused if authentication is required.
         """
         return self._without(self._packets.buffer)
 

@@ -19,10 +19,13 @@ SUPER_USER: AuthId = (SUPER, "")
 """Super user: this identity passes every ACL check. No client can authenticate as it directly: see `AuthPolicy`."""
 DEFAULT_SCHEMES = frozenset({DIGEST, IP})
 PROVING = frozenset({DIGEST, X509, SASL, KEY})
-"""Schemes that identify a user (isAuthenticated): an `auth` entry stands for their ids. An address does not."""
+"""Schemes that identify a user (isAuthenticated).
+
+An `auth` entry in an ACL stands for the client's ids in these schemes. The `ip` scheme is not one of them.
+"""
 _SASL_SUPER = "super"
 _PRINCIPAL = re.compile(r"[^/@]*(?:/[^/@]*)?@[^/@]*|[^@]*")
-"""KerberosName: service/host@REALM, or anything without an @."""
+"""KerberosName: service/host@REALM, or any string without an @."""
 _INT = re.compile(r"[+-]?[0-9]{1,4000}", re.ASCII)
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
@@ -48,13 +51,13 @@ _VALID: dict[str, Callable[[str], bool]] = {
 
 
 def is_valid(scheme: str, identity: str) -> bool:
-    """Whether an ACL may contain that id in that scheme. In most schemes an empty id is invalid."""
+    """Return whether an ACL may contain this id in this scheme. In most schemes an empty id is invalid."""
     valid = _VALID.get(scheme)
     return valid is not None and valid(identity)
 
 
 def matches(scheme: str, proved: str, wanted: str) -> bool:
-    """Whether an ACL entry for `wanted` applies to the proved identity `proved` of the same scheme."""
+    """Return whether an ACL entry for `wanted` applies to the proved identity `proved` of the same scheme."""
     if proved == wanted:
         return scheme in _VALID
     if scheme == IP:
@@ -63,16 +66,16 @@ def matches(scheme: str, proved: str, wanted: str) -> bool:
 
 
 def opens(key: bytes, credentials: bytes) -> bool:
-    """Whether credentials fit the key in /key (KeyAuthenticationProvider, an example provider).
+    """Return whether credentials fit the key in /key (KeyAuthenticationProvider, an example provider).
 
-    Both are numbers, and one is a multiple of the other.
+    Both are numbers, and one must be a multiple of the other.
     """
     lock, given = _int(key), _int(credentials)
     return lock is not None and given is not None and (lock == 0 or given % lock == 0)
 
 
 def _int(text: bytes) -> int | None:
-    """A Java int (Integer.parseInt)."""
+    """Parse a Java int (Integer.parseInt)."""
     try:
         decoded = text.decode()
     except UnicodeDecodeError:

@@ -21,10 +21,10 @@ async def connect(
     name: str = "",
     read_only: bool = False,
 ) -> AsyncIterator[Client]:
-    """A started `Client` for the block; at its end the session is closed.
+    """Yield a started `Client` for the block; close its session at the end.
 
-    `hosts` is "h1:2181,h2:2181/chroot". Waits for a server without a limit: bound it with `asyncio.timeout` if
-    necessary. With `read_only` a server without a leader is accepted for reads, until a server with a leader is found.
+    `hosts` is "h1:2181,h2:2181/chroot". Waits for a server without a time limit: set a limit with `asyncio.timeout` if
+    necessary. With `read_only`, a server without a leader is accepted for reads until a server with a leader is found.
     Raises ValueError for bad `hosts`.
     """
     connector = AsyncioConnector(ssl_context=ssl_context)

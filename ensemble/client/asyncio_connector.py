@@ -1,4 +1,7 @@
-"""Connections over TCP for the client: framing, codecs, one write per turn. A shell; works under uvloop too."""
+"""Connections over TCP for the client: framing, codecs, one write per event loop turn.
+
+Contains I/O only, no protocol logic. Works with uvloop too.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from zabka.ensemble.records import (
 )
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
-"""Size limit of a reply; a longer reply (a list of very many children) breaks the connection."""
+"""Size limit of a reply. A longer reply (a list of very many children) closes the connection."""
 
 WORD_TIMEOUT_S = 2.0
 WORD_BYTES_MAX = 64 * 1024
@@ -45,7 +48,10 @@ class Opener(Protocol):
     def open_connection(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, ssl: ssl.SSLContext | None
     ) -> Awaitable[object]:
-        """Connect; `factory` makes the protocol.  Raises OSError."""
+        """Open a connection; `factory` creates its protocol.
+
+        Raises OSError.
+        """
         ...
 
 
@@ -67,7 +73,7 @@ class AsyncioConnector:
         return connection
 
     def ask_word(self, host: str, word: str, heard: Callable[[str], None]) -> None:
-        """Send a four-letter word to the server at "host:port"; `heard` gets the answer, empty if there is none."""
+        """Send a four-letter word to the server at "host:port"; call `heard` with the reply, or "" if there is none."""
         asking = asyncio.ensure_future(self._ask(host, word))
         self._asking.add(asking)
 
@@ -92,7 +98,7 @@ class AsyncioConnector:
     async def _open(self, connection: ClientConnection, server: str) -> None:
         try:
             await self._dial(connection, server)
-        except (OSError, ValueError) as failed:  # ValueError: an address or host name that cannot be
+        except (OSError, ValueError) as failed:  # ValueError: an invalid address or host name
             connection.fail(str(failed) or type(failed).__name__)
 
     async def _dial(self, protocol: asyncio.Protocol, server: str) -> None:
@@ -104,7 +110,7 @@ class AsyncioConnector:
 
 
 class _Word(asyncio.Protocol):
-    """A connection for one four-letter word."""
+    """Connection for one four-letter word."""
 
     def __init__(self, word: str) -> None:
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -149,7 +155,7 @@ class ClientConnection(asyncio.Protocol):
     # -- the client's side
 
     def send(self, message: ToServer) -> None:
-        """Queue a frame; all frames of a turn are sent in one write."""
+        """Queue a frame; all frames of an event loop turn are sent in one write."""
         if isinstance(message, Request) and message.xid > 0:
             self._ops.append(message.op)
         frame = message.encode()
@@ -168,7 +174,7 @@ class ClientConnection(asyncio.Protocol):
             self._out.clear()
 
     def close(self) -> None:
-        """Disconnect after the queued frames are sent; no callback follows."""
+        """Disconnect after the queued frames are sent; no callback is called afterwards."""
         self._receiver = None
         if self.opening is not None:
             self.opening.cancel()
@@ -178,7 +184,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport = None
 
     def fail(self, reason: str) -> None:
-        """Disconnect, and report it once."""
+        """Disconnect, and report the reason once."""
         receiver = self._receiver
         self.close()
         if receiver is not None:
@@ -187,7 +193,7 @@ class ClientConnection(asyncio.Protocol):
     # -- asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
+        """Begin to send and receive: TCP has connected."""
         self._transport = cast(asyncio.Transport, transport)
         if self._receiver is None:
             self._transport.abort()
@@ -197,7 +203,7 @@ class ClientConnection(asyncio.Protocol):
         self._receiver.on_connected()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Closed by the other side."""
+        """Report that the other side closed the connection."""
         self.fail(str(exc) if exc else "closed by the server")
 
     def data_received(self, data: bytes) -> None:
@@ -260,7 +266,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _decode_connect(frame: bytes) -> ConnectResponse:
-    """A ConnectResponse; servers before 3.4 leave `read_only` out."""
+    """Decode a ConnectResponse; servers before 3.4 omit `read_only`."""
     reader = Reader(frame)
     parts = (reader.read_int(), reader.read_int(), reader.read_long(), reader.read_buffer() or b"")
     return ConnectResponse(*parts, read_only=reader.read_bool() if reader.left else False)

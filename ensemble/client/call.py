@@ -1,4 +1,4 @@
-"""A request in flight."""
+"""Requests in flight: operations and authentication."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Call:
         self.xid = 0
 
     def fail(self, error: ZooKeeperError) -> None:
-        """Fail with an error, unless the sink's owner gave up on it."""
+        """Fail with an error, unless the sink was cancelled."""
         if not self.sink.done():
             self.sink.set_exception(error)
 
 
 class Auth:
-    """Credentials, and the future of their first reply."""
+    """Credentials in flight, and the future of their first reply."""
 
     __slots__ = ("future", "packet")
 
@@ -58,7 +58,7 @@ class Auth:
         self.future: Future[None] | None = future
 
     def resolve(self, error: ZooKeeperError | None) -> None:
-        """Resolve or fail the future, once."""
+        """Resolve the future, or fail it with the error; later calls have no effect."""
         future, self.future = self.future, None
         if future is None or future.done():
             return

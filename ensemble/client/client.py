@@ -1,6 +1,6 @@
 """The ZooKeeper client: `CoordinationService` over a `Connector`, for brokers, controllers and tools.
 
-Pure: it uses the outside only through its ports.
+Pure: its only I/O is through its ports.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from zabka.ensemble.records import (
 class Client:
     """A ZooKeeper session with the ensemble at `hosts` ("h1:2181,h2:2181/chroot").
 
-    Every operation is sent at the call and answered through the future it returns; see `CoordinationService` for the
+    Every operation is sent when it is called, and returns a future for the reply; see `CoordinationService` for the
     errors. `session_timeout_ms` is the requested timeout; the server may bound it. `read_only`: accept a server without
     a leader (CONNECTED_READ_ONLY) until `asker` finds a server with a leader. Raises ValueError for a bad `hosts`.
     """
@@ -121,29 +121,32 @@ class Client:
 
     @property
     def last_failure(self) -> str:
-        """Why the last connection broke or failed; empty if none did."""
+        """Reason of the last broken or failed connection; empty if there was none."""
         return self._session.last_failure
 
     def add_listener(self, listener: StateListener) -> None:
-        """Call back at every change of state, in order, from within the client's own turn."""
+        """Call `listener` at every change of state, in order, from within the client's own turn."""
         self._session.add_listener(listener)
 
     def remove_listener(self, listener: StateListener) -> None:
-        """Undo `add_listener`."""
+        """Remove a listener added by `add_listener`."""
         self._session.remove_listener(listener)
 
     async def start(self) -> None:
-        """Connect; returns once the session exists.  Tries every host in turn, for as long as it takes."""
+        """Connect; return when the session exists. Try each host in turn, without a time limit."""
         self._session.open()
         await self._session.connected()
 
     async def renew(self) -> None:
-        """After expiry: open a new session (new id), and return once it exists.  Raises SessionExpired if closed."""
+        """Open a new session (new id) after expiry; return when it exists.
+
+        Raises SessionExpired if closed.
+        """
         self._session.reopen()
         await self._session.connected()
 
     async def close(self, wait_ms: int = CLOSE_WAIT_MS) -> None:
-        """End the session at once (its ephemerals are deleted) and disconnect.
+        """Close the session (its ephemerals are deleted) and disconnect.
 
         If no server replies within `wait_ms`, only disconnect: the session then ends by its timeout.
         """
@@ -172,7 +175,7 @@ class Client:
             await self._create_above(self._chroot)
 
     async def _create_above(self, full: str) -> None:
-        """Create the znode at that path of the servers, and its missing ancestors first."""
+        """Create the znode at this path, chroot included, after its missing ancestors."""
         body = CreateRequest(full, None, OPEN_ACL, _flags(False, False))
         with suppress(NodeExists):
             try:
@@ -186,11 +189,11 @@ class Client:
         return self._session.request(OpCode.DELETE, DeleteRequest(self._full(path), version), path=path)
 
     def exists(self, path: str, watcher: Watcher | None = None) -> Future[Stat | None]:
-        """The Stat, or None if there is no such znode; the watch is set in both cases."""
+        """Return the Stat, or None if there is no such znode; the watch is set in both cases."""
         return self._read(OpCode.EXISTS, WatchKind.EXISTS, path, watcher, _stat_or_none)
 
     def get(self, path: str, watcher: Watcher | None = None) -> Future[tuple[bytes, Stat]]:
-        """Data (null reads as empty) and Stat."""
+        """Return the data (empty if null) and the Stat."""
         return self._read(OpCode.GET_DATA, WatchKind.DATA, path, watcher, _data)
 
     def set(self, path: str, data: bytes | None, version: int = -1) -> Future[Stat]:
@@ -199,11 +202,11 @@ class Client:
         return self._session.request(OpCode.SET_DATA, body, path=path, convert=_stat)
 
     def get_children(self, path: str, watcher: Watcher | None = None) -> Future[list[str]]:
-        """Names of the children, sorted."""
+        """Return the names of the children, sorted."""
         return self._read(OpCode.GET_CHILDREN, WatchKind.CHILDREN, path, watcher, _children)
 
     def get_acl(self, path: str) -> Future[tuple[list[ACL], Stat]]:
-        """The access control list and the Stat."""
+        """Return the access control list and the Stat."""
         return self._session.request(OpCode.GET_ACL, PathRequest(self._full(path)), path=path, convert=_acl)
 
     def set_acl(self, path: str, acl: Sequence[ACL], version: int = -1) -> Future[Stat]:
@@ -212,12 +215,12 @@ class Client:
         return self._session.request(OpCode.SET_ACL, body, path=path, convert=_stat)
 
     def multi(self, ops: Sequence[Op]) -> Future[list[OpResult]]:
-        """Run all operations or none. A failed op is a value here, not an exception; loss and expiry still raise."""
+        """Run all operations or none. A failed op is returned as a value; connection loss and expiry still raise."""
         body = MultiRequest([self._multi_op(op) for op in ops])
         return self._session.request(OpCode.MULTI, body, convert=self._multi_results)
 
     def multi_read(self, reads: Sequence[Read]) -> Future[list[ReadResult]]:
-        """Several reads in one request, each with its own outcome. No watch is set."""
+        """Run several reads in one request, each with its own outcome. No watch is set."""
         ops = [
             MultiOp(
                 OpCode.GET_DATA if isinstance(read, GetData) else OpCode.GET_CHILDREN,
@@ -238,7 +241,7 @@ class Client:
         self, path: str, data: bytes | None = b"", *, ttl_ms: int, sequential: bool = False,
         acl: Sequence[ACL] = OPEN_ACL,
     ) -> Future[tuple[str, Stat]]:  # fmt: skip
-        """Create a znode that is deleted once it has had no children and no change for `ttl_ms`.
+        """Create a znode that is deleted when it has had no children and no change for `ttl_ms`.
 
         Raises Unimplemented if the servers lack `extendedTypesEnabled`.
         """
@@ -249,7 +252,7 @@ class Client:
     def add_watch(self, path: str, watcher: Watcher, *, recursive: bool = False) -> Future[None]:
         """Set a persistent watch on the znode and its children, or on its subtree (then without CHILDREN_CHANGED).
 
-        It is re-armed after a reconnect; events in between are lost.
+        The client sets the watch again after a reconnect; events in between are lost.
         """
         full = self._full(path)
         mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
@@ -261,25 +264,28 @@ class Client:
     def remove_watches(
         self, path: str, watcher: Watcher | None = None, kind: WatcherType = WatcherType.ANY
     ) -> Future[None]:
-        """Remove this watcher, or every watcher, from a path; each gets an event. Raises NoWatcher if there is none."""
+        """Remove this watcher, or every watcher, from a path.
+
+        Each removed watcher gets an event. Raises NoWatcher if there is none.
+        """
         return self._session.unwatch(kind, self._full(path), watcher)
 
     def get_ephemerals(self, prefix: str = "/") -> Future[list[str]]:
-        """The paths of this session's ephemerals that begin with `prefix`, sorted."""
+        """Return the paths of this session's ephemerals that begin with `prefix`, sorted."""
         full = f"{self._chroot}/" if self._chroot and prefix == "/" else self._chroot + prefix
         return self._session.request(OpCode.GET_EPHEMERALS, PathRequest(full), path=prefix, convert=self._ephemerals)
 
     def get_all_children_number(self, path: str) -> Future[int]:
-        """Number of znodes below this one, at any depth."""
+        """Return the number of znodes below this one, at any depth."""
         body = PathRequest(self._full(path))
         return self._session.request(OpCode.GET_ALL_CHILDREN_NUMBER, body, path=path, convert=_total)
 
     def who_am_i(self) -> Future[list[tuple[str, str]]]:
-        """Identities that this connection has proved, as (scheme, user); never a password."""
+        """Return the identities that this connection has proved, as (scheme, user); never a password."""
         return self._session.request(OpCode.WHO_AM_I, EmptyRequest(), convert=_identities)
 
     def sync(self, path: str) -> Future[None]:
-        """Wait until this session's server has applied everything committed before now."""
+        """Wait until this session's server has applied everything that was committed before this call."""
         return self._session.request(OpCode.SYNC, PathRequest(self._full(path)), path=path, convert=lambda _: None)
 
     def reconfig(
@@ -290,10 +296,10 @@ class Client:
         new_members: str | None = None,
         from_version: int = -1,
     ) -> Future[tuple[bytes, Stat]]:
-        """Change the ensemble; return the new membership's text and Stat.
+        """Change the ensemble; return the new membership and its Stat.
 
         `joining`: servers to add (`server.N=…`); `leaving`: ids to remove, separated by commas; or `new_members`: all
-        members. `from_version` is the membership's expected version, -1 is any.
+        members. `from_version` is the expected version of the membership; -1 matches any version.
         """
         parts = [None if part is None else part.encode() for part in (joining, leaving, new_members)]
         body = ReconfigRequest(parts[0], parts[1], parts[2], from_version)

@@ -1,4 +1,7 @@
-"""Records a ZooKeeper client's messages for a broker's message file, pings only if all messages are recorded."""
+"""Recorder of a ZooKeeper client's messages, for a broker's message file.
+
+It omits pings unless all messages are recorded.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ class ClientTap:
 
 
 class ClientLine:
-    """One connection."""
+    """Recorder of one connection."""
 
     __slots__ = ("_line", "_ops", "_records_pings")
 
@@ -31,7 +34,7 @@ class ClientLine:
         self._ops: dict[int, int] = {}
 
     def sent(self, message: ToServer, size: int) -> None:
-        """A frame is sent."""
+        """Record a frame that is sent."""
         if isinstance(message, ConnectRequest):
             self._line.sent(connect_content(message))
             return
@@ -41,18 +44,18 @@ class ClientLine:
         self._line.sent(request_content(message), f"request@{message.xid}" if message.xid > 0 else None, size)
 
     def connected(self, response: ConnectResponse) -> None:
-        """The first frame has arrived."""
+        """Record the first frame that arrived."""
         self._line.received(connected_content(response))
 
     def replied(self, reply: Reply, size: int) -> None:
-        """A later frame has arrived."""
+        """Record a later frame that arrived."""
         if reply.xid == PING_XID and not self._records_pings:
             return
         content = reply_content(reply, self._ops.pop(reply.xid, None))
         self._line.received(content, f"answer@{reply.xid}" if reply.xid > 0 else None, size)
 
     def watched(self, event: WatchEvent, zxid: int, size: int) -> None:
-        """A watch has fired."""
+        """Record a watch that fired."""
         subject = {"event": event.type.name, "path": event.path}
         key = f"watch@{zxid}{event.type.name}{event.path}"
         self._line.received(Content("client", "watch", subject), key, size)

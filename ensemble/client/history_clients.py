@@ -1,8 +1,8 @@
-"""Clients of the ensemble with a checkable history: each writes, reads and watches, and records the replies.
+"""Clients that write, read and watch znodes, and record the replies as a checkable history.
 
 The checks are linearizability of writes and quorum reads (sync, then getData) of every znode, FIFO order per session
-(`zabka.journal.checkers.session_order`), and ephemerals, which live exactly as long as their session. The clients do
-not know whether their processes are real.
+(`zabka.journal.checkers.session_order`), and that ephemerals exist exactly as long as their session. The clients work
+in the same way in the simulator and against real processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ HISTORIES, ALIVE = "/histories", "/alive"
 """The znodes under which clients work; they must exist."""
 KEYS_AT_A_TIME = 3
 KEYS_LAST_S = 4.0
-"""A key's history grows while it is used: short histories are fast to check."""
+"""Duration for which a key is used.
+
+A key's history grows during this time, and short histories are fast to check.
+"""
 PAUSE_S = 0.004
 SESSION_TIMEOUT_MS = 6000
 _OUTCOMES: dict[type[ZooKeeperError], Answered] = {
@@ -43,17 +46,17 @@ class History:
         self.operations: list[Operation] = []
         self.seen: list[Seen] = []
         self.ephemerals: dict[str, str] = {}
-        """The ephemeral of every live session, by client."""
+        """Ephemeral of each live session, keyed by client."""
         self.sessions_expired = 0
 
 
 def now_us() -> int:
-    """Time of the history's only clock."""
+    """Return the time of the history's only clock."""
     return time.monotonic_ns() // 1000
 
 
 class Player:
-    """A client: sessions one after another, one or two requests at a time."""
+    """Client that opens one session after another, with one or two requests at a time."""
 
     def __init__(self, name: str, client: Client, history: History, seed: int, pause_s: float = PAUSE_S) -> None:
         self._name = name
@@ -69,7 +72,7 @@ class Player:
         return f"{self._name}.{self._sessions}"
 
     async def play(self, is_done: Callable[[], bool]) -> None:
-        """Run until `is_done()`; the session stays open."""
+        """Run until `is_done()`; leave the session open."""
         await self._client.start()
         began_s = time.monotonic()
         while not is_done():
@@ -87,11 +90,11 @@ class Player:
                 await self._client.renew()
 
     async def close_session(self) -> None:
-        """Close the session."""
+        """End the session and disconnect."""
         await self._client.close()
 
     async def check_alive(self) -> str | None:
-        """Return what is wrong with this session's ephemeral while the session is alive, or None."""
+        """Return the problem with the ephemeral of this session while the session is alive, or None."""
         path = self._history.ephemerals.get(self._name)
         if path is None:
             return None
@@ -103,7 +106,10 @@ class Player:
         return f"{path} is gone, and its session lives" if stat is None else None
 
     async def _live(self) -> None:
-        """Create an ephemeral once per session. It may exist already if the reply to an earlier create was lost."""
+        """Create an ephemeral once per session.
+
+        It may exist already if the reply to an earlier create was lost.
+        """
         if self._name in self._history.ephemerals:
             return
         path = f"{ALIVE}/{self._session}"
@@ -175,12 +181,12 @@ class Player:
         return Answered("ok", data, stat.version)
 
     async def _look(self, path: str, watch: bool) -> None:
-        """Run a plain read: it may be stale, but respects the session's order."""
+        """Run a plain read. It may return stale data, but must respect the session's order."""
         session = self._session
 
         def fired(event: WatchEvent) -> None:
             if event.type is not EventType.NONE:
-                # One turn of the loop later, as for a future's callback, so that both are recorded in the order of
+                # One turn of the loop later, like the callback of a future, so that both are recorded in the order of
                 # their frames.
                 asyncio.get_running_loop().call_soon(self._history.seen.append, Seen(session, "event", path))
 

@@ -10,7 +10,7 @@ DEFAULT_PORT = 2181
 
 
 class Hosts(NamedTuple):
-    """A parsed connection string: servers as "host:port", and the chroot ("" for none)."""
+    """Parsed connection string: servers as "host:port", and the chroot ("" if there is none)."""
 
     servers: tuple[str, ...]
     chroot: str
@@ -55,7 +55,10 @@ def _parts(server: str) -> tuple[str, str]:
 
 
 def split_host(server: str) -> tuple[str, int]:
-    """("host", port) of "host:port", "[v6]:port" or a bare host (port 2181).  Raises ValueError."""
+    """Return ("host", port) of "host:port", "[v6]:port" or a bare host (port 2181).
+
+    Raises ValueError.
+    """
     host, port = _parts(server)
     if not port:
         return host, DEFAULT_PORT
@@ -65,5 +68,5 @@ def split_host(server: str) -> tuple[str, int]:
 
 
 def join_host(host: str, port: int) -> str:
-    """The opposite of `split_host`."""
+    """Return "host:port", or "[v6]:port"; the inverse of `split_host`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,11 +1,11 @@
-"""A `KazooClient` with kazoo's names, arguments, states, listeners and exceptions, over our own client.
+"""A `KazooClient` with kazoo's names, arguments, states, listeners and exceptions, over this package's client.
 
     from zabka.ensemble.client.kazoo import KazooClient
 
-kazoo's recipes (Lock, Election, DataWatch, ...) run on it unchanged and are attributes of it, as in kazoo.  The
-session runs on a background thread with its own event loop; watches and completions are called by kazoo's
-`SequentialThreadingHandler`.  Different from kazoo: no SASL, no gevent and eventlet handlers, and the pauses between
-attempts to connect are the client's own.
+kazoo's recipes (Lock, Election, DataWatch, ...) run on it unchanged and are its attributes, as in kazoo. The session
+runs on a background thread with its own event loop; watches and completions are called by kazoo's
+`SequentialThreadingHandler`. Differences from kazoo: no SASL, no gevent and eventlet handlers, and this package's
+client chooses the pauses between attempts to connect.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _REPLY_BYTES_MAX = 65_536
 
 
 class _Answer:
-    """Receiver of a result: sets one of kazoo's async results. `rescue` may take over an error instead."""
+    """Sink that passes a result to one of kazoo's async results. `rescue` may handle an error instead."""
 
     __slots__ = ("_done", "_rescue", "_result", "_session")
 
@@ -146,10 +146,13 @@ class KazooClient(KazooSession):
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Return a recipe."""
+            """Return kazoo's recipe of that name, bound to this client."""
 
     def start(self, timeout: float = 15) -> None:
-        """Connect; raises the handler's timeout_exception if that takes longer than `timeout` seconds."""
+        """Connect.
+
+        Raises the handler's timeout_exception if this takes longer than `timeout` seconds.
+        """
         super().start(timeout)
         if self.chroot and not self.exists("/"):
             warnings.warn("No chroot path exists, the chroot path should be created before normal use.", stacklevel=2)
@@ -157,7 +160,7 @@ class KazooClient(KazooSession):
     # -- four-letter words ---------------------------------------------------------------------------------------------
 
     def command(self, cmd: bytes = b"ruok") -> str:
-        """Return the connected server's answer to a four-letter word. Raises ConnectionLoss while disconnected."""
+        """Return the connected server's reply to a four-letter word. Raises ConnectionLoss while disconnected."""
         engine = self._engine
         if not self._live.is_set() or engine is None:
             raise ConnectionLoss("No connection to server")
@@ -200,12 +203,12 @@ class KazooClient(KazooSession):
     # -- operations: each as a blocking call, and as a call that returns kazoo's IAsyncResult --------------------------
 
     def add_auth(self, scheme: str, credential: str) -> bool:
-        """Authenticate, also on later connections."""
+        """Authenticate on this connection and on later ones."""
         done: bool = self.add_auth_async(scheme, credential).get()
         return done
 
     def add_auth_async(self, scheme: str, credential: str) -> Any:
-        """`add_auth`, without waiting."""
+        """Call `add_auth` without waiting."""
         _expect("scheme", scheme, str, "string")
         _expect("credential", credential, str, "string")
         self.auth_data.add((scheme, credential))
@@ -222,12 +225,12 @@ class KazooClient(KazooSession):
         return result
 
     def sync(self, path: str) -> str:
-        """Wait until the server has applied everything committed before now."""
+        """Wait until the server has applied everything that was committed before this call."""
         synced: str = self.sync_async(path).get()
         return synced
 
     def sync_async(self, path: str) -> Any:
-        """`sync`, without waiting."""
+        """Call `sync` without waiting."""
         body = PathRequest(self._prefixed(path))
         return self._request(OpCode.SYNC, body, lambda response: self.unchroot(response.path))
 
@@ -244,7 +247,7 @@ class KazooClient(KazooSession):
         self, path: str, value: bytes | None = b"", acl: Any = None, ephemeral: bool = False, sequence: bool = False,
         makepath: bool = False, include_data: bool = False,
     ) -> Any:  # fmt: skip
-        """`create`, without waiting."""
+        """Call `create` without waiting."""
         acl = acl or self.default_acl
         _expect("path", path, str, "string")
         if acl:
@@ -270,7 +273,7 @@ class KazooClient(KazooSession):
                 try:
                     return made(await session.request(op, body))
                 except NoNode:
-                    continue  # another client removed a parent again
+                    continue  # another client deleted a parent again
 
         def send(session: Session) -> None:
             def rescue(error: BaseException) -> bool:
@@ -289,7 +292,7 @@ class KazooClient(KazooSession):
         return self.ensure_path_async(path, acl).get()
 
     def ensure_path_async(self, path: str, acl: Any = None) -> Any:
-        """`ensure_path`, without waiting."""
+        """Call `ensure_path` without waiting."""
         _expect("path", path, str, "string")
         acl = acl or self.default_acl
         full, acls = self._prefixed(path), to_acls(OPEN_ACL_UNSAFE if acl is None else acl)
@@ -302,7 +305,7 @@ class KazooClient(KazooSession):
         return result
 
     async def _ensure(self, session: Session, probe: Awaitable[Any], full: str, acls: Sequence[Any]) -> Any:
-        """Read before creating: the caller may not be allowed to create a znode that exists already."""
+        """Create a path, but read it first: the caller may not be allowed to create a znode that exists already."""
         try:
             if await probe is not None:
                 return True
@@ -315,38 +318,38 @@ class KazooClient(KazooSession):
             return True
 
     def exists(self, path: str, watch: Watch | None = None) -> Any:
-        """The ZnodeStat, or None."""
+        """Return the ZnodeStat, or None."""
         return self.exists_async(path, watch).get()
 
     def exists_async(self, path: str, watch: Watch | None = None) -> Any:
-        """`exists`, without waiting."""
+        """Call `exists` without waiting."""
         return self._read(OpCode.EXISTS, path, watch, lambda found: found and from_stat(found.stat))
 
     def get(self, path: str, watch: Watch | None = None) -> Any:
-        """(data, ZnodeStat)."""
+        """Return (data, ZnodeStat)."""
         return self.get_async(path, watch).get()
 
     def get_async(self, path: str, watch: Watch | None = None) -> Any:
-        """`get`, without waiting."""
+        """Call `get` without waiting."""
         return self._read(OpCode.GET_DATA, path, watch, lambda found: (found.data, from_stat(found.stat)))
 
     def get_children(self, path: str, watch: Watch | None = None, include_data: bool = False) -> Any:
-        """The children's names, or with `include_data` (names, ZnodeStat)."""
+        """Return the children's names, or with `include_data` (names, ZnodeStat)."""
         return self.get_children_async(path, watch, include_data).get()
 
     def get_children_async(self, path: str, watch: Watch | None = None, include_data: bool = False) -> Any:
-        """`get_children`, without waiting."""
+        """Call `get_children` without waiting."""
         _expect("include_data", include_data, bool, "bool")
         if not include_data:
             return self._read(OpCode.GET_CHILDREN, path, watch, lambda found: found.children)
         return self._read(OpCode.GET_CHILDREN2, path, watch, lambda found: (found.children, from_stat(found.stat)))
 
     def get_acls(self, path: str) -> Any:
-        """(ACLs, ZnodeStat)."""
+        """Return (ACLs, ZnodeStat)."""
         return self.get_acls_async(path).get()
 
     def get_acls_async(self, path: str) -> Any:
-        """`get_acls`, without waiting."""
+        """Call `get_acls` without waiting."""
         _expect("path", path, str, "string")
         return self._request(
             OpCode.GET_ACL,
@@ -359,7 +362,7 @@ class KazooClient(KazooSession):
         return self.set_acls_async(path, acls, version).get()
 
     def set_acls_async(self, path: str, acls: Any, version: int = -1) -> Any:
-        """`set_acls`, without waiting."""
+        """Call `set_acls` without waiting."""
         _expect("path", path, str, "string")
         _expect_acls(acls)
         _expect("version", version, int, "int")
@@ -371,7 +374,7 @@ class KazooClient(KazooSession):
         return self.set_async(path, value, version).get()
 
     def set_async(self, path: str, value: bytes | None, version: int = -1) -> Any:
-        """`set`, without waiting."""
+        """Call `set` without waiting."""
         _expect("path", path, str, "string")
         _expect_value(value)
         _expect("version", version, int, "int")
@@ -392,23 +395,23 @@ class KazooClient(KazooSession):
         return None
 
     def delete_async(self, path: str, version: int = -1) -> Any:
-        """`delete` of one znode, without waiting."""
+        """Call `delete` for one znode without waiting."""
         _expect("path", path, str, "string")
         _expect("version", version, int, "int")
         return self._request(OpCode.DELETE, DeleteRequest(self._prefixed(path), version), lambda _: True)
 
     def transaction(self) -> TransactionRequest:
-        """A builder of operations that succeed or fail together."""
+        """Return a builder of operations that succeed or fail together."""
         return TransactionRequest(self, self._request)
 
     def reconfig(self, joining: str | None, leaving: str | None, new_members: str | None, from_config: int = -1) -> Any:
-        """Change the ensemble's membership: (configuration, ZnodeStat)."""
+        """Change the ensemble's membership; return (configuration, ZnodeStat)."""
         return self.reconfig_async(joining, leaving, new_members, from_config).get()
 
     def reconfig_async(
         self, joining: str | None, leaving: str | None, new_members: str | None, from_config: int
     ) -> Any:
-        """`reconfig`, without waiting."""
+        """Call `reconfig` without waiting."""
         given = {"joining": joining, "leaving": leaving, "new_members": new_members}
         for name, servers in given.items():
             _expect(name, servers or "", str, "string")
@@ -447,7 +450,7 @@ class KazooClient(KazooSession):
     def _follow(self, session: Session, result: Any, steps: Any) -> None:
         """Resolve the result with a coroutine's return value.
 
-        It runs later: requests that must keep their place are sent before.
+        The coroutine runs later: requests that must keep their position in the order are sent before.
         """
         engine = self._engine
         assert engine is not None

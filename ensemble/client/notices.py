@@ -1,4 +1,4 @@
-"""Notifications of a session to its users: its state, watch events, and that it is connected or has ended."""
+"""Notifications of a session to its users: state changes, watch events, connection and end of the session."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class Notices:
         self._waiters: list[Future[None]] = []
 
     def add_listener(self, listener: StateListener) -> None:
-        """Call back at every change of state, in the order of registration."""
+        """Call `listener` at every change of state; listeners are called in the order of registration."""
         self._listeners.append(listener)
 
     def remove_listener(self, listener: StateListener) -> None:
-        """Undo `add_listener`; unknown ones are ignored."""
+        """Undo `add_listener`; ignore an unknown listener."""
         if listener in self._listeners:
             self._listeners.remove(listener)
 
     def waiter(self) -> Future[None]:
-        """Return a future that resolves once the session is connected and fails if it ends instead."""
+        """Return a future that resolves when the session is connected, and fails if the session ends instead."""
         waiter = self._runtime.future()
         self._waiters.append(waiter)
         return waiter
 
     async def until(self, ended: Callable[[], bool]) -> None:
-        """Wait until `ended` is true after a notification, ignoring errors of other notifications."""
+        """Wait until `ended()` returns True after a notification; ignore the errors of other notifications."""
         while not ended():
             try:
                 await self.waiter()
@@ -55,7 +55,7 @@ class Notices:
                 waiter.set_result(None)
 
     def take_waiters(self) -> list[Future[None]]:
-        """Return the futures that wait for a connection; the caller fails them, since no connection will come."""
+        """Return the futures that wait for a connection, for the caller to fail, because no connection will come."""
         waiters, self._waiters = self._waiters, []
         return waiters
 
@@ -81,18 +81,21 @@ class Notices:
             self._call_out(watcher, WatchEvent(event, path))
 
     def expired(self, watches: Iterable[tuple[str, Watcher]]) -> None:
-        """Notify every watcher that its watch ended with the session."""
+        """Notify every watcher that its watch was lost with the session."""
         for path, watcher in watches:
             self._call_out(watcher, WatchEvent(EventType.NONE, self.unchroot(path)))
 
     def unchroot(self, path: str) -> str:
-        """Return a server's path without the chroot."""
+        """Return a path received from a server, without the chroot."""
         if not self._chroot or not path.startswith(self._chroot):
             return path
         return path[len(self._chroot) :] or "/"
 
     def _call_out(self, callback: Callable[[Any], None], argument: object) -> None:
-        """Call a user's callback; an exception stops the node with an error, but not in the middle of this turn."""
+        """Call a user's callback.
+
+        An exception stops the node with an error, but not in the middle of this turn.
+        """
         try:
             callback(argument)
         except Exception as wrong:
@@ -100,7 +103,7 @@ class Notices:
 
 
 def fail_all(waiters: Iterable[Future[None]], error: Callable[[], ZooKeeperError]) -> None:
-    """Fail each future: the session has ended."""
+    """Fail each future, because the session has ended."""
     for waiter in waiters:
         if not waiter.done():
             waiter.set_exception(error())

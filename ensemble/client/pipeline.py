@@ -1,4 +1,7 @@
-"""The calls of one session: calls in flight, answered in order, and calls that wait for a connection (ClientCnxn)."""
+"""Calls of one session: those in flight, whose replies arrive in order, and those that wait for a connection.
+
+Source: ClientCnxn.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from zabka.ensemble.errors import ConnectionLoss
 from zabka.ensemble.records import AUTH_XID, OpCode, Reply, Request
 
 QUEUED_CALLS_MAX = 65_536
-"""Number of calls that may wait for a reconnect; any further call fails at once with ConnectionLoss."""
+"""Number of calls that may wait for a reconnect. Further calls fail at once with ConnectionLoss."""
 XID_MAX = 0x7FFFFFFF
 
 
@@ -29,7 +32,7 @@ class Pipeline:
         self._xid = 0
 
     def next_xid(self) -> int:
-        """A number for the next request: from 1 on, and from 1 again after the greatest."""
+        """Return the number of the next request: counts from 1, and restarts at 1 after the maximum."""
         self._xid = self._xid % XID_MAX + 1
         return self._xid
 
@@ -40,12 +43,12 @@ class Pipeline:
         self._send(Request(call.xid, call.op, call.body))
 
     def send_auth(self, auth: Auth) -> None:
-        """Send credentials; their replies arrive in order among themselves."""
+        """Send credentials. Replies to several credentials arrive in the order of sending."""
         self._pending_auths.append(auth)
         self._send(Request(AUTH_XID, OpCode.AUTH, auth.packet))
 
     def queue(self, call: Call) -> None:
-        """Keep a call for the next connection, unless there are too many."""
+        """Queue a call for the next connection, unless too many are queued."""
         if len(self._queued) >= QUEUED_CALLS_MAX:
             call.fail(ConnectionLoss(call.path))
         else:
@@ -58,21 +61,21 @@ class Pipeline:
             self.send(call)
 
     def watches(self) -> Iterator[Left]:
-        """Watches that the calls in flight or queued will set."""
+        """Return the watches that the calls in flight or queued will set."""
         return (call.watch for call in chain(self._pending, self._queued) if call.watch is not None)
 
     def match_reply(self, reply: Reply) -> Call | None:
-        """Return the call that a reply answers, or None if the reply does not match the oldest call."""
+        """Return the call that this reply belongs to, or None if the reply does not match the oldest call."""
         if not self._pending or self._pending[0].xid != reply.xid:
             return None
         return self._pending.popleft()
 
     def take_auth(self) -> Auth | None:
-        """Return the credentials that are answered now, or None if none are in flight."""
+        """Return the credentials that this reply belongs to, or None if none are in flight."""
         return self._pending_auths.popleft() if self._pending_auths else None
 
     def lose(self) -> None:
-        """The connection is lost: fail all calls in flight, whose outcome is unknown."""
+        """Fail all calls in flight, whose outcome is unknown, because the connection was lost."""
         pending, self._pending = self._pending, deque()
         auths, self._pending_auths = self._pending_auths, deque()
         for call in pending:
@@ -81,7 +84,7 @@ class Pipeline:
             auth.resolve(ConnectionLoss())
 
     def drain_unanswered(self) -> list[Call]:
-        """The session is over: remove and return the calls that will get no reply."""
+        """Remove and return the calls that will get no reply, because the session has ended."""
         calls = [*self._pending, *self._queued]
         self._pending.clear()
         self._queued.clear()

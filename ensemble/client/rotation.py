@@ -1,4 +1,4 @@
-"""Which server to try next, and how long to pause before."""
+"""Choice of the server to try next, and of the pause before the attempt."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from zabka.ensemble.ports import Random
 
 BACKOFF_MIN_MS = 50
-"""The longest pause after the first round in which every server failed; it doubles with each further round."""
+"""Maximum pause after the first round in which every server failed. It doubles with each further round."""
 BACKOFF_MAX_MS = 1_000
 
 
 class Rotation:
-    """Servers in turn: no pause within a round of all servers, a growing pause with jitter between rounds."""
+    """Order of the servers to try.
+
+    There is no pause within a round of all servers, and a growing pause with jitter between rounds.
+    """
 
     __slots__ = ("_failed", "_next", "_preferred", "_random", "_servers")
 
@@ -27,7 +30,7 @@ class Rotation:
             self._shuffle()
 
     def _shuffle(self) -> None:
-        """Shuffle, so that clients spread over the servers."""
+        """Shuffle the servers, so that clients spread over them."""
         servers = self._servers
         for last in range(len(servers) - 1, 0, -1):
             pick = self._random.randrange(0, last + 1)
@@ -53,11 +56,11 @@ class Rotation:
         return server
 
     def prefer(self, server: str) -> None:
-        """Try this server next."""
+        """Make this server the next one to try."""
         self._preferred = server
 
     def pause_ms(self, *, served: bool) -> int:
-        """An attempt has ended: return how long to wait before the next.
+        """Return how long to wait before the next attempt, after an attempt ended.
 
         If the connection was `served` at least one reply after the connect, retry at once.
         """

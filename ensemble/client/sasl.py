@@ -19,7 +19,7 @@ class SaslLogin(NamedTuple):
 
 
 class SaslNegotiation:
-    """Negotiation on one connection: `first`, then `answer` to each reply of the server."""
+    """Negotiation on one connection: send `first`, then the return value of `answer` for each server reply."""
 
     __slots__ = ("_client", "_responded")
 
@@ -28,11 +28,14 @@ class SaslNegotiation:
         self._responded = False
 
     def first(self) -> SaslRequest:
-        """Ask for the challenge."""
+        """Return the request for the challenge."""
         return SaslRequest(b"")
 
     def answer(self, reply: Reply) -> SaslRequest | None:
-        """Return the next token to send, or None if the negotiation is done. Raises SaslError if the server refuses."""
+        """Return the next token to send, or None if the negotiation is complete.
+
+        Raises SaslError if the server rejects the login.
+        """
         body = reply.body
         if reply.err:
             raise SaslError(f"refused with error {reply.err}")

@@ -1,8 +1,8 @@
-"""The coordination service as its users see it, and the connection port of a client.
+"""Interface of the coordination service, and the connection interface that a client uses.
 
-`CoordinationService` is what the controller and the brokers await; `zabka.ensemble.client.client.Client` is the only
-implementation, over a `Connector` (asyncio sockets, or links of the simulated world). Requests are sent in the order of
-the calls, at the call (not at the await), so that callers pipeline by calling first and awaiting later.
+The controller and the brokers use `CoordinationService`; `zabka.ensemble.client.client.Client` is the only
+implementation, over a `Connector` (asyncio sockets, or links of the simulated world). Requests are sent in the order
+of the calls, when called and not when awaited, so that callers can pipeline by calling first and awaiting later.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ class SessionState(Enum):
     CONNECTING = "connecting"
     CONNECTED = "connected"
     CONNECTED_READ_ONLY = "connected read-only"
-    """Connected to a server without a leader, which serves only reads; only clients with `read_only` reach this state.
-    """
+    """Connected to a server without a leader, which serves only reads. Only `read_only` clients reach it."""
     SUSPENDED = "suspended"
     EXPIRED = "expired"
     CLOSED = "closed"
@@ -48,7 +47,7 @@ class WatchEvent(NamedTuple):
     type: EventType
     path: str
     zxid: int = 0
-    """The transaction that fired it; 0 if the server did not send it, as before ZooKeeper 3.9."""
+    """Transaction that fired the watch; 0 if the server did not send it, as before ZooKeeper 3.9."""
 
 
 Watcher = Callable[[WatchEvent], None]
@@ -56,7 +55,7 @@ StateListener = Callable[[SessionState], None]
 
 
 class Create(NamedTuple):
-    """multi: create a znode."""
+    """Operation of a multi: create a znode."""
 
     path: str
     data: bytes | None
@@ -66,7 +65,7 @@ class Create(NamedTuple):
 
 
 class SetData(NamedTuple):
-    """multi: set a znode's data; version -1 = any."""
+    """Operation of a multi: set a znode's data; version -1 matches any version."""
 
     path: str
     data: bytes | None
@@ -74,14 +73,14 @@ class SetData(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """multi: delete a znode; version -1 = any."""
+    """Operation of a multi: delete a znode; version -1 matches any version."""
 
     path: str
     version: int = -1
 
 
 class Check(NamedTuple):
-    """multi: the znode exists at this version."""
+    """Operation of a multi: check that the znode exists at this version."""
 
     path: str
     version: int
@@ -91,10 +90,10 @@ Op = Create | SetData | Delete | Check
 
 
 class OpResult(NamedTuple):
-    """One op's outcome: OK with the path made (Create) or the Stat (Create, SetData), or the error.
+    """Result of one op: OK with the created path (Create) or the Stat (Create, SetData), or the error.
 
-    In a failed multi the ops before the failing one carry OK with neither (rolled back), the failing one its error,
-    those after it RUNTIME_INCONSISTENCY.
+    In a failed multi the ops before the failing one carry OK with neither (rolled back), the failing op carries its
+    error, and the ops after it carry RUNTIME_INCONSISTENCY.
     """
 
     error: ErrorCode
@@ -103,13 +102,13 @@ class OpResult(NamedTuple):
 
 
 class GetData(NamedTuple):
-    """multi_read: a znode's data."""
+    """Operation of a multi_read: read a znode's data."""
 
     path: str
 
 
 class GetChildren(NamedTuple):
-    """multi_read: the names of a znode's children."""
+    """Operation of a multi_read: read the names of a znode's children."""
 
     path: str
 
@@ -118,7 +117,7 @@ Read = GetData | GetChildren
 
 
 class ReadResult(NamedTuple):
-    """One read's outcome: data (null reads as empty) and Stat, or children, sorted, or the error."""
+    """Result of one read: data (empty if null) and Stat, or the sorted children, or the error."""
 
     error: ErrorCode
     data: bytes = b""
@@ -129,9 +128,9 @@ class ReadResult(NamedTuple):
 class CoordinationService(Protocol):
     """One ZooKeeper session.
 
-    A call raises a subclass of `zabka.ensemble.errors.ZooKeeperError` when awaited: NoNode, NodeExists, BadVersion,
-    ...; ConnectionLoss when the connection broke with the request in flight (it may have been applied); SessionExpired
-    when the session is over.  While SUSPENDED new calls wait for the reconnect. After expiry every call raises
+    A call raises a subclass of `zabka.ensemble.errors.ZooKeeperError` when awaited: NoNode, NodeExists, BadVersion, and
+    so on; ConnectionLoss if the connection broke with the request in flight (it may have been applied); SessionExpired
+    if the session has expired. While SUSPENDED, new calls wait for the reconnect. After expiry every call raises
     SessionExpired until `renew()` has opened a new session.
     """
 
@@ -141,19 +140,19 @@ class CoordinationService(Protocol):
     def state(self) -> SessionState: ...
 
     def add_listener(self, listener: StateListener) -> None:
-        """Call back at every change of state, in order, from within the client's own turn."""
+        """Call `listener` at every change of state, in order, from within the client's own turn."""
         ...
 
     async def start(self) -> None:
-        """Connect; returns once the session exists.  Tries every host in turn, for as long as it takes."""
+        """Connect; return when the session exists. Try each host in turn, without a time limit."""
         ...
 
     async def renew(self) -> None:
-        """After expiry: open a new session (new id), and return once it exists."""
+        """Open a new session (new id) after expiry; return when it exists."""
         ...
 
     async def close(self) -> None:
-        """End the session at once (its ephemerals are deleted) and disconnect."""
+        """Close the session (its ephemerals are deleted) and disconnect."""
         ...
 
     def create(
@@ -169,21 +168,21 @@ class CoordinationService(Protocol):
 
     def delete(self, path: str, version: int = -1) -> Awaitable[None]: ...
     def exists(self, path: str, watcher: Watcher | None = None) -> Awaitable[Stat | None]:
-        """The Stat, or None if there is no such znode; the watch is set in both cases."""
+        """Return the Stat, or None if there is no such znode; the watch is set in both cases."""
         ...
 
     def get(self, path: str, watcher: Watcher | None = None) -> Awaitable[tuple[bytes, Stat]]: ...
     def set(self, path: str, data: bytes | None, version: int = -1) -> Awaitable[Stat]: ...
     def get_children(self, path: str, watcher: Watcher | None = None) -> Awaitable[list[str]]:
-        """Names of the children, sorted."""
+        """Return the names of the children, sorted."""
         ...
 
     def multi(self, ops: Sequence[Op]) -> Awaitable[list[OpResult]]:
-        """Run all operations or none. A failed op is a value here, not an exception; loss and expiry still raise."""
+        """Run all operations or none. A failed op is returned as a value; connection loss and expiry still raise."""
         ...
 
     def sync(self, path: str) -> Awaitable[None]:
-        """Wait until this session's server has applied everything committed before now."""
+        """Wait until this session's server has applied everything that was committed before this call."""
         ...
 
 
@@ -198,15 +197,15 @@ class Receiver(Protocol):
     def on_message(self, message: FromServer) -> None: ...
     def on_watch(self, event: WatchEvent, zxid: int) -> None: ...
     def on_disconnected(self, reason: str) -> None:
-        """Called once, also if connecting failed; no callback follows."""
+        """Report that the connection ended or failed, once; no callback follows."""
         ...
 
 
 class Connection(Protocol):
-    """One connection to a server, possibly still being made."""
+    """One connection to a server, which may still be in the process of connecting."""
 
     def send(self, message: ToServer) -> None:
-        """Queue a frame."""
+        """Queue a frame for sending."""
         ...
 
     def close(self) -> None:
@@ -226,5 +225,8 @@ class WordAsker(Protocol):
     """Sends four-letter words to servers."""
 
     def ask_word(self, host: str, word: str, heard: Callable[[str], None]) -> None:
-        """Send a word to the server at "host:port"; `heard` gets the answer in a later turn, empty if there is none."""
+        """Send a four-letter word to the server at "host:port".
+
+        `heard` is called with the reply in a later turn, with "" if there is none.
+        """
         ...

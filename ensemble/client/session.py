@@ -1,4 +1,4 @@
-"""One ZooKeeper session: connecting, pipelining, pinging, moving to another server, expiry.
+"""One ZooKeeper session: connecting, pipelining, pinging, reconnecting to another server, expiry.
 
 Pure: it uses only a `Connector` and a `Runtime`, so that the same code runs over sockets and in the simulated world.
 `zabka.ensemble.client.client.Client` adds the operations. Source: org.apache.zookeeper.ClientCnxn.
@@ -54,16 +54,16 @@ CLOSE_WAIT_MS = 2_000
 NO_PASSWORD = bytes(16)
 SEARCH_PAUSE_MIN_MS = 100
 SEARCH_PAUSE_MAX_MS = 5_000
-"""Pauses between queries to read-only servers, doubled each time. ZooKeeper's grow to 60 s."""
+"""Maximum pause between queries to read-only servers. The pause doubles each time; ZooKeeper's grows to 60 s."""
 SEARCH_WORD, READ_WRITE = "isro", "rw"
 
 
 class Heartbeat:
-    """Sends pings while nothing else is sent, and detects a silent server (ClientCnxn).
+    """Sends pings on an idle connection, and detects a silent server (ClientCnxn).
 
     A ping is sent when nothing was sent for a third of the session timeout; the connection is lost when nothing was
-    received for two thirds of it. Runs from `start` to `stop`. `ping` sends a ping; `lose` gets the reason why the
-    connection is lost.
+    received for two thirds of it. Runs from `start` to `stop`. `ping` sends a ping; `lose` receives the reason for the
+    loss of the connection.
     """
 
     __slots__ = ("_due_ms", "_heard_ms", "_lose", "_ping", "_runtime", "_sent_ms", "_timeout_ms", "_timer")
@@ -79,23 +79,23 @@ class Heartbeat:
         self._sent_ms = 0
 
     def start(self, timeout_ms: int) -> None:
-        """A session with that timeout is established."""
+        """Start the timers: a session with this timeout is established."""
         self._timeout_ms = timeout_ms
         self._heard_ms = self._sent_ms = self._runtime.now().mono_ms
         self._schedule()
 
     def stop(self) -> None:
-        """The connection is lost."""
+        """Stop the timers: the connection is lost."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def received(self) -> None:
-        """A frame was received from the server."""
+        """Note that a frame was received from the server."""
         self._heard_ms = self._runtime.now().mono_ms
 
     def sent(self) -> None:
-        """A frame was sent to the server."""
+        """Note that a frame was sent to the server."""
         self._sent_ms = self._runtime.now().mono_ms
 
     def _schedule(self) -> None:
@@ -123,7 +123,7 @@ class Heartbeat:
 class ReadWriteSearch:
     """Search for a server that accepts writes, while the session is on a read-only server (ClientCnxn.pingRwServer).
 
-    Asks one server after another, from its creation until it has `found` one or is stopped.
+    Queries one server after another, from its creation until it has `found` one or is stopped.
     """
 
     def __init__(self, asker: WordAsker, rotation: Rotation, runtime: Runtime, found: Callable[[str], None]) -> None:
@@ -156,7 +156,10 @@ class ReadWriteSearch:
 
 
 class LinkOwner(Protocol):
-    """Owner of a link, which gets its events; it must check itself whether the link is its current one."""
+    """Interface of the owner of a link, which receives the link's events.
+
+    It must check itself whether the link is its current one.
+    """
 
     def on_link_up(self, link: Link) -> None: ...
     def on_link_message(self, link: Link, message: FromServer) -> None: ...
@@ -167,7 +170,7 @@ class LinkOwner(Protocol):
 class Link:
     """One attempt to connect, and the resulting connection.
 
-    `served` is true once the server has sent anything after its first frame.
+    `served` is True after the server has sent anything after its first frame.
     """
 
     __slots__ = ("_owner", "connection", "served")
@@ -178,33 +181,33 @@ class Link:
         self.served = False
 
     def on_connected(self) -> None:
-        """The transport is connected."""
+        """Handle the established transport connection."""
         self._owner.on_link_up(self)
 
     def on_message(self, message: FromServer) -> None:
-        """A frame arrived."""
+        """Handle a received frame."""
         self._owner.on_link_message(self, message)
 
     def on_watch(self, event: WatchEvent, zxid: int) -> None:
-        """A watch event arrived."""
+        """Handle a watch event."""
         self._owner.on_link_watch(self, event._replace(zxid=zxid))
 
     def on_disconnected(self, reason: str) -> None:
-        """The transport is closed."""
+        """Handle the closed transport connection."""
         self._owner.on_link_down(self, reason)
 
 
 class Session:
-    """A session with any of `servers` that answers.
+    """A session with any of `servers` that responds.
 
-    Requests leave in the order of the calls. Replies resolve futures in the turn of their arrival, and watchers run
+    Requests are sent in the order of the calls. Replies resolve futures in the turn of their arrival, and watchers run
     in that same turn. So a watcher may run before the coroutine that awaited the read resumes. It never runs after a
-    coroutine that saw newer data.
+    coroutine that has received newer data.
 
     `attempts_max`: give up (CLOSED) after this number of consecutive attempts without service, 0 for never. `resume`:
-    id and password of a session to reattach to. `on_event` gets every watch event, with the server's path. `login`:
-    authenticate by SASL on every connection, first of all; a refusal ends the session like a refused auth. `read_only`:
-    accept a server without a leader; `asker` then searches for a server with a leader.
+    id and password of a session to reattach to. `on_event` receives every watch event, with the server's path. `login`:
+    authenticate by SASL on every connection, before anything else; if the server rejects it, the session ends, as after
+    a rejected auth. `read_only`: accept a server without a leader; `asker` then searches for a server with a leader.
     """
 
     def __init__(
@@ -259,15 +262,15 @@ class Session:
     # -- the caller's side
 
     def add_listener(self, listener: StateListener) -> None:
-        """Call back at every change of state, in the order of registration."""
+        """Call `listener` at every change of state; listeners are called in the order of registration."""
         self._notices.add_listener(listener)
 
     def remove_listener(self, listener: StateListener) -> None:
-        """Undo `add_listener`; unknown ones are ignored."""
+        """Undo `add_listener`; ignore an unknown listener."""
         self._notices.remove_listener(listener)
 
     def open(self) -> None:
-        """Begin to connect; does nothing while connecting or connected already."""
+        """Begin to connect; do nothing while connecting or connected."""
         if self.state is SessionState.CONNECTING and self._link is None and self._timer is None:
             self._connect()
 
@@ -297,7 +300,7 @@ class Session:
         convert: Callable[[Any], Any] | None = None,
         watch: Left | None = None,
     ) -> Future[Any]:
-        """Send a request, now or at the reconnect; the future gets `convert(response)`.
+        """Send a request, now or after the reconnect; the future resolves to `convert(response)`.
 
         `path` is for error messages. `watch` is set if the reply allows it (server's path).
         """
@@ -306,7 +309,7 @@ class Session:
         return future
 
     def submit(self, call: Call) -> None:
-        """Like `request`, but the result goes to the call's sink."""
+        """Send a request as `request` does, but pass the result to the call's sink."""
         if self._over() or self._closing:
             call.fail(self._ended(call.path))
         elif self._connected:
@@ -315,7 +318,7 @@ class Session:
             self._calls.queue(call)
 
     def unwatch(self, kind: WatcherType, path: str, watcher: Watcher | None) -> Future[None]:
-        """Remove a watcher of that kind from a path (the server's), or all (None).
+        """Remove one watcher (or all, if None) of this kind from a path, in the server's form.
 
         Each removed watcher gets an event for its kind of watch. Raises NoWatcher, also if the server has no such
         watch.
@@ -336,9 +339,9 @@ class Session:
         return future
 
     def add_auth(self, scheme: str, credential: bytes) -> Future[None]:
-        """Authenticate, also on every later connection.
+        """Authenticate on this connection and on every later one.
 
-        A refusal ends the session: every call then raises AuthFailed.
+        If the server rejects the credentials, the session ends, and every call then raises AuthFailed.
         """
         auth = Auth(AuthPacket(0, scheme, credential), self._runtime.future())
         future = auth.future
@@ -353,25 +356,28 @@ class Session:
 
     @property
     def is_connected(self) -> bool:
-        """Whether it is connected, including to a read-only server."""
+        """Whether the session is connected, including to a read-only server."""
         return self._connected
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is closed, or closing."""
+        """Whether the session is closed or closing."""
         return self._closing
 
     @property
     def auth_failed(self) -> bool:
-        """Whether it ended because the server refused credentials."""
+        """Whether the session ended because the server rejected credentials."""
         return self._auth_failed
 
     def set_servers(self, servers: Sequence[str], *, shuffle: bool = True) -> None:
-        """Use other servers from the next connection on."""
+        """Set the servers to use for the next connections."""
         self._rotation = Rotation(servers, self._runtime.random, shuffle=shuffle)
 
     async def close(self, wait_ms: int = CLOSE_WAIT_MS) -> None:
-        """End the session and disconnect; without a reply in `wait_ms` only disconnect (the session then expires)."""
+        """Close the session and disconnect.
+
+        Without a reply in `wait_ms`, only disconnect: the session then expires.
+        """
         if self._over():
             self._finish(SessionState.CLOSED)
             return
@@ -386,13 +392,13 @@ class Session:
                 self._closing = True
                 await answer
         except ZooKeeperError:
-            pass  # the reply was lost: the session may have ended, else it expires
+            pass  # the reply was lost: the session has ended or will expire
         finally:
             timer.cancel()
             self._finish(SessionState.CLOSED)
 
     def drop_connection(self, reason: str = "dropped by its owner") -> None:
-        """Disconnect as if the network had failed; the session continues at the next server."""
+        """Disconnect as if the network had failed; the session continues on the next server."""
         if self._link is not None:
             self._lose(reason)
 
@@ -414,7 +420,7 @@ class Session:
             link.connection = connection
 
     def on_link_up(self, link: Link) -> None:
-        """A connection is established: send the ConnectRequest. Events of an old link are ignored."""
+        """Send the ConnectRequest on an established connection. Ignore events of an old link."""
         if link is not self._link:
             return
         session_id, password = (self.session_id, self.password) if self._resumable else (0, NO_PASSWORD)
@@ -460,7 +466,7 @@ class Session:
             self._establish()
 
     def _establish(self) -> None:
-        """The session is established: send the queued calls."""
+        """Send the queued calls, because the session is established."""
         if self._server_read_only:
             self._look_for_read_write()
         else:
@@ -483,7 +489,7 @@ class Session:
             self._search = ReadWriteSearch(self._asker, self._rotation, self._runtime, found)
 
     def on_link_down(self, link: Link, reason: str) -> None:
-        """A connection was lost, or could not be made."""
+        """Handle a lost connection, or a failed attempt to connect."""
         if link is self._link:
             link.connection = None
             self._lose(reason)
@@ -502,7 +508,7 @@ class Session:
         return link
 
     def _lose(self, reason: str) -> None:
-        """The connection was lost or failed: try the next server."""
+        """Try the next server after the connection was lost or failed."""
         link = self._hang_up()
         assert link is not None
         self.last_failure = f"{self.server}: {reason}"
@@ -517,7 +523,7 @@ class Session:
             self._set_state(SessionState.SUSPENDED)
 
     def _finish(self, state: SessionState) -> None:
-        """The session is over: EXPIRED or CLOSED."""
+        """End the session in the state EXPIRED or CLOSED."""
         if self.state is SessionState.CLOSED or self.state is state:
             return
         self._closing = self._closing or state is SessionState.CLOSED
@@ -557,7 +563,7 @@ class Session:
     # -- receiving
 
     def on_link_message(self, link: Link, message: FromServer) -> None:
-        """A frame of the server arrived."""
+        """Handle a frame from the server."""
         if link is not self._link:
             return
         if isinstance(message, ConnectResponse):
@@ -569,7 +575,7 @@ class Session:
         if not self._connected:
             self._lose("a reply before the session's answer")
             return
-        link.served = message.xid != SET_WATCHES_XID or not message.err  # without watches it is of no use
+        link.served = message.xid != SET_WATCHES_XID or not message.err  # a heartbeat without watches has no purpose
         self._heartbeat.received()
         if message.xid > 0:
             self._on_reply(message)
@@ -619,7 +625,7 @@ class Session:
             auth.resolve(None)
 
     def on_link_watch(self, link: Link, event: WatchEvent) -> None:
-        """A watch has fired."""
+        """Handle a watch that fired."""
         if link is not self._link:
             return
         link.served = True

@@ -1,7 +1,7 @@
-"""The watches of a session: the watchers of each event, and re-arming on another server.
+"""Watches of a session: which watchers an event triggers, and how they are set again on another server.
 
-Source: org.apache.zookeeper.ZKWatchManager and ClientCnxn.SendThread.primeConnection. Paths are the server's (with the
-chroot).
+Source: org.apache.zookeeper.ZKWatchManager and ClientCnxn.SendThread.primeConnection. Paths are in the server's form
+(with the chroot).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from zabka.ensemble.client.service import Watcher, WatchEvent
 from zabka.ensemble.records import EventType, SetWatches, SetWatches2, WatcherType
 
 SET_WATCHES_BYTES_MAX = 128 * 1024
-"""Bytes of paths in one setWatches, as in ClientCnxn: well below the servers' packet limit."""
+"""Maximum size of the paths in one setWatches, as in ClientCnxn: well below the servers' packet limit."""
 
 
 class WatchKind(Enum):
-    """Kind of operation that set the watch."""
+    """Kind of the operation that set the watch."""
 
     DATA = "data"
     EXISTS = "exists"
@@ -28,7 +28,7 @@ class WatchKind(Enum):
 
 
 Left = tuple[WatchKind, str, Watcher]
-"""Watch that a request sets once it is answered; the path is the server's."""
+"""Watch that a request sets when its reply arrives: (kind, path in the server's form, watcher)."""
 _Table = dict[str, dict[Watcher, None]]
 _ONE_SHOT_DATA = (WatchKind.DATA, WatchKind.EXISTS)
 _KINDS: dict[WatcherType, tuple[WatchKind, ...]] = {
@@ -41,9 +41,9 @@ _KINDS: dict[WatcherType, tuple[WatchKind, ...]] = {
 
 
 class Watches:
-    """One-shot and persistent watches by kind and path.
+    """One-shot and persistent watches, keyed by kind and path.
 
-    Setting a watcher twice on a path is one watch, as in ZooKeeper.
+    Setting a watcher twice on a path sets one watch, as in ZooKeeper.
     """
 
     __slots__ = ("_children", "_data", "_exists", "_persistent", "_recursive")
@@ -59,7 +59,7 @@ class Watches:
         return sum(len(watchers) for table in self._tables() for watchers in table.values())
 
     def _tables(self) -> tuple[_Table, ...]:
-        """In the order of setWatches2's lists."""
+        """Return the watch tables in the order of setWatches2's lists."""
         return self._data, self._exists, self._children, self._persistent, self._recursive
 
     def add(self, kind: WatchKind, path: str, watcher: Watcher, *, exists: bool) -> None:
@@ -75,7 +75,7 @@ class Watches:
         table.setdefault(path, {})[watcher] = None
 
     def take_watchers(self, event: WatchEvent) -> list[Watcher]:
-        """Return the watchers of an event (path as on the server), each once; one-shot watches are removed."""
+        """Return each watcher of an event (path in the server's form) once; remove the one-shot watches."""
         if event.type in (EventType.CREATED, EventType.DATA_CHANGED):
             tables: tuple[_Table, ...] = (self._data, self._exists)
         elif event.type is EventType.CHILDREN_CHANGED:
@@ -98,7 +98,7 @@ class Watches:
         return list(found)
 
     def take_all(self) -> list[tuple[str, Watcher]]:
-        """Remove and return every watcher, once for each path."""
+        """Remove and return every watcher, once per path."""
         found: dict[tuple[str, Watcher], None] = {}
         for table in self._tables():
             for path, watchers in table.items():
@@ -107,7 +107,7 @@ class Watches:
         return list(found)
 
     def remove(self, kind: WatcherType, path: str, watcher: Watcher | None) -> list[tuple[EventType, Watcher]]:
-        """Remove a watcher, or all of them (None); return each with the event to notify it of."""
+        """Remove one watcher (or all, if None) of this kind from a path; return each with the event to send to it."""
         removed: dict[tuple[EventType, Watcher], None] = {}
         for event, table in self._of(kind):
             watchers = table.get(path, {})
@@ -119,11 +119,11 @@ class Watches:
         return list(removed)
 
     def has(self, kind: WatcherType, path: str, watcher: Watcher) -> bool:
-        """Whether this watcher has such a watch."""
+        """Return whether this watcher has such a watch."""
         return any(watcher in table.get(path, ()) for _, table in self._of(kind))
 
     def others(self, kind: WatcherType, path: str, watcher: Watcher, under_way: Iterable[Left]) -> bool:
-        """Whether another watcher has such a watch, or has requested it in a call that is `under_way`."""
+        """Return whether another watcher has such a watch, or requested it in a call in flight (`under_way`)."""
         asked = (other for left, at, other in under_way if at == path and left in _KINDS[kind])
         have = (other for _, table in self._of(kind) for other in table.get(path, ()))
         return any(other is not watcher for other in chain(have, asked))
@@ -141,10 +141,9 @@ class Watches:
         return found
 
     def rearm(self, last_zxid: int, bytes_max: int = SET_WATCHES_BYTES_MAX) -> list[SetWatches | SetWatches2]:
-        """Return setWatches requests for all watches, each below `bytes_max` of paths (ZOOKEEPER-706).
+        """Return setWatches requests for all watches, each with less than `bytes_max` bytes of paths (ZOOKEEPER-706).
 
-        setWatches2 is used only if there are persistent watches: a server that does not support it could not have set
-        them.
+        setWatches2 is used only if there are persistent watches: a server that set those also supports setWatches2.
         """
         batches: list[SetWatches2] = []
         size = bytes_max + 1

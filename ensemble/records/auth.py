@@ -8,7 +8,7 @@ from zabka.ensemble.jute import BUFFER, INT, STRING, Codec, Record
 
 
 class AuthPacket(Record):
-    """auth (xid -4)."""
+    """Credentials of one scheme (auth, xid -4)."""
 
     type: int
     scheme: str
@@ -17,14 +17,14 @@ class AuthPacket(Record):
 
 
 class SaslRequest(Record):
-    """sasl: a client's token (GetSASLRequest)."""
+    """Client's SASL token (sasl request, GetSASLRequest)."""
 
     token: bytes | None
     layout: ClassVar[tuple[Codec, ...]] = (BUFFER,)
 
 
 class SaslResponse(Record):
-    """sasl's reply: a server's token (SetSASLResponse)."""
+    """Server's SASL token (sasl reply, SetSASLResponse)."""
 
     token: bytes | None
     layout: ClassVar[tuple[Codec, ...]] = (BUFFER,)

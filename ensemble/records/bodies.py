@@ -1,4 +1,4 @@
-"""Records of the request and reply bodies by op code; the set of write ops."""
+"""Records of the request and reply bodies, keyed by op code; the set of write ops."""
 
 from __future__ import annotations
 
@@ -92,4 +92,4 @@ WRITES = frozenset(
         OpCode.RECONFIG, OpCode.DELETE_CONTAINER, OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION,
     }
 )  # fmt: skip
-"""Ops that become transactions (PrepRequestProcessor)."""
+"""Op codes of the requests that become transactions (PrepRequestProcessor)."""

@@ -1,4 +1,4 @@
-"""The first frame of either side: client data and the session assigned (ConnectRequest, ConnectResponse)."""
+"""First frame of each side: the client's data and the assigned session (ConnectRequest, ConnectResponse)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BOOL_UNLESS_NONE = Codec(_write_unless_none, Reader.read_bool)
 
 
 class ConnectRequest(Record):
-    """A client's first frame.  Old clients leave `read_only` out: None."""
+    """A client's first frame. Old clients omit `read_only`: it is None then."""
 
     protocol_version: int
     last_zxid_seen: int
@@ -28,7 +28,10 @@ class ConnectRequest(Record):
 
     @classmethod
     def decode(cls, data: bytes) -> ConnectRequest:
-        """Read either form; raises MalformedRecord."""
+        """Decode the record with or without `read_only`.
+
+        Raises MalformedRecord.
+        """
         r = Reader(data)
         parts = (r.read_int(), r.read_long(), r.read_int(), r.read_long(), r.read_buffer())
         return cls(*parts, read_only=r.read_bool() if r.left else None)
@@ -37,7 +40,7 @@ class ConnectRequest(Record):
 class ConnectResponse(Record):
     """The server's first frame. timeout_ms <= 0 with session 0 means that the session has expired.
 
-    `read_only` is left out if None, for old clients.
+    `read_only` is omitted if it is None, for old clients.
     """
 
     protocol_version: int

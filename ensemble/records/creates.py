@@ -17,7 +17,7 @@ _int_at = struct.Struct(">i").unpack_from
 
 
 class CreateRequest(Record):
-    """create, create2 and createContainer."""
+    """Request body of create, create2 and createContainer."""
 
     path: str
     data: bytes | None
@@ -47,7 +47,7 @@ class CreateRequest(Record):
 
 
 class CreateTTLRequest(Record):
-    """createTTL."""
+    """Request body of createTTL."""
 
     path: str
     data: bytes | None
@@ -58,14 +58,14 @@ class CreateTTLRequest(Record):
 
 
 class CreateResponse(Record):
-    """create's reply: the path of the created znode."""
+    """Reply to create: the path of the created znode."""
 
     path: str
     layout: ClassVar[tuple[Codec, ...]] = (STRING,)
 
 
 class Create2Response(Record):
-    """create2's reply."""
+    """Reply to create2, createContainer and createTTL."""
 
     path: str
     stat: Stat

@@ -1,4 +1,4 @@
-"""The data that other records hold: a znode's Stat and its access control list (org.apache.zookeeper.data)."""
+"""Data inside other records: a znode's Stat and its access control list (org.apache.zookeeper.data)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def _write_acls(out: Writer, acl: Sequence[ACL]) -> None:
 def read_acls(reader: Reader) -> Sequence[ACL]:
     """Read an ACL.
 
-    Nearly every ACL is the open one: it is recognised by its bytes and shared, so that it can be compared by identity.
+    Nearly every ACL is the open ACL. It is recognised by its bytes, and all znodes share one object, so that it can be
+    compared by identity.
     """
     if reader.data.startswith(OPEN_ACL_BYTES, reader.pos):
         reader.pos += len(OPEN_ACL_BYTES)

@@ -1,4 +1,4 @@
-"""The frames of the client protocol after the first: a header and a body, typed, or as the bytes they came in."""
+"""Frames of the client protocol after the first: header and body, either typed or as the received bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.ensemble.records.connect import ConnectRequest, ConnectResponse
 class Request(msgspec.Struct):
     """A client's frame.
 
-    `body` is None if the op code is unknown or the body malformed; then `problem` gives the reason.
+    `body` is None if the op code is unknown or the body is malformed; then `problem` gives the reason.
     """
 
     xid: int
@@ -22,14 +22,14 @@ class Request(msgspec.Struct):
     problem: ErrorCode = ErrorCode.OK
 
     def encoded_body(self) -> bytes:
-        """The body's bytes; empty if there is no body."""
+        """Return the body's bytes; empty if there is no body."""
         out = bytearray()
         if self.body is not None:
             self.body.encode_into(out)
         return bytes(out)
 
     def encode(self) -> bytes:
-        """The frame's bytes, without its length."""
+        """Return the frame's bytes, without the length prefix."""
         out = bytearray(pack_int(self.xid) + pack_int(self.op))
         if self.body is not None:
             self.body.encode_into(out)
@@ -37,7 +37,10 @@ class Request(msgspec.Struct):
 
     @classmethod
     def decode(cls, frame: bytes) -> Request:
-        """Parse a frame.  An unknown op or a malformed body is a value; a missing header raises MalformedRecord."""
+        """Decode a frame.
+
+        An unknown op or a malformed body is reported in the result; a missing header raises MalformedRecord.
+        """
         reader = Reader(frame)
         xid, op = reader.read_int(), reader.read_int()
         kind = REQUEST_BODIES.get(op)
@@ -50,7 +53,7 @@ class Request(msgspec.Struct):
 
 
 class Reply(msgspec.Struct):
-    """A server's frame: header and, when err is 0, the response."""
+    """A server's frame: a header and, if err is 0, the response."""
 
     xid: int
     zxid: int
@@ -58,7 +61,7 @@ class Reply(msgspec.Struct):
     body: AnyResponse | None = None
 
     def encode(self) -> bytes:
-        """The frame's bytes, without its length."""
+        """Return the frame's bytes, without the length prefix."""
         out = bytearray(pack_int(self.xid) + pack_long(self.zxid) + pack_int(self.err))
         if self.body is not None:
             self.body.encode_into(out)
@@ -66,9 +69,10 @@ class Reply(msgspec.Struct):
 
 
 class Frames(msgspec.Struct):
-    """Requests that arrived together on one connection: each frame has at least xid and op, without its length.
+    """Requests that arrived together on one connection.
 
-    Requests that arrive as bytes are answered in bytes, so that common requests are not converted to objects and back.
+    Each frame has no length prefix and contains at least xid and op. The replies to requests in bytes are bytes too, so
+    that common requests are not converted to objects and back.
     """
 
     frames: list[bytes]
@@ -76,8 +80,8 @@ class Frames(msgspec.Struct):
 
 REQUEST_HEADER_SIZE = 8
 REPLY_HEADER_SIZE = 20
-"""The size, including the length prefixes."""
+"""Size of a reply header, including the frame's length prefix."""
 ReplyFrames = bytes
-"""Replies ready to be sent, each after its length."""
+"""Replies ready to be sent, each with its length prefix."""
 ServerMessage = ConnectResponse | Reply | ReplyFrames
 ClientMessage = ConnectRequest | Request | Frames

@@ -1,4 +1,4 @@
-"""Several operations in one frame: multi, where all succeed or none, and multiRead, where each has its own outcome."""
+"""Several operations in one frame: multi (all succeed or none) and multiRead (each has its own outcome)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MultiOp(NamedTuple):
 
 
 class MultiRequest(msgspec.Struct):
-    """multi: operations that succeed or fail together (org.apache.zookeeper.MultiOperationRecord)."""
+    """Body of multi: operations that succeed or fail together (org.apache.zookeeper.MultiOperationRecord)."""
 
     ops: list[MultiOp]
 
@@ -59,7 +59,10 @@ class MultiRequest(msgspec.Struct):
 
     @classmethod
     def read_from(cls, reader: Reader) -> MultiRequest:
-        """Read ops up to the closing header; raises MalformedRecord."""
+        """Read ops up to the closing header.
+
+        Raises MalformedRecord.
+        """
         ops: list[MultiOp] = []
         while True:
             kind, done = reader.read_int(), reader.read_bool()
@@ -72,11 +75,14 @@ class MultiRequest(msgspec.Struct):
 
 
 class MultiReadRequest(MultiRequest):
-    """multiRead: getData and getChildren, each with its own outcome; their watch flags are ignored."""
+    """Body of multiRead: getData and getChildren, each with its own outcome; their watch flags are ignored."""
 
     @classmethod
     def read_from(cls, reader: Reader) -> MultiReadRequest:
-        """Read ops up to the closing header; raises MalformedRecord."""
+        """Read ops up to the closing header.
+
+        Raises MalformedRecord.
+        """
         ops: list[MultiOp] = []
         while True:
             kind, done = reader.read_int(), reader.read_bool()
@@ -97,7 +103,7 @@ class MultiResult(NamedTuple):
 
 
 class MultiResponse(msgspec.Struct):
-    """multi's reply: one result per operation."""
+    """Reply to multi: one result per operation."""
 
     results: list[MultiResult]
 
@@ -114,7 +120,10 @@ class MultiResponse(msgspec.Struct):
 
     @classmethod
     def read_from(cls, reader: Reader) -> MultiResponse:
-        """Read results up to the closing header; raises MalformedRecord."""
+        """Read results up to the closing header.
+
+        Raises MalformedRecord.
+        """
         results: list[MultiResult] = []
         while True:
             kind, done, error = reader.read_int(), reader.read_bool(), reader.read_int()

@@ -1,4 +1,4 @@
-"""The numbers of the ZooKeeper client protocol: op codes, reserved xids, create flags, events, states, permissions."""
+"""Numbers of the ZooKeeper client protocol: op codes, reserved xids, create flags, events, states, permissions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum, IntFlag
 
 
 class OpCode(IntEnum):
-    """org.apache.zookeeper.ZooDefs.OpCode."""
+    """Operation codes (org.apache.zookeeper.ZooDefs.OpCode)."""
 
     NOTIFICATION = 0
     CREATE = 1
@@ -50,7 +50,7 @@ SET_WATCHES_XID = -8
 
 
 class CreateFlag(IntEnum):
-    """The `flags` of a create."""
+    """Values of the `flags` field of a create."""
 
     PERSISTENT = 0
     EPHEMERAL = 1
@@ -75,7 +75,7 @@ class EventType(IntEnum):
 
 
 class KeeperState(IntEnum):
-    """The connection state a watch event reports."""
+    """Connection state that a watch event reports."""
 
     DISCONNECTED = 0
     SYNC_CONNECTED = 3
@@ -86,7 +86,7 @@ class KeeperState(IntEnum):
 
 
 class Permission(IntFlag):
-    """ACL permission bits."""
+    """Permission bits of an ACL entry."""
 
     READ = 1
     WRITE = 2

@@ -1,7 +1,7 @@
 """Bodies of requests about existing znodes, and of requests with only a path or no body.
 
-setData is decoded in one step in the common case, and so is create (`zabka.ensemble.records.creates`): nearly all
-writes are of these two kinds.
+setData is decoded in one step in the common case, as is create (`zabka.ensemble.records.creates`), because nearly all
+writes are one of these two.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _int_at = struct.Struct(">i").unpack_from
 
 
 class DeleteRequest(Record):
-    """delete."""
+    """Request body of delete."""
 
     path: str
     version: int
@@ -25,8 +25,10 @@ class DeleteRequest(Record):
 
 
 class PathWatchRequest(Record):
-    """exists, getData, getChildren and getChildren2: a path, which may be empty but not null, and whether to leave a
-    watch."""
+    """Request body of exists, getData, getChildren and getChildren2: a path and whether to leave a watch.
+
+    The path can be empty but not null.
+    """
 
     path: str
     watch: bool
@@ -34,7 +36,7 @@ class PathWatchRequest(Record):
 
 
 class SetDataRequest(Record):
-    """setData."""
+    """Request body of setData."""
 
     path: str
     data: bytes | None
@@ -62,14 +64,14 @@ class SetDataRequest(Record):
 
 
 class PathRequest(Record):
-    """getACL, sync, getEphemerals, getAllChildrenNumber, deleteContainer: only a path."""
+    """Request body of getACL, sync, getEphemerals, getAllChildrenNumber and deleteContainer: only a path."""
 
     path: str
     layout: ClassVar[tuple[Codec, ...]] = (STRING,)
 
 
 class SetACLRequest(Record):
-    """setACL."""
+    """Request body of setACL."""
 
     path: str
     acl: Sequence[ACL]
@@ -78,7 +80,7 @@ class SetACLRequest(Record):
 
 
 class CheckVersionRequest(Record):
-    """check, inside a multi."""
+    """Operation of a multi: check a znode's version."""
 
     path: str
     version: int
@@ -86,13 +88,13 @@ class CheckVersionRequest(Record):
 
 
 class EmptyRequest(Record):
-    """ping, closeSession: no body."""
+    """Empty request body of ping and closeSession."""
 
 
 class ReconfigRequest(Record):
-    """reconfig: joining servers, leaving ids, or all new members, each as text or null.
+    """Request body of reconfig: joining servers, leaving ids, or all new members, each a string or null.
 
-    With the version of the membership that the change applies to, -1 for any.
+    The last field is the version of the membership that the change applies to, -1 for any.
     """
 
     joining: bytes | None

@@ -10,14 +10,14 @@ from zabka.ensemble.records.data import ACL, ACLS, STAT, STRINGS, Stat
 
 
 class StatResponse(Record):
-    """exists, setData, setACL."""
+    """Reply to exists, setData and setACL."""
 
     stat: Stat
     layout: ClassVar[tuple[Codec, ...]] = (STAT,)
 
 
 class GetDataResponse(Record):
-    """getData."""
+    """Reply to getData."""
 
     data: bytes | None
     stat: Stat
@@ -25,7 +25,7 @@ class GetDataResponse(Record):
 
 
 class GetACLResponse(Record):
-    """getACL."""
+    """Reply to getACL."""
 
     acl: Sequence[ACL]
     stat: Stat
@@ -33,14 +33,14 @@ class GetACLResponse(Record):
 
 
 class GetChildrenResponse(Record):
-    """getChildren."""
+    """Reply to getChildren."""
 
     children: list[str]
     layout: ClassVar[tuple[Codec, ...]] = (STRINGS,)
 
 
 class GetChildren2Response(Record):
-    """getChildren2."""
+    """Reply to getChildren2."""
 
     children: list[str]
     stat: Stat
@@ -48,7 +48,7 @@ class GetChildren2Response(Record):
 
 
 class SyncResponse(Record):
-    """sync: echoes the path."""
+    """Reply to sync: the path of the request."""
 
     path: str
     layout: ClassVar[tuple[Codec, ...]] = (STRING,)

@@ -21,7 +21,7 @@ class AddWatchMode(IntEnum):
 
 
 class WatcherType(IntEnum):
-    """Which watches checkWatches and removeWatches apply to; CHILDREN and DATA are the one-shot watches."""
+    """Type of watches that checkWatches and removeWatches apply to; CHILDREN and DATA are the one-shot watches."""
 
     CHILDREN = 1
     DATA = 2
@@ -31,7 +31,7 @@ class WatcherType(IntEnum):
 
 
 class SetWatches(Record):
-    """setWatches: re-arm watches after a reconnect."""
+    """Request body of setWatches: set watches again after a reconnect."""
 
     relative_zxid: int
     data_watches: list[str]
@@ -41,7 +41,7 @@ class SetWatches(Record):
 
 
 class SetWatches2(Record):
-    """setWatches2: re-arm watches after a reconnect, including persistent watches."""
+    """Request body of setWatches2: set watches again after a reconnect, including persistent watches."""
 
     relative_zxid: int
     data_watches: list[str]
@@ -53,7 +53,7 @@ class SetWatches2(Record):
 
 
 class AddWatchRequest(Record):
-    """addWatch: set a persistent watch, whether the znode exists or not."""
+    """Request body of addWatch: set a persistent watch; the znode need not exist."""
 
     path: str
     mode: int
@@ -61,7 +61,7 @@ class AddWatchRequest(Record):
 
 
 class WatchesRequest(Record):
-    """checkWatches and removeWatches: a path, and a WatcherType."""
+    """Request body of checkWatches and removeWatches: a path and a WatcherType."""
 
     path: str
     type: int
@@ -69,21 +69,21 @@ class WatchesRequest(Record):
 
 
 class ErrorResponse(Record):
-    """addWatch's reply: an error code, always 0."""
+    """Reply to addWatch: an error code, always 0."""
 
     err: int
     layout: ClassVar[tuple[Codec, ...]] = (INT,)
 
 
 class GetEphemeralsResponse(Record):
-    """getEphemerals: the paths."""
+    """Reply to getEphemerals: the paths."""
 
     ephemerals: list[str]
     layout: ClassVar[tuple[Codec, ...]] = (STRINGS,)
 
 
 class GetAllChildrenNumberResponse(Record):
-    """getAllChildrenNumber: how many znodes are below the path, at any depth."""
+    """Reply to getAllChildrenNumber: the number of znodes below the path, at any depth."""
 
     total_number: int
     layout: ClassVar[tuple[Codec, ...]] = (INT,)
@@ -98,7 +98,7 @@ class ClientInfo(Record, frozen=True):  # type: ignore[misc]  # a value
 
 
 class WhoAmIResponse(Record):
-    """whoAmI: the connection's identities."""
+    """Reply to whoAmI: the connection's identities."""
 
     client_info: list[ClientInfo]
     layout: ClassVar[tuple[Codec, ...]] = (vector(record(ClientInfo)),)

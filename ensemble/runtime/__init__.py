@@ -1,5 +1,5 @@
-"""asyncio's implementation of `zabka.ensemble.ports` (clock, timers, tasks), and links that faults can cut.
+"""asyncio's implementation of `zabka.ensemble.ports` (clock, timers, tasks), and links that faults can interrupt.
 
 The package uses the event loop, sockets and the process. Real nodes import it: peers, clients, brokers, and the host
-agent that injects faults. Pure code never does. Begin with `asyncio_runtime`, then `links`.
+agent that injects faults. Pure code never imports it. Begin with `asyncio_runtime`, then `links`.
 """

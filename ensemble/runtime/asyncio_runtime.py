@@ -1,4 +1,4 @@
-"""`zabka.ensemble.ports.Runtime` over asyncio (uvloop too): the ports of clients and brokers in a real process."""
+"""`zabka.ensemble.ports.Runtime` over asyncio or uvloop, for clients and brokers in a real process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEVER_RETRIEVED = "Future exception was never retrieved"
 
 
 def instant_now() -> Instant:
-    """Both clocks of this machine."""
+    """Return the present time of both clocks of this machine."""
     # Avoids Instant's own constructor, which is a Python function: every turn of a peer begins here.
     return tuple.__new__(Instant, (time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000))
 
@@ -25,7 +25,7 @@ def instant_now() -> Instant:
 class AsyncioRuntime:
     """Time and tasks of one node.
 
-    `on_failure(name, exception)` is called when a task or a callback of the loop fails: the node must stop with an
+    `on_failure(name, exception)` is called when a task or a callback of the loop fails; it must stop the node with an
     error. Without it the traceback is printed and the loop is stopped. `seed` fixes the random source (tests). With
     `owns_loop=False` the loop belongs to other code: its exception handler stays in place and, without `on_failure`,
     receives the exception of a failed task.
@@ -49,43 +49,43 @@ class AsyncioRuntime:
             loop.set_exception_handler(self._on_loop_exception)
 
     def now(self) -> Instant:
-        """Both clocks, now."""
+        """Return the present time of both clocks."""
         return instant_now()
 
     def future(self) -> Future[Any]:
-        """A fresh future."""
+        """Return a new future."""
         future = self._loop.create_future()
         if not self._owns_loop:
             future.add_done_callback(_retrieve)
         return future
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Task:
-        """Start a task; an exception that escapes it goes to `on_failure`."""
+        """Start a task; pass an exception that escapes it to `on_failure`."""
         task = self._loop.create_task(coroutine, name=name)
         self._tasks[id(task)] = task
         task.add_done_callback(self._on_task_done)
         return task
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        """Call back once, after `delay_ms`."""
+        """Call `callback` once, after `delay_ms`."""
         return self._loop.call_later(delay_ms / 1000, callback)
 
     def sleep(self, delay_ms: int) -> Awaitable[None]:
-        """Wait `delay_ms`."""
+        """Wait for `delay_ms` milliseconds."""
         return asyncio.sleep(delay_ms / 1000)
 
     @property
     def random(self) -> Random:
-        """This node's source of randomness."""
+        """Return this node's random source."""
         return self._random
 
     async def finish_all(self) -> None:
-        """Wait until every task has ended by itself, including tasks that are started meanwhile."""
+        """Wait until every task has ended by itself, including tasks that are started during the wait."""
         while self._tasks:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def cancel_all(self) -> None:
-        """Cancel every task still running, and wait until they have ended."""
+        """Cancel every running task, and wait until all have ended."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Limit of open files of a node's process, and reservation of the last descriptors."""
+"""Limit on open files of a node's process, and reservation of the last descriptors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import structlog
 DESCRIPTORS_KEPT = 1100
 """Descriptors that client connections cannot use, or a sixth of the limit if that is less.
 
-They are more than can be accepted in one go before the first connection is processed.
+This is more than the number of connections that can be accepted in one batch, before the first of them is processed.
 """
 KEPT_FOR_FEW = 550
-"""Further descriptors for the ports for other servers and the operator, or a twelfth of the limit if that is less.
+"""Further descriptors that only the ports for servers and the operator can use.
 
-Otherwise a crowd of clients would lock them out, and a leader whose followers cannot reconnect loses its quorum.
+A twelfth of the limit if that is less. Otherwise a crowd of clients would lock these ports out, and a leader whose
+followers cannot reconnect loses its quorum.
 """
 SAY_EVERY_S = 60.0
 _OPEN_FILES = 10_240
@@ -27,12 +28,12 @@ log = structlog.get_logger()
 
 
 def may_open_all_files() -> None:
-    """Raise this process's limit of open files to the system's maximum, as the JVM does.
+    """Raise this process's limit on open files to the system's maximum, as the JVM does.
 
     A shell's default limit is too low for a server.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # macOS reports that there is no limit, and then refuses to raise it (OPEN_MAX).
+    # macOS reports no limit, and then rejects a raise (OPEN_MAX).
     for wanted in (hard, _OPEN_FILES):
         if soft == hard or 0 <= wanted <= soft:
             return
@@ -46,24 +47,23 @@ class _Numbered(Protocol):
 
 
 class _LastWarning:
-    """Time of the last log line about closed connections, without which the reason would be invisible."""
+    """Time of the last log line about connections closed for lack of descriptors. Logs the reason of these closes."""
 
     at_s = -SAY_EVERY_S
 
 
 def may_stay(transport: asyncio.BaseTransport, *, is_of_few: bool = False) -> bool:
-    """Whether an accepted connection leaves enough descriptors for other uses: see `leaves_room`."""
+    """Return whether an accepted connection leaves enough descriptors for other uses: see `leaves_room`."""
     accepted: _Numbered | None = transport.get_extra_info("socket")
     return accepted is None or leaves_room(accepted, is_of_few=is_of_few)
 
 
 def leaves_room(accepted: _Numbered, *, is_of_few: bool = False) -> bool:
-    """Whether an accepted socket is not one of the last descriptors; `is_of_few` for a port that does not serve
-    clients.
+    """Return whether an accepted socket is not one of the last descriptors.
 
-    The kernel assigns the lowest free number, so a high number means that few are left. The last descriptors are kept
-    for the log, for snapshots and for connections to other servers: a server that runs out of descriptors for these
-    stops.
+    `is_of_few` is set for a port that does not serve clients. The kernel assigns the lowest free number, so a high
+    number means that few are left. The last descriptors are reserved for the log, for snapshots and for connections to
+    other servers: a server that runs out of descriptors for these stops.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:

@@ -1,8 +1,8 @@
 """Reports of dropped connections, combined by reason.
 
-A client or server that is refused usually tries again, often many times a second.  A line for each attempt would fill
-logs and journals.  The first connection dropped for a reason is reported at once.  While others are dropped for the
-same reason, they are reported together at intervals that double from one second to a minute.
+A rejected client or server usually retries, often many times a second. A line for each attempt would fill logs and
+journals. So the first connection dropped for a reason is reported at once, and later ones with the same reason are
+reported together, at intervals that double from one second to a minute.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ Connections dropped for any further reason count as one reason.
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 Report = Callable[[str, str, int], None]
-"""(remote, reason, count): connections dropped since the last report; remote and reason are of the latest."""
+"""Callback with (remote, reason, count) of connections dropped since the last report.
+
+Remote and reason belong to the latest connection.
+"""
 
 
 class _Repeats:
@@ -35,9 +38,9 @@ class _Repeats:
 
 
 class DroppedConnections:
-    """Counts dropped connections and reports them.  Reasons that differ in numbers alone count as the same.
+    """Counts dropped connections and reports them.
 
-    `call_later(delay_ms, callback)` is the node's timer.
+    Reasons that differ only in numbers count as the same. `call_later(delay_ms, callback)` is the node's timer.
     """
 
     def __init__(self, report: Report, call_later: Callable[[int, Callable[[], None]], object]) -> None:

@@ -1,7 +1,8 @@
-"""Optional packages, by the name of the extra that installs them, and the message for a missing extra.
+"""Optional packages, keyed by the extra that installs them, and the message for a missing extra.
 
 An extra's packages are imported only in the modules that need them, and only when they are needed.
-`tests/house/test_extras.py` compares this table with pyproject.toml, and checks which module may import which package.
+`tests/house/test_extras.py` compares this table with pyproject.toml, and checks which module may import which
+package.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "kazoo": ("kazoo",),
     "uvloop": ("uvloop",),
 }
-"""The top-level packages that each extra installs and a plain installation lacks."""
+"""Top-level packages that each extra installs, and that a plain installation lacks."""
 
 
 class Lacking(ImportError):
-    """A missing extra; the message gives the feature that needs it, and the command that installs it."""
+    """Raised for a missing extra; the message gives the feature that needs it and the command that installs it."""
 
     def __init__(self, extra: str, what: str) -> None:
         super().__init__(sentence(extra, what))

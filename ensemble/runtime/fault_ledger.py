@@ -1,7 +1,7 @@
-"""Counts of request faults that all nodes of a host share, in files, so that "once" is once and not once per node.
+"""Counts of request faults, shared by all nodes of a host, so that "once" means once per host.
 
-A count is the size of a file: each use appends a byte. An append is atomic, and moves the descriptor to the end of what
-it has written, so that each node sees its own number. The counts also outlive a restart of a node.
+A count is the size of a file: each use appends a byte. An append is atomic, and moves the descriptor to the end of
+the appended byte, so that each node gets a different number. The counts also survive the restart of a node.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from zabka.ensemble.request_fault_uses import KINDS, SharedCounts
 
 
 class FaultLedger:
-    """The counts in the directory of the host's agent, or in memory until there is one."""
+    """Counts in the directory of the host's agent, or in memory until there is such a directory."""
 
     def __init__(self) -> None:
         self._directory: Path | None = None
         self._own = SharedCounts()
 
     def move_to(self, directory: str) -> None:
-        """Count in that directory from now on; "" keeps the counts in memory."""
+        """Store the counts in this directory from now on; "" keeps them in memory."""
         self._directory = Path(directory) if directory else None
 
     def count(self, key: str) -> int:
-        """Count once more under that name, and return the number, from 1."""
+        """Increment the count of this key and return it, counting from 1."""
         if self._directory is None:
             return self._own.count(key)
         try:

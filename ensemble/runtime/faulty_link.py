@@ -1,4 +1,7 @@
-"""A TCP connection with directions that can be stalled or delayed: a protocol between asyncio and the real protocol."""
+"""TCP connection whose directions can be stalled or delayed.
+
+It is a protocol between asyncio and the real protocol.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from zabka.ensemble.runtime.link_fault import Impairment
 PIECES_PER_S = 20
 """Under a limited bandwidth, bytes pass in at most so many pieces a second."""
 HELD_BYTES_MAX = 8 * 1024 * 1024
-"""If more bytes than this are held back in a direction, the sender is paused."""
+"""Limit of bytes held back in a direction. Above it, the sender is paused."""
 LINGER_S = 600.0
-"""How long a connection that was closed during a cut is kept, so that the other side does not notice."""
+"""How long a connection that was closed during a cut stays open, to hide the close from the other side."""
 
 
 class State(Protocol):
@@ -27,7 +30,7 @@ class State(Protocol):
 
 
 class _End(NamedTuple):
-    """End marker in a queue of bytes: this direction ends here."""
+    """End marker in a queue of bytes: the direction ends here."""
 
     failure: Exception | None
     abrupt: bool = False
@@ -45,7 +48,7 @@ class _Direction:
         self.delay_s = 0.0
         self.bytes_per_s = 0
         self.clear = True
-        """Whether an item may pass immediately."""
+        """Whether an item can pass immediately."""
         self.held_bytes = 0
         self._loop = loop
         self._items: deque[tuple[float, _Item]] = deque()
@@ -63,7 +66,7 @@ class _Direction:
         self.clear = not (self._items or self.cut or self.delay_s or self.bytes_per_s)
 
     def put(self, item: _Item) -> None:
-        """Hold an item back."""
+        """Queue an item that cannot pass yet."""
         self.clear = False
         self.held_bytes += 0 if isinstance(item, _End) else len(item)
         self._items.append((self._loop.time() + self.delay_s, item))
@@ -99,13 +102,13 @@ class _Direction:
         return out
 
     def drop(self) -> None:
-        """Drop all held items."""
+        """Drop all queued items."""
         self._items.clear()
         self.held_bytes = 0
         self._see_if_clear()
 
     def wake_at_next(self, callback: Any) -> None:
-        """Call back when the next item is due."""
+        """Call `callback` when the next item is due."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -116,8 +119,8 @@ class _Direction:
 class FaultyLink(asyncio.Protocol):
     """Protocol on the real transport; the wrapped protocol gets `facade` as its transport.
 
-    `state` returns the faults that apply now. It is called when the connection is established and `update` reaches it,
-    since the faults may have changed after this object was made.
+    `state` returns the faults that apply now. It is called when the connection is established and can receive `update`
+    calls, because the faults may have changed after this object was created.
     """
 
     def __init__(
@@ -147,7 +150,7 @@ class FaultyLink(asyncio.Protocol):
     # -- the real transport's side ---------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The TCP connection is established."""
+        """Handle the established TCP connection."""
         self.transport = cast(asyncio.Transport, transport)
         self._registry[id(self)] = self
         self._set(self._state())
@@ -183,14 +186,17 @@ class FaultyLink(asyncio.Protocol):
             self._deliver()
 
     def eof_received(self) -> bool:
-        """The other side closed its half; the end is held back like data."""
+        """Handle the other side's half-close; it is held back like data."""
         self._in.put(_End(None, half=True))
         self._deliver()
         # TLS has no half-closed connections.
         return self.transport is None or self.transport.get_extra_info("ssl_object") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is lost; the wrapped protocol is notified when the faults would let the loss reach it."""
+        """Handle the lost connection.
+
+        The wrapped protocol is notified when the faults would let the loss reach it.
+        """
         self._real_lost = True
         if self._giving_up is not None:
             self._giving_up.cancel()
@@ -200,18 +206,18 @@ class FaultyLink(asyncio.Protocol):
             self._registry.pop(id(self), None)
 
     def pause_writing(self) -> None:
-        """The socket's buffer is full."""
+        """Pause sending, because the socket's buffer is full."""
         self.protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        """The socket's buffer has room again."""
+        """Resume sending, because the socket's buffer has room again."""
         if not self._holding:
             self.protocol.resume_writing()
 
     # -- the wrapped protocol's side -------------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes, now or when the fault allows."""
+        """Send bytes, now or when the fault allows it."""
         assert self.transport is not None
         if self.closing or self._real_lost:
             return
@@ -222,7 +228,7 @@ class FaultyLink(asyncio.Protocol):
         self._send()
 
     def close_through_faults(self, *, abrupt: bool) -> None:
-        """Close. During a cut the other side must not see it yet."""
+        """Close the connection. During a cut, the other side must not receive the close yet."""
         if self.closing:
             return
         self.closing = True
@@ -316,7 +322,7 @@ class FaultyLink(asyncio.Protocol):
 
 
 class FacadeTransport(asyncio.Transport):
-    """The transport of the wrapped protocol."""
+    """Transport that the wrapped protocol uses."""
 
     def __init__(self, link: FaultyLink) -> None:
         super().__init__()
@@ -331,49 +337,49 @@ class FacadeTransport(asyncio.Transport):
         return self._real().get_extra_info(name, default)
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Send the data."""
+        """Send the data, now or when the fault allows it."""
         self._link.write(data)
 
     def write_eof(self) -> None:
-        """Close the sending half, after what is queued."""
+        """Close the sending half after the queued bytes are sent."""
         self._link.end_half()
 
     def can_write_eof(self) -> bool:
-        """Whether `write_eof` is possible."""
+        """Return whether `write_eof` is possible."""
         return self._real().can_write_eof()
 
     def close(self) -> None:
-        """Close after what is queued."""
+        """Close after the queued bytes are sent."""
         self._link.close_through_faults(abrupt=False)
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close at once, without waiting for queued bytes."""
         self._link.close_through_faults(abrupt=True)
 
     def is_closing(self) -> bool:
-        """Whether it is closed or closing."""
+        """Return whether the transport is closed or closing."""
         return self._link.closing
 
     def pause_reading(self) -> None:
-        """Stop delivering."""
+        """Stop delivering received data."""
         self._link.want_reading(False)
 
     def resume_reading(self) -> None:
-        """Resume delivery."""
+        """Resume delivering received data."""
         self._link.want_reading(True)
 
     def get_write_buffer_size(self) -> int:
-        """Number of bytes not yet passed to the kernel."""
+        """Return the number of bytes that are not yet passed to the kernel."""
         return self._real().get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """When to pause writing."""
+        """Set the buffer sizes at which the protocol is paused and resumed."""
         self._real().set_write_buffer_limits(high, low)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Hand the connection to another protocol."""
+        """Use another protocol for the connection."""
         self._link.protocol = cast(asyncio.Protocol, protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """The wrapped protocol."""
+        """Return the wrapped protocol."""
         return self._link.protocol

@@ -1,7 +1,7 @@
-"""The file system that shells use: a port, and its implementation by the host's file system.
+"""File system for the code that does I/O: an interface, and its implementation by the host's file system.
 
-Its calls are those of POSIX, under the names that `os` gives them, and raise OSError as those do. Compound operations
-(for example replacing a small file so that it survives a power loss) are in `zabka.ensemble.txnlog.files`.
+Its calls are POSIX calls with the names from `os`, and raise OSError in the same cases. Compound operations (for
+example replacing a small file so that it survives a power loss) are in `zabka.ensemble.txnlog.files`.
 """
 
 from __future__ import annotations
@@ -52,33 +52,33 @@ class Files(Protocol):
 
     def stat(self, path: Path, /) -> FileStat: ...
     def listdir(self, path: Path, /) -> list[str]:
-        """Names of the entries, in no order."""
+        """Return the names of the entries, unordered."""
         ...
 
     def rename(self, path: Path, to: Path, /) -> None:
-        """Rename a file, replacing any file of the new name."""
+        """Rename a file, replacing any file with the new name."""
         ...
 
     def unlink(self, path: Path, /) -> None: ...
     def mkdir(self, path: Path, /) -> None: ...
     def rmdir(self, path: Path, /) -> None: ...
     def resolve(self, path: Path, /) -> Path:
-        """The path without symbolic links."""
+        """Return the path without symbolic links."""
         ...
 
     def room(self, path: Path, /) -> int:
-        """Free bytes on the file system of the path."""
+        """Return the free bytes on the file system of the path."""
         ...
 
     def capacity(self, path: Path, /) -> int:
-        """Size in bytes of the file system of the path."""
+        """Return the size in bytes of the file system of the path."""
         ...
 
 
 class HostFiles:
     """The host's file system.
 
-    The calls are `os`'s functions themselves: a write costs no more calls than without the port.
+    The methods are the functions of `os` themselves, so the interface adds no call to a write.
     """
 
     def __init__(self) -> None:
@@ -106,15 +106,15 @@ class HostFiles:
         return opened
 
     def resolve(self, path: Path, /) -> Path:
-        """The path without symbolic links."""
+        """Return the path without symbolic links."""
         return path.resolve()
 
     def room(self, path: Path, /) -> int:
-        """Free bytes."""
+        """Return the free bytes on the file system of the path."""
         return shutil.disk_usage(path).free
 
     def capacity(self, path: Path, /) -> int:
-        """Size in bytes of the file system."""
+        """Return the size in bytes of the file system of the path."""
         return shutil.disk_usage(path).total
 
 

@@ -75,14 +75,14 @@ class LinkFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
         return self.source if client_end(self.target) is not None else self.target
 
     def touches(self, sender: str | None, receiver: str | None) -> bool:
-        """Whether the fault affects traffic from `sender` to `receiver`; a node of unknown name is None."""
+        """Return whether the fault affects traffic from `sender` to `receiver`; None stands for an unknown node."""
         if self.source in (sender, ANY) and self.target in (receiver, ANY):
             return True
         return self.both_ways and self.target in (sender, ANY) and self.source in (receiver, ANY)
 
 
 class HeldFault(LinkFault, frozen=True, kw_only=True):
-    """An active fault, with the id that heals it, and who requested it."""
+    """An active fault, with the id that removes it, and the client that requested it."""
 
     id: str
     requester: str = ""

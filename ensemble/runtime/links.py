@@ -1,9 +1,9 @@
 """Faults on the links between running nodes: cut or delayed, per direction.
 
-Every node gets the same table of all active faults, and its own name. The node that opened a TCP connection enforces
-the faults of both its directions; a node leaves the connections it accepted alone, since the other end enforces them. A
-cut direction stalls: nothing is sent or delivered, not even a close, new connections hang until their time-out, and all
-of it goes on when the cut is healed.
+Every node receives the same table of all active faults, and its own name. The node that opened a TCP connection
+enforces the faults of both directions. A node enforces no faults on the connections that it accepted, because the
+other end does. A cut direction stalls: nothing is sent or delivered, not even a close, and new connections hang until
+they time out. Everything continues when the cut is healed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 class FaultTable(msgspec.Struct, frozen=True):
     """All active link faults, the name of this node, the node at each "host:port", and this node's request faults.
 
-    `ledger` is the directory in which the nodes of the host count the uses of request faults.
+    `ledger` is the directory where the nodes of the host count the uses of request faults.
     """
 
     faults: list[HeldFault] = []
@@ -48,12 +48,12 @@ HEALTHY = LinkState()
 
 
 def address_key(host: str, port: int) -> str:
-    """Return an address as written in a table."""
+    """Return an address in the form that a fault table uses."""
     return f"{'127.0.0.1' if host == 'localhost' else host}:{port}"
 
 
 class LinkFaults:
-    """This node's faults, and the way to open connections that they affect."""
+    """This node's faults, and the methods that open connections affected by them."""
 
     def __init__(self, names: dict[str, str] | None = None) -> None:
         self._own_names = _normalised(names or {})
@@ -66,7 +66,7 @@ class LinkFaults:
 
     @property
     def faults(self) -> list[HeldFault]:
-        """The active faults."""
+        """Return the active faults."""
         return list(self._faults)
 
     def name_nodes(self, names: dict[str, str]) -> None:
@@ -92,7 +92,7 @@ class LinkFaults:
                 waiter.set_result(None)
 
     def state(self, address: str) -> LinkState:
-        """Return the faults on connections to that address."""
+        """Return the faults on connections to this address."""
         if not self._faults:
             return HEALTHY
         remote = self._names.get(address)
@@ -107,11 +107,11 @@ class LinkFaults:
         ssl: ssl.SSLContext | None = None,
         sock: socket.socket | None = None,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Like `loop.create_connection(factory, host, port, ssl=ssl)`, through the faults of that address.
+        """Connect as `loop.create_connection(factory, host, port, ssl=ssl)` does, with the faults of this address.
 
-        `sock` is already connected to it.
+        `sock`, if given, is already connected to the address.
 
-        Waits until no direction is cut: bound the wait with a timeout. Raises OSError.
+        Waits until no direction is cut: use a timeout to limit the wait. Raises OSError.
         """
         loop = asyncio.get_running_loop()
         address = address_key(host, port)
@@ -137,7 +137,7 @@ class LinkFaults:
         return link.facade, protocol
 
     async def passable(self, host: str, port: int) -> LinkState:
-        """Wait until no direction to that address is cut; return the faults that then apply."""
+        """Wait until no direction to this address is cut; return the faults that then apply."""
         address = address_key(host, port)
         while (state := self.state(address)).outward.cut or state.inward.cut:
             waiter = asyncio.get_running_loop().create_future()
@@ -146,7 +146,10 @@ class LinkFaults:
         return state
 
     async def open_streams(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Like `asyncio.open_connection(host, port)`, through the faults of that address.  Raises OSError."""
+        """Connect as `asyncio.open_connection(host, port)` does, with the faults of this address.
+
+        Raises OSError.
+        """
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
@@ -188,7 +191,10 @@ class ControlSocket:
         self._writers: dict[int, asyncio.StreamWriter] = {}
 
     async def start(self) -> None:
-        """Listen; a socket file left by a killed process is replaced.  Raises OSError."""
+        """Listen; replace a socket file that a killed process left.
+
+        Raises OSError.
+        """
         self._server = await asyncio.start_unix_server(self._serve, self._path, limit=self.LINE_BYTES_MAX)
 
     async def close(self) -> None:
@@ -199,7 +205,7 @@ class ControlSocket:
             writer.close()
 
     def answer(self, line: bytes) -> bytes:
-        """Handle one line; return the answer."""
+        """Handle one line; return the reply."""
         try:
             if msgspec.json.decode(line) == {"status": True}:
                 return msgspec.json.encode(self._status() if self._status else {}) + b"\n"

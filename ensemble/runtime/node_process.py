@@ -20,10 +20,13 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class LogStream:
-    """Standard error, which may be closed, or a file on a full disk: a line that cannot be written is dropped."""
+    """Standard error as a log stream.
+
+    Drops a line that cannot be written, because the stream is closed or the disk of its file is full.
+    """
 
     def write(self, text: str) -> None:
-        """Print."""
+        """Write a log line."""
         if sys.stderr is not None:
             with contextlib.suppress(OSError):
                 sys.stderr.write(text)
@@ -36,7 +39,7 @@ class LogStream:
 
 
 def node_logger(node: str) -> structlog.BoundLogger:
-    """Return the human-readable log: one line per event, to standard error, with the node's name."""
+    """Return a human-readable logger: one line per event on standard error, with the node's name."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

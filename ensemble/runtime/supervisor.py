@@ -11,14 +11,14 @@ from typing import Any
 from zabka.ensemble.runtime.asyncio_runtime import FailureHandler
 
 RESTART_PAUSE_S = 1.0
-"""Limits the processor time of a task that fails at once, again and again."""
+"""Pause before a restart. It limits the processor time of a task that repeatedly fails at once."""
 
 Report = Callable[[str, str, str], None]
-"""(task, reason, traceback): a task ended, and will be restarted."""
+"""Callback (task, reason, traceback): the task ended, and will be restarted."""
 
 
 async def kept_up(name: str, work: Callable[[], Coroutine[Any, Any, None]], report: Report) -> None:
-    """Run this work until cancelled. If it ends or fails, report that and restart it after a pause."""
+    """Run this work until cancelled. If it ends or fails, report this and restart it after a pause."""
     while True:
         trace = ""
         try:
@@ -42,14 +42,15 @@ def _leaves(failure: BaseException) -> Iterator[BaseException]:
 
 
 class TaskEnded(Exception):
-    """Failure of a task that its process cannot do without; the cause is the task's exception."""
+    """Failure of a task that its process requires; the cause is the task's exception."""
 
 
 def report_task_failure(task: asyncio.Task[Any], on_failure: FailureHandler | None = None) -> None:
     """Pass an exception that escapes a task to `on_failure` at once.
 
-    Without `on_failure` the loop's exception handler gets it as a TaskEnded, which stops a node (`AsyncioRuntime`).
-    asyncio itself reports a failed task only when the last reference to it is dropped, which may be never.
+    Without `on_failure`, the loop's exception handler receives it as a TaskEnded, which stops a node
+    (`AsyncioRuntime`). asyncio itself reports a failed task only when the last reference to it is dropped, which may
+    never happen.
     """
 
     def ended(done: asyncio.Task[Any]) -> None:

@@ -1,8 +1,8 @@
-"""Work that must not block the event loop, split into steps: a port, and its implementation with the host's threads.
+"""Work that must not block the event loop, split into steps: an interface, and its implementation with threads.
 
 A job is a generator. The code between two yields is one step. A job yields `WAIT` if it has nothing to do until it is
 woken, or a pause in seconds if it should continue a little later. In a thread, the steps run at those times, in
-parallel with the event loop. In a simulated world each step is an event, at a moment that a seed chooses.
+parallel with the event loop. In a simulated world each step is an event, at a time that depends on the seed.
 """
 
 from __future__ import annotations
@@ -19,54 +19,54 @@ T = TypeVar("T")
 
 
 class Pause(NamedTuple):
-    """A pause of that many seconds before the next step; if it `heeds` being woken, waking ends the pause."""
+    """Pause of that many seconds before the next step. If it `heeds` wake-ups, a wake-up ends the pause."""
 
     seconds: float
     heeds: bool = False
 
 
 WAIT = Pause(float("inf"), heeds=True)
-"""Pause until the job is woken. A job that was woken since its last step began continues at once."""
+"""Pause until the job is woken. A job that was woken after its last step began continues at once."""
 
 GO_ON = Pause(0.0)
-"""Let other waiting work run first; a thread continues at once."""
+"""Allow other waiting work to run first; in a thread, the job continues at once."""
 
 Job = Generator[Pause, None, None]
 
 
 class Work(Protocol):
-    """A running job."""
+    """Interface of a running job."""
 
     def wake(self) -> None:
-        """Notify the job of a change: it will run a step that begins after this call."""
+        """Notify the job of a change. It will run a step that begins after this call."""
         ...
 
     def is_under_way(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the job has not ended."""
         ...
 
     def join(self, within_s: float | None = None) -> None:
-        """Block until it has ended, or for that long at most."""
+        """Block until the job has ended, at most for this time."""
         ...
 
 
 class Workers(Protocol):
-    """Runs jobs."""
+    """Interface that runs jobs."""
 
     def start(self, job: Job, name: str) -> Work:
         """Run a job. Raises RuntimeError if no worker is available."""
         ...
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Run a call without blocking the event loop; it raises the function's exception."""
+        """Run a call without blocking the event loop; raise the function's exception."""
         ...
 
     def breathe(self) -> None:
-        """Let the event loop run during a long step."""
+        """Allow the event loop to run during a long step."""
         ...
 
     def now_s(self) -> float:
-        """A clock that only goes forward."""
+        """Return a monotonic time."""
         ...
 
 
@@ -80,7 +80,10 @@ class _Thread:
         self._job = job
         self._woken: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._is_woken = False
-        """Whether the queue holds a wake-up. Further wake-ups before it is read are covered by the same step."""
+        """Whether the queue contains a wake-up.
+
+        Further wake-ups before it is read lead to the same step.
+        """
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -129,7 +132,7 @@ class Threads:
         time.sleep(BREATHE_S)
 
     def now_s(self) -> float:
-        """The monotonic clock."""
+        """Return the monotonic time."""
         return time.monotonic()
 
 

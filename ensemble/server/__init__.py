@@ -1,6 +1,6 @@
-"""The shell around a peer: sockets, files, timers and the process (asyncio, uvloop).
+"""The code around a peer that does I/O: sockets, files, timers and the process (asyncio, uvloop).
 
 Four packages; each may import the packages before it: `config` (configuration files), `net` (ports and their bytes),
-`operator` (commands and metrics for operators), `process` (the driver, and the assembly of a peer). No other package of
-`ensemble` imports this one. Begin with `process.driver`.
+`operator` (commands and metrics for operators), `process` (the driver, and the assembly of a peer). No other package
+of `ensemble` imports this one. Begin with `process.driver`.
 """

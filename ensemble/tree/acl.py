@@ -14,21 +14,21 @@ READ_ACL: tuple[ACL, ...] = (ACL(Permission.READ, "world", "anyone"),)
 
 _ALWAYS = {OPEN_ACL: OPEN_ACL, READ_ACL: READ_ACL}
 INTERNED_ENTRIES_MAX = 100_000
-"""About 15 MB; most lists have one or two entries."""
+"""Limit of interned entries, about 15 MB. Most lists have one or two entries."""
 ACL_BYTES_MAX = 1 << 20
-"""A list that would be longer when stored is rejected.
+"""Maximum size of a stored ACL; a larger ACL is rejected.
 
-Each `auth` in it becomes as many entries as a client has identities. Otherwise a small request could create a
-transaction, or a list in a snapshot, that no server can read back.
+Each `auth` entry expands to as many entries as a client has identities. Without a limit, a small request could create
+a transaction, or an ACL in a snapshot, that no server can read.
 """
 _ENTRY_BYTES = 12
-"""Size of an entry's permissions and of the lengths of its two texts."""
+"""Size of an entry's permissions and of the length prefixes of its two strings."""
 
 
 class _Interned:
-    """ACLs with one shared object for equal lists.
+    """ACLs, with one shared object for equal lists.
 
-    If there is no room for another list, it starts over. The tree keeps its lists, and clients cannot fill this
+    If the limit is reached, all lists are removed. The tree keeps its own lists, and clients cannot fill the cache
     permanently with lists that no znode has.
     """
 
@@ -57,7 +57,10 @@ def interned(acl: Sequence[ACL]) -> tuple[ACL, ...]:
 
 
 def allows(acl: Sequence[ACL], permission: int, auth: Sequence[AuthId]) -> bool:
-    """Whether these identities have at least one of these permission bits; an empty list allows everything."""
+    """Return whether these identities have at least one of these permission bits.
+
+    An empty list allows everything.
+    """
     if acl is OPEN_ACL or not acl:
         return True
     for scheme, _ in auth:
@@ -79,7 +82,7 @@ def fixed_up(
     """Return the list as it is stored: without duplicates, with `auth` replaced by the client's identities.
 
     Return None (InvalidACL) for an empty or too long list, for a scheme outside `schemes`, for an invalid id, and for
-    `auth` of a client without authentication: an address or being super does not count.
+    `auth` of a client without authentication: its address and the super user do not count.
     """
     if acl is OPEN_ACL or tuple(acl) == OPEN_ACL:
         return OPEN_ACL
@@ -107,7 +110,7 @@ def _stored_bytes(entry: ACL) -> int:
 
 
 def masked(acl: Sequence[ACL]) -> list[ACL]:
-    """Return the list for clients with read but without admin permission: without password hashes."""
+    """Return the list without password hashes, for clients with read but without admin permission."""
     return [
         ACL(entry.perms, entry.scheme, entry.id.partition(":")[0] + ":x")
         if entry.scheme == "digest" and ":" in entry.id

@@ -1,8 +1,8 @@
-"""Replies to each session's requests in the order of their arrival (CommitProcessor, FinalRequestProcessor).
+"""Replies to each session's requests, in the order of arrival (CommitProcessor, FinalRequestProcessor).
 
-A write waits in its session's queue until its transaction has been applied here, and so does every later request.
-`zabka.ensemble.tree.requests` adds requests to the queues; `zabka.ensemble.tree.commits` reports the results of applied
-transactions.
+A write waits in its session's queue until this server has applied its transaction, and every later request waits for
+that write. `zabka.ensemble.tree.requests` adds requests to the queues; `zabka.ensemble.tree.commits` reports the
+results of applied transactions.
 """
 
 from __future__ import annotations
@@ -47,19 +47,22 @@ from zabka.ensemble.zab.messages import SyncRequest
 
 _NOT_FOR_CLIENTS = {OpCode.NOTIFICATION, OpCode.ERROR, OpCode.CREATE_SESSION, OpCode.CHECK}
 CLIENT_OPS = frozenset(int(op) for op in OpCode if op not in _NOT_FOR_CLIENTS)
-"""Any other op is answered with UNIMPLEMENTED, and the connection is closed (Request.isValid)."""
+"""Ops that clients can send.
+
+Any other op gets UNIMPLEMENTED, and the connection is closed (Request.isValid).
+"""
 PLAIN_READS_MAX = 64
-"""Number of reads after a write that are answered together."""
+"""Number of reads after a write whose replies are sent together."""
 _SYNC_CONNECTED = int(KeeperState.SYNC_CONNECTED)
 _CLOSED = Stage.CLOSED
-"""Cached separately: looking up a member of an enumeration costs more than the rest of a comparison."""
+"""Cached separately, because looking up an enumeration member costs more than the rest of a comparison."""
 _SYNC = int(OpCode.SYNC)
 
 
 class AnswerRun:
-    """Writes of one connection, applied one right after another, whose answers are sent together.
+    """Writes of one connection that are applied one after another, and whose replies are sent together.
 
-    `rewatch` is set if something was answered since that may have set a watch.
+    `rewatch` is set if another reply may have set a watch since the run began.
     """
 
     __slots__ = ("answered", "answers", "rewatch", "zxid")
@@ -72,7 +75,7 @@ class AnswerRun:
 
 
 class AnswerQueues:
-    """Answers the requests in the queues of the sessions that are open here."""
+    """Replies to the requests in the queues of the sessions that are open on this server."""
 
     __slots__ = (
         "_clients", "_counters", "_full_journal", "_held_back", "_local", "_sessions", "_state", "_unread_max",
@@ -91,7 +94,7 @@ class AnswerQueues:
         self._local = local
 
     def commit(self, now: Instant, session: OpenSession, txn: Txn, applied: Applied, effects: list[Effect]) -> None:
-        """A transaction of a session that is connected here was applied: set the reply if a request waits for it."""
+        """Handle the applied transaction of a session connected here: set the reply if a request waits for it."""
         for waiting in session.queue:
             if waiting.under_way and not waiting.done and waiting.op != _SYNC:
                 break
@@ -99,7 +102,7 @@ class AnswerQueues:
             return
         elsewhere = txn.zxid <= waiting.connection.attached_after
         if elsewhere or waiting.cxid != txn.cxid or (txn.type != waiting.op and txn.type != OpCode.ERROR):
-            return  # the session was at another server when it sent this, and cxids may repeat (kazoo's do)
+            return  # The session was at another server when it sent this, and cxids can repeat (kazoo's do).
         if applied.error and moved(txn):
             session.queue.remove(waiting)
             waiting.connection.outstanding -= 1
@@ -113,9 +116,9 @@ class AnswerQueues:
     def joins_run(
         self, now: Instant, session: OpenSession, txn: Txn, value: bytes, run: AnswerRun, effects: list[Effect]
     ) -> bool:
-        """Answer a plain write together with the writes before it, if it is next in its session's queue.
+        """Add a plain write's reply to the replies of the previous writes, if it is next in its session's queue.
 
-        Return False if it is not, or not plain after all.
+        Return False if it is not next, or not plain after all.
         """
         queue = session.queue
         if not queue:
@@ -150,7 +153,7 @@ class AnswerQueues:
         return True
 
     def answer_run(self, now: Instant, run: AnswerRun, effects: list[Effect]) -> None:
-        """Send the collected answers."""
+        """Send the collected replies."""
         answered = run.answered
         if answered:
             client, answers = answered[0].connection, run.answers
@@ -165,7 +168,10 @@ class AnswerQueues:
             answers.clear()
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
-        """Every transaction that a session's oldest SubmitSync waited for has been applied here."""
+        """Handle a completed sync of a session's oldest SubmitSync.
+
+        All transactions that it waited for have been applied here.
+        """
         effects: list[Effect] = []
         syncing = self._clients.syncing
         under_way = syncing.get(request.session_id)
@@ -179,9 +185,9 @@ class AnswerQueues:
         return effects
 
     def session_closed(self, now: Instant, session: OpenSession, txn: Txn, effects: list[Effect]) -> None:
-        """The session is over: answer its own closeSession in its order, unless the answers before it are too large.
+        """Handle a closed session: send the reply to its closeSession in order.
 
-        All other waiting requests are dropped.
+        The reply is not sent if the earlier replies are too large. All other waiting requests are dropped.
         """
         connection = session.connection
         own = next((w for w in session.queue if w.op == OpCode.CLOSE_SESSION and w.cxid == txn.cxid), None)
@@ -198,7 +204,7 @@ class AnswerQueues:
         self._sessions.pop(session.id, None)
 
     def taken(self, now: Instant, client: Connection, effects: list[Effect]) -> None:
-        """The client has read all its replies."""
+        """Continue with held-back replies, because the client has read all earlier ones."""
         client.unread_bytes = 0
         self._held_back.pop(client.session_id, None)
         session = self._sessions.get(client.session_id)
@@ -206,9 +212,9 @@ class AnswerQueues:
             self.answer_ready(now, session, effects)
 
     def settle(self, now: Instant, txn: Txn, effects: list[Effect]) -> None:
-        """A write of the session is about to be applied: answer the reads that it sent before.
+        """Send the replies to the reads that the session sent before a write that is about to be applied.
 
-        The client is disconnected if it has read too few of its replies for that.
+        The client is disconnected if it has not read enough of its replies for this.
         """
         session_id = txn.session_id
         self._held_back.pop(session_id, None)
@@ -222,7 +228,8 @@ class AnswerQueues:
     def _sync_before(self, session: OpenSession, txn: Txn) -> None:
         """Mark the syncs before a committed write as done.
 
-        Everything proposed before them is committed, and a quorum followed the leader after them.
+        Everything proposed before them is committed, and the commit proves that a quorum still followed the leader
+        after them.
         """
         queue = session.queue
         own = next((w for w in queue if w.under_way and not w.done and w.op != _SYNC), None)
@@ -233,10 +240,10 @@ class AnswerQueues:
                 waiting.done = True
 
     def answer_ready(self, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
-        """Answer from the head of the session's queue up to the first request that is still in progress.
+        """Send replies from the head of the session's queue up to the first request that is still in progress.
 
-        Reads are held back when the client has too many unread reply bytes. A write's answer is never held back: it
-        precedes the event of any later change.
+        Replies to reads are held back while the client has too many unread reply bytes. The reply to a write is never
+        held back, because it must precede the event of any later change.
         """
         self._answer_up_to(self._unread_max, now, session, effects)
 
@@ -262,9 +269,9 @@ class AnswerQueues:
             self._sessions.pop(session.id, None)
 
     def _answer_plain(self, unread_max: int, now: Instant, queue: deque[Waiting], effects: list[Effect]) -> int:
-        """Answer together the plain write at the queue's head, if it is done, and the plain reads after it.
+        """Send together the replies to the plain write at the queue's head and to the plain reads after it.
 
-        Return their number. Requests that are not plain after all stay in the queue.
+        The write must be done. Return the number of replies. Requests that are not plain after all stay in the queue.
         """
         first = queue[0]
         client = first.connection
@@ -293,7 +300,7 @@ class AnswerQueues:
     def _answer_plain_reads(
         self, bytes_max: int, client: Connection, queue: deque[Waiting], answered: list[Waiting]
     ) -> ReplyFrames:
-        """Take the client's plain reads from the queue's head; a few at a time, since some may not be plain."""
+        """Take the client's plain reads from the queue's head, a few at a time, because some may not be plain."""
         frames: list[bytes] = []
         for waiting in islice(queue, PLAIN_READS_MAX):
             if waiting.frame is None or waiting.under_way or waiting.connection is not client:
@@ -305,7 +312,7 @@ class AnswerQueues:
         return bytes(out)
 
     def _work_out(self, waiting: Waiting, effects: list[Effect]) -> Reply:
-        """Answer a request that needs no transaction: a read, a ping, setWatches, or an invalid request."""
+        """Return the reply to a request without a transaction: a read, a ping, setWatches, or an invalid request."""
         if waiting.frame is not None:
             request = Request.decode(waiting.frame)
             waiting.body, waiting.problem = request.body, request.problem

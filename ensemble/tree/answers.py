@@ -1,4 +1,4 @@
-"""Answers to writes, once their transactions are applied (FinalRequestProcessor)."""
+"""Replies to writes whose transactions are applied (FinalRequestProcessor)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOVED = int(ErrorCode.SESSION_MOVED)
 
 
 def moved(txn: Txn) -> bool:
-    """Whether the write was rejected because its session has moved to another server."""
+    """Return whether the write was rejected because its session has moved to another server."""
     body: Record | None = txn.body
     if isinstance(body, MultiTxn):
         body = next((sub.body() for sub in body.txns if sub.type == OpCode.ERROR), None)
@@ -58,6 +58,6 @@ def _result(applied: Applied) -> MultiResult:
         return MultiResult(OpCode.ERROR, applied.error, None)
     response = _response(applied)
     body: Record = response if isinstance(response, Record) else EmptyRequest()
-    # In a multi, every create is answered as a create2.
+    # In a multi, the result of every create has the type create2.
     kind = OpCode.CREATE2 if isinstance(body, Create2Response) else OpCode(applied.type)
     return MultiResult(kind, 0, body)

@@ -19,14 +19,14 @@ from zabka.ensemble.zab.messages import ForwardedRequest
 
 MIN_TIMEOUT_TICKS = 2
 MAX_TIMEOUT_TICKS = 20
-"""Default limits of a session's timeout."""
+"""Default maximum of a session's timeout, in ticks."""
 _UNSIGNED = (1 << 64) - 1
 
 
 class Attachment:
     """Attaches clients to their sessions.
 
-    Requests that arrive before that is done are held and processed afterwards.
+    Requests that arrive before that are queued, and processed afterwards.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class Attachment:
         self._requests = requests
 
     def start(self, now: Instant) -> None:
-        """Service begins: new sessions get ids from this time on."""
+        """Start serving: new sessions get ids from this time on."""
         self._session_ids.start(now)
         self._local.start(now)
 
     def session_created(self, now: Instant, session_id: SessionId, effects: list[Effect]) -> None:
-        """A createSession was applied: attach the client that waits for it here, if any."""
+        """Handle an applied createSession: attach the client that waits for it here, if any."""
         client = self._clients.attaching.get(session_id)
         if client is not None and client.creates:
             del self._clients.attaching[session_id]
@@ -83,7 +83,7 @@ class Attachment:
         effects.append(AskRevalidate(session_id, client.timeout_ms))
 
     def _refusal(self, request: ConnectRequest) -> str:
-        """Return why this server gives a client no session; empty if it does. The client gets no reply."""
+        """Return why this server rejects a client's session, or an empty string. A rejected client gets no reply."""
         session = f"session 0x{request.session_id & _UNSIGNED:x}"
         if self._state.read_only and not request.read_only:
             return f"{session}: this server is read-only until it finds a leader, and the client did not ask for that"
@@ -103,7 +103,7 @@ class Attachment:
             self._local.open(now, local, client, effects)
             valid = True
         elif self._state.read_only and (session_id == 0 or session_id in self._state.tree.sessions):
-            # Only a leader can open or resume a global session: the client tries other servers.
+            # Only a leader can open or resume a global session, so the client must try other servers.
             reason = f"session 0x{session_id & _UNSIGNED:x}: a read-only server cannot tell whether it lives on"
             self._clients.close(client, effects, reason if session_id else "a read-only server opens no session")
             return True
@@ -124,7 +124,7 @@ class Attachment:
         self._clients.attaching[session_id] = client
 
     def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
-        """Process the leader's answer to AskRevalidate."""
+        """Process the leader's reply to AskRevalidate."""
         effects: list[Effect] = []
         connection = self._clients.attaching.pop(session_id, None)
         if connection is not None:
@@ -133,7 +133,10 @@ class Attachment:
         return effects
 
     def attach(self, now: Instant, client: Connection, valid: bool, effects: list[Effect]) -> None:
-        """Answer a ConnectRequest (finishSessionInit); notify a client with an expired session and close it."""
+        """Reply to a ConnectRequest (finishSessionInit).
+
+        If the session has expired, the reply says so, and the connection is closed.
+        """
         self._counters.packets_sent += 1
         read_only = self._state.read_only if client.knows_read_only else None
         if not valid:

@@ -1,8 +1,8 @@
 """Authentication of client connections: auth packets, SASL, and required schemes.
 
 Sources: ZooKeeperServer.processPacket and processSasl, AuthenticationHelper, EnsembleAuthenticationProvider,
-KeyAuthenticationProvider. Each packet is answered at once, not in order with the session's requests, as in ZooKeeper;
-wrong credentials end the connection.
+KeyAuthenticationProvider. As in ZooKeeper, each packet gets its reply at once, not in order with the session's
+requests; wrong credentials close the connection.
 """
 
 from __future__ import annotations
@@ -21,20 +21,29 @@ from zabka.ensemble.tree.connections import Connection
 from zabka.ensemble.tree.znode import Znode
 
 KEY_PATH = "/key"
-"""Credentials of the `key` scheme must fit this znode's data; without the znode or its data, any credentials do."""
+"""Znode whose data credentials of the `key` scheme must fit.
+
+If the znode or its data is missing, all credentials are accepted.
+"""
 KEY_USER: AuthId = (KEY, "")
-"""Identity proved by the `key` scheme. (KeyAuthenticationProvider means to name the key, but leaves it empty.)"""
+"""Identity proved by the `key` scheme.
+
+KeyAuthenticationProvider is meant to name the key, but leaves it empty.
+"""
 IDENTITIES_MAX = 1000
 IDENTITIES_CHARS_MAX = 64 * 1024
-"""Maximum number of identities of a connection, and their total length.
+"""Maximum total length of a connection's identities; IDENTITIES_MAX limits their number.
 
-They go with each of its writes to the leader, and into each ACL with `auth`: without a limit one client could block the
-links between the servers.
+Each of its writes sends them to the leader, and each ACL with `auth` contains them: without a limit, one client could
+block the links between the servers.
 """
 
 
 class Verdict(NamedTuple):
-    """The reply, and whether it ends the connection. Without a reply: close silently."""
+    """Reply to an authentication request, and whether it closes the connection.
+
+    Without a reply, the connection is closed silently.
+    """
 
     reply: Reply | None
     closes: bool
@@ -44,7 +53,10 @@ _UNREADABLE = _TURNED_AWAY = Verdict(None, True)
 
 
 class EnsembleCounts(msgspec.Struct):
-    """Clients that asked for an ensemble: this one, another, or while none was configured (ServerMetrics)."""
+    """Counts of clients that requested an ensemble by name (ServerMetrics).
+
+    They requested this ensemble, another ensemble, or any while none was configured.
+    """
 
     ensemble_auth_success: int = 0
     ensemble_auth_fail: int = 0
@@ -54,7 +66,7 @@ class EnsembleCounts(msgspec.Struct):
 class Authentication:
     """Authentication of one server's clients.
 
-    `new_nonce` must be unpredictable; only SASL needs it. `key_node` finds the znode at KEY_PATH.
+    `new_nonce` must be unpredictable; only SASL needs it. `key_node` returns the znode at KEY_PATH.
     """
 
     __slots__ = ("_key_node", "_new_nonce", "failures", "of_ensemble", "policy")
@@ -73,7 +85,7 @@ class Authentication:
         self._key_node = key_node
 
     def welcome(self, client: Connection, identities: tuple[AuthId, ...]) -> None:
-        """Add a new connection, with the identities that it proves by itself."""
+        """Add a new connection, with the identities that it proves without credentials."""
         self._add(client, identities)
 
     def on_auth(self, client: Connection, request: Request) -> Verdict:
@@ -93,9 +105,9 @@ class Authentication:
         return Verdict(Reply(request.xid, 0, 0), False)
 
     def _on_ensemble(self, xid: int, name: bytes | None) -> Verdict:
-        """A client that asks for another ensemble gets no answer.
+        """Check the ensemble that a client requests; a client that requests another one gets no reply.
 
-        It would treat AuthFailed as final, but after a closed connection it tries another server.
+        The client would treat AuthFailed as final, but after a closed connection it tries another server.
         """
         counts = self.of_ensemble
         if not self.policy.knows_ensemble(name):
@@ -142,7 +154,7 @@ class Authentication:
         return self._refused(xid, ErrorCode.AUTH_FAILED, SaslResponse(None))
 
     def bar(self, xid: int) -> Verdict:
-        """Reject a request of a client that has not authenticated as required."""
+        """Reject a request of a client that has not authenticated with a required scheme."""
         return self._refused(xid, ErrorCode.SESSION_CLOSED_REQUIRE_SASL)
 
     def _refused(self, xid: int, error: ErrorCode, body: SaslResponse | None = None) -> Verdict:

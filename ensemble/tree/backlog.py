@@ -1,8 +1,8 @@
 """Limits of reply bytes that a client has not read yet.
 
-A request of twenty bytes may be answered with a megabyte. A client that sends ten thousand of them at once would fill a
-server's memory, and all other clients would wait until they are answered. So above a limit, a connection's replies wait
-in its session's queue. The connection's server passes empty `Frames` when the client has read them.
+A request of twenty bytes can have a reply of a megabyte. A client that sends ten thousand such requests at once would
+fill a server's memory, and all other clients would wait for those replies. So above a limit, a connection's replies
+wait in its session's queue. The connection's port passes empty `Frames` when the client has read its replies.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ from zabka.ensemble.records import (
 )
 
 ANSWERS_BYTES_MAX = 1 << 20
-"""The last of these replies may have any length."""
+"""Limit of unread reply bytes; the reply that reaches it can have any length."""
 SETTLED_BYTES_MAX = 256 << 20
 """Limit while a write of the session must not overtake its earlier reads.
 
-It allows a program that reads hundreds of large znodes at once, with writes in between.
+It allows a client to read hundreds of large znodes at once, with writes in between.
 """
 MULTI_READ_BYTES_MAX = 16 << 20
-"""Limit of one reply to several reads; our own client accepts no longer one, Apache's by default only a sixteenth."""
+"""Maximum size of one reply to several reads.
+
+This project's client accepts no larger reply, Apache's by default only a sixteenth of it.
+"""
 
 
 def bytes_of(body: AnyResponse | None) -> int:
-    """Return a lower bound of a reply's size: the parts that may be large."""
+    """Return a lower bound of a reply's size, from the parts that can be large."""
     match body:
         case GetDataResponse():
             return len(body.data or b"")

@@ -1,7 +1,8 @@
-"""The znodes of a tree in blocks by order of creation, and the last change of each block.
+"""A tree's znodes in blocks by order of creation, and the last change of each block.
 
-So the cost of a snapshot of a large tree is that of the changes since the previous one: an unchanged block is copied
-from its file. A snapshot in progress (`zabka.ensemble.tree.capture`) is notified before a block changes.
+Thus the cost of a snapshot of a large tree depends only on the changes since the previous one: an unchanged block is
+copied from that snapshot's file. A snapshot in progress (`zabka.ensemble.tree.capture`) is notified before a block
+changes.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from zabka.ensemble.records import ACL, OPEN_ACL
 
 BLOCK_ZNODES = 170
-"""The number of keys of a dict with 256 slots."""
+"""Number of znodes per block: as many as a dict with 256 slots can hold."""
 ACLS_MAX = 2 * BLOCK_ZNODES
-"""Number of lists noted for a block before unused lists are removed."""
+"""Number of ACLs noted for a block before unused ones are removed."""
 
 
 class Block:
-    """Paths in the order of the creation of their znodes: a dict while more are coming, then a list, which is smaller.
+    """Paths in the order of creation: a dict while more are added, then a list, which is smaller.
 
-    `changed_in` is the number of the first snapshot that contains the last change. `acls` are the present or former
-    lists of its znodes, apart from the open one.
+    `changed_in` is the number of the first snapshot that contains the last change. `acls` contains the present and
+    former ACLs of its znodes, except the open ACL.
     """
 
     __slots__ = ("acls", "changed_in", "number", "paths")
@@ -40,11 +41,11 @@ class Block:
             self.forget_acls(lists)
 
     def forget_acls(self, lists: Mapping[str, Sequence[ACL]]) -> None:
-        """Forget the lists that no znode of the block has now."""
+        """Remove the ACLs that no znode of the block has now."""
         self.acls = dict.fromkeys(lists[path] for path in self.paths if path in lists)
 
     def remove(self, path: str) -> None:
-        """Remove a znode."""
+        """Remove a znode from the block."""
         if isinstance(self.paths, dict):
             del self.paths[path]
         else:
@@ -54,8 +55,8 @@ class Block:
 class Blocks:
     """A tree's blocks, oldest first: no znode comes before its parent.
 
-    `turn` is the number of the next snapshot, which will contain current changes; `fresh` are the numbers of the blocks
-    changed in this turn. `keeper` is called with a block that is about to change for the first time in a turn.
+    `turn` is the number of the next snapshot, which will contain current changes; `fresh` contains the numbers of the
+    blocks changed in this turn. `keeper` is called with a block before its first change in a turn.
     """
 
     __slots__ = ("__weakref__", "_newest", "by_number", "fresh", "keeper", "newest_paths", "turn")
@@ -81,14 +82,14 @@ class Blocks:
         return block
 
     def next_turn(self) -> int:
-        """Return the number of a snapshot that is being taken; later changes belong to the next one."""
+        """Return the number of the snapshot that is being taken; later changes belong to the next one."""
         turn = self.turn
         self.turn += 1
         self.fresh.clear()
         return turn
 
     def change(self, number: int) -> None:
-        """Prepare a change to a znode of the block; not needed if the block is `fresh` already."""
+        """Prepare a change to a znode of the block; not needed if the block is already `fresh`."""
         block = self.by_number[number]
         if self.keeper is not None:
             self.keeper(block)
@@ -126,7 +127,10 @@ class Blocks:
         self.by_number[number].note_acl(acl, lists)
 
     def remove(self, path: str, number: int) -> None:
-        """A znode is about to be deleted; an empty block is removed too, unless it can get further znodes."""
+        """Remove a znode that is about to be deleted.
+
+        An empty block is removed too, unless it can get further znodes.
+        """
         if number not in self.fresh:
             self.change(number)
         block = self.by_number[number]

@@ -1,8 +1,8 @@
-"""A snapshot of a tree in use, taken block by block while the tree goes on changing.
+"""A snapshot of a tree in use, taken block by block while the tree continues to change.
 
-It copies nothing when it begins. From then on a block's records are encoded when they are requested, or when the block
-is about to change, whichever comes first. A block that has not changed since the previous snapshot is left out: its
-records are in that file.
+It copies nothing when it begins. A block's records are encoded when they are requested, or when the block is about to
+change, whichever comes first. A block that has not changed since the previous snapshot is omitted: its records are in
+that snapshot's file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from zabka.ensemble.tree.stored import AclTable, RecordParts
 
 
 class Piece(NamedTuple):
-    """A block's records: in parts, so that nothing large is copied; their total length and Adler32."""
+    """A block's records, their total length and Adler32.
+
+    The records are in parts, so that nothing large is copied.
+    """
 
     number: int
     parts: list[bytes | memoryview]
@@ -28,10 +31,10 @@ class Piece(NamedTuple):
 class Capture:
     """A snapshot in progress.
 
-    `pieces` are the blocks that it will encode, in any order; `order` has all blocks, oldest first.
+    `pieces` are the blocks that it will encode, in any order; `order` contains all blocks, oldest first.
 
-    `known` are the blocks in the file of snapshot number `since`, and `table` its ACL lists; the lists of the pieces
-    are added to it at once. Each piece is passed to `sink`.
+    `known` are the blocks in the file of snapshot number `since`. `table` contains that file's ACLs; the ACLs of the
+    pieces are added to it at once. Each piece is passed to `sink`.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class Capture:
         self.stop_capture()
 
     def stop_capture(self) -> None:
-        """Stop: no further piece is needed."""
+        """Stop the capture, because no further piece is needed."""
         self._pending.clear()
         if self._blocks.keeper == self._keep:
             self._blocks.keeper = None

@@ -1,6 +1,7 @@
-"""The clients of one server: their connections, the sessions open here, and the recently active sessions.
+"""Clients of one server: their connections, the sessions open on it, and the recently active sessions.
 
-Source: NIOServerCnxnFactory's and ZooKeeperServer's tables of connections, LearnerSessionTracker's of sessions touched.
+Source: the connection tables of NIOServerCnxnFactory and ZooKeeperServer, and LearnerSessionTracker's table of
+touched sessions.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from zabka.ensemble.zab.effects import CloseConnection, Effect
 
 
 class Clients:
-    """The tables of connections and sessions; they stay the same objects for ever.
+    """Tables of connections and sessions. The table objects are never replaced.
 
     `connections`: all open connections. `attaching`: connections whose session the leader has not confirmed yet.
-    `sessions`: sessions that are connected here or have requests left. `held_back`: sessions with a reply that waits
-    until the client has read others. `syncing`: syncs of a session that the leader has not answered yet, oldest first.
+    `sessions`: sessions that are connected here or have unfinished requests. `held_back`: sessions with a reply that
+    waits until the client has read earlier replies. `syncing`: syncs of a session that the leader has not replied to
+    yet, oldest first.
     """
 
     __slots__ = (
@@ -43,13 +45,13 @@ class Clients:
         self._touched: dict[SessionId, int] = {}
 
     def close(self, client: Connection, effects: list[Effect], reason: str = "") -> None:
-        """Close a connection, unless it is closed already. `reason` is logged."""
+        """Close a connection, unless it is already closed. `reason` is logged."""
         if client.stage is not Stage.CLOSED:
             effects.append(CloseConnection(client.id, reason))
             self.forget(client)
 
     def forget(self, client: Connection) -> None:
-        """A connection is closed: remove it and its watches; its session lives until it expires."""
+        """Remove a closed connection and its watches; its session lives until it expires."""
         client.stage = Stage.CLOSED
         client.held.clear()
         client.deferred.clear()
@@ -63,7 +65,7 @@ class Clients:
         if session is not None and session.connection is client:
             session.connection = None
             self.held_back.pop(session_id, None)
-            # Requests with a transaction must still be matched with it; the other requests are dropped.
+            # Requests with a transaction must still be matched with it.  All other requests are dropped.
             left = [waiting for waiting in session.queue if waiting.under_way and not waiting.done]
             session.queue.clear()
             session.queue.extend(left)
@@ -78,18 +80,18 @@ class Clients:
                 self.close(older, effects)
 
     def waits(self, session_id: SessionId) -> bool:
-        """Whether a request of the session must be answered before its next write is applied."""
+        """Return whether a request of the session must get its reply before the session's next write is applied."""
         syncs = self.syncing.get(session_id)
         return session_id in self.held_back or (syncs is not None and not syncs[-1].done)
 
     def close_session(self, session_id: SessionId, effects: list[Effect]) -> None:
-        """Close a local session that is over, and its connection if any."""
+        """Close a local session that has ended, and its connection if any."""
         session = self.sessions.get(session_id)
         if session is not None and session.connection is not None:
             self.close(session.connection, effects)
 
     def close_all(self) -> list[Effect]:
-        """Service ends: close every connection, and forget every session and watch."""
+        """End the service: close every connection, and remove every session and watch."""
         effects: list[Effect] = [CloseConnection(connection) for connection in self.connections]
         for client in self.connections.values():
             client.stage = Stage.CLOSED
@@ -103,7 +105,7 @@ class Clients:
         return effects
 
     def touch(self, now: Instant, client: Connection) -> bool:
-        """The session was active. Return False if it is closing already."""
+        """Record activity of the session. Return False if the session is already closing."""
         if client.alone:
             return self._local.touch(now, client)
         proposer = self._state.proposer
@@ -113,9 +115,9 @@ class Clients:
         return True
 
     def accepts_message(self, now: Instant, client: Connection, effects: list[Effect]) -> bool:
-        """A client has sent something. Return False if its messages are not processed any longer."""
+        """Handle a message from a client. Return False if its messages are no longer processed."""
         if not self.touch(now, client):
-            return False  # its close is in progress, and will close the connection
+            return False  # The session's close is in progress and will close the connection.
         proposer = self._state.proposer
         if client.alone or proposer is None:
             return True
@@ -125,11 +127,11 @@ class Clients:
         return True
 
     def not_touched(self, session_id: SessionId) -> None:
-        """A session is over: do not report it to the leader as active."""
+        """Do not report an ended session to the leader as active."""
         self._touched.pop(session_id, None)
 
     def drain_touched(self) -> list[tuple[SessionId, int]]:
-        """Learner: return the sessions that were active since the last call."""
+        """Return the sessions that were active since the last call, on a learner."""
         touched = list(self._touched.items())
         self._touched.clear()
         return touched
@@ -140,6 +142,6 @@ class Clients:
             client.reset_statistics()
 
     def outstanding(self, connection: ConnectionId) -> int:
-        """Number of requests of a connection without an answer: a shell may stop reading from it for a while."""
+        """Return the number of a connection's requests without a reply; the port may pause reading because of it."""
         client = self.connections.get(connection)
         return client.outstanding + len(client.held) if client is not None else 0

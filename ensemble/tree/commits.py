@@ -1,4 +1,4 @@
-"""Effects of applied transactions: watches fire, sessions begin and end, clients get their answers.
+"""Effects of applied transactions: watches fire, sessions begin and end, clients get their replies.
 
 Source: ZooKeeperServer.processTxn and FinalRequestProcessor.processRequest.
 """
@@ -30,7 +30,7 @@ _SYNC_CONNECTED = int(KeeperState.SYNC_CONNECTED)
 
 
 class Commits:
-    """Applies committed transactions to the tree, and notifies the clients here."""
+    """Applies committed transactions to the tree, and notifies this server's clients."""
 
     __slots__ = (
         "_answers", "_attachment", "_clients", "_connections", "_counters", "_full_journal", "_sessions", "_state",
@@ -51,7 +51,7 @@ class Commits:
         self._attachment = attachment
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Apply the next transactions; for each, fire watches, then answer the local client that requested it."""
+        """Apply the next transactions; for each, fire watches, then reply to the local client that requested it."""
         effects: list[Effect] = []
         state, answers, sessions, full_journal = self._state, self._answers, self._sessions, self._full_journal
         tree, held_back, syncing = state.tree, self._clients.held_back, self._clients.syncing
@@ -113,7 +113,7 @@ class Commits:
             self._answers.commit(now, session, txn, applied, effects)
 
     def _digest_differs(self, txn: Txn, effects: list[Effect]) -> None:
-        """Count a digest mismatch, as ZooKeeper does; report the first one in the journal, and each to the peer."""
+        """Count a digest mismatch, as ZooKeeper does; report the first one in the journal, and each one to the peer."""
         counters = self._counters
         counters.digest_mismatches += 1
         if counters.digest_mismatches == 1 and self._state.serving:
@@ -122,7 +122,7 @@ class Commits:
         effects.append(TreeDiffers())
 
     def _quotas_passed(self, effects: list[Effect]) -> None:
-        """The leader logs a warning about exceeded quotas, soft or hard; other servers only update them."""
+        """Update the exceeded quotas, soft and hard; only the leader logs a warning about them."""
         quotas = self._state.tree.quotas
         passed, quotas.passed = quotas.passed, []
         if self._state.proposer is not None:
@@ -149,7 +149,7 @@ class Commits:
                         effects.append(Answer(watcher, reply))
 
     def _session_changed(self, now: Instant, txn: Txn, session: OpenSession | None, effects: list[Effect]) -> None:
-        """A createSession or closeSession was applied."""
+        """Handle an applied createSession or closeSession."""
         fact = session_fact(txn, self._state.tree)
         if fact is not None:
             effects.append(Emit(fact))

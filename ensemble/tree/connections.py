@@ -1,4 +1,7 @@
-"""A server's client connections and, for each session here, the queue of its requests (ServerCnxn, CommitProcessor)."""
+"""Client connections of a server, and the request queue of each session connected to it.
+
+Source: ServerCnxn, CommitProcessor.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from zabka.ensemble.records import AnyBody, Reply, ReplyFrames, Request
 
 
 class Stage(Enum):
-    """Progress of a connection."""
+    """Stage of a connection."""
 
     OPEN = "open"
     """Waiting for the ConnectRequest."""
@@ -27,7 +30,7 @@ class Stage(Enum):
 
 
 class Connection:
-    """A client's connection."""
+    """A client's connection to this server."""
 
     __slots__ = (
         "alone", "attached_after", "auth", "barred", "creates", "deferred", "held", "id", "knows_read_only",
@@ -42,24 +45,27 @@ class Connection:
         self.session_id = SessionId(0)
         self.creates = False
         self.attached_after = Zxid(0)
-        """Transactions up to this one are not results of its requests: its session was connected elsewhere."""
+        """Zxid up to which transactions are not results of this connection's requests.
+
+        The session was connected elsewhere then.
+        """
         self.knows_read_only = True
         self.timeout_ms = 0
         self.alone = False
-        """Whether no leader has its session: a local session, or one on a read-only server."""
+        """Whether no leader has the connection's session, because it is local or on a read-only server."""
         self.auth: tuple[AuthId, ...] = ()
         self.rights: Sequence[AuthId] = ()
         """Identities for ACL checks: see `AuthPolicy.rights_of`."""
         self.barred = False
-        """Whether it has not authenticated as required yet."""
+        """Whether the client has not authenticated as required yet."""
         self.sasl: DigestMd5Server | None = None
         self.held: list[Request] = []
         self.deferred: list[bytes] = []
-        """Requests that arrived while replies waited for the client to read; they are processed after those."""
+        """Requests that arrived while replies waited for the client to read; they are processed after those replies."""
         self.opened_ms = now_ms
         self.outstanding = 0
         self.unread_bytes = 0
-        """Reply bytes since the client last had read all replies (`zabka.ensemble.tree.backlog`)."""
+        """Reply bytes sent since the client had last read all replies (`zabka.ensemble.tree.backlog`)."""
         self.last_response_ms = now_ms
         self.reset_statistics()
 
@@ -76,7 +82,7 @@ class Connection:
         self.latency_total_ms = 0
 
     def answered(self, now_ms: int, latency_ms: int, cxid: int, zxid: int, op: int) -> None:
-        """Count a request that was answered (updateStatsForResponse)."""
+        """Count a request whose reply was sent (updateStatsForResponse)."""
         self.sent += 1
         self.last_cxid = cxid
         self.last_zxid = zxid
@@ -91,10 +97,10 @@ class Connection:
 
 
 class Waiting(msgspec.Struct, eq=False, gc=False):
-    """A request that cannot be answered yet: a write or sync in progress, or any request after one.
+    """A request whose reply cannot be sent yet: a write or sync in progress, or any request after one.
 
-    `reply` is set once the answer is known (it may still have to wait for earlier ones); a read is answered when it is
-    its turn. `frame` are the bytes of a plain request, which has no `body` and is answered in bytes.
+    `reply` is set when the reply is known (it may have to wait for earlier ones); the reply to a read is computed when
+    it is the read's turn. `frame` contains the bytes of a plain request, which has no `body` and gets a reply in bytes.
     """
 
     connection: Connection
@@ -111,7 +117,7 @@ class Waiting(msgspec.Struct, eq=False, gc=False):
 
 
 class OpenSession:
-    """A session that is connected here, or was until its last requests are done.
+    """A session that is connected here, or was connected and still has unfinished requests.
 
     The queue belongs to the session, not to the connection. Pending requests of a broken connection must still be
     matched with their transactions before any request of the session's new connection.
@@ -126,7 +132,10 @@ class OpenSession:
 
 
 class ConnectionInfo(msgspec.Struct, frozen=True):
-    """One connection as `cons` and `stat` show it.  Latencies are of answered requests; times on the node's clock."""
+    """One connection, as `cons` and `stat` show it.
+
+    Latencies are those of requests with a reply; times are on the node's clock.
+    """
 
     connection: ConnectionId
     session_id: SessionId
@@ -146,7 +155,7 @@ class ConnectionInfo(msgspec.Struct, frozen=True):
 
 
 def info_of(connection: Connection, last_op: str) -> ConnectionInfo:
-    """Return the statistics of a connection for reports."""
+    """Return a connection's statistics for reports."""
     answered = connection.sent
     return ConnectionInfo(
         connection=connection.id,

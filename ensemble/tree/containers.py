@@ -1,6 +1,6 @@
-"""Znodes that the leader deletes: containers without children, and nodes with an expired time to live.
+"""Znodes that the leader deletes: containers without children, and znodes whose time to live has expired.
 
-When the leader deletes them (ContainerManager); `create_modes` defines how such znodes are created.
+This module decides when the leader deletes them (ContainerManager); `create_modes` defines how they are created.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MINUTE_MS = 60_000
 
 
 class Lasting(Protocol):
-    """Fields that determine whether a znode has lapsed, in the tree or as proposed."""
+    """Interface of the fields that determine whether a znode has lapsed, in the tree or as proposed."""
 
     @property
     def child_count(self) -> int: ...
@@ -30,7 +30,7 @@ class Lasting(Protocol):
 
 
 def has_lapsed(now: Instant, node: Lasting, rules: TreeRules) -> bool:
-    """Whether it is a container that has lost its children, or a node with an expired time to live."""
+    """Return whether a znode is a container that lost its children, or its time to live has expired."""
     owner = node.ephemeral_owner
     if not owner or is_ephemeral(owner) or node.child_count:
         return False
@@ -45,8 +45,8 @@ def has_lapsed(now: Instant, node: Lasting, rules: TreeRules) -> bool:
 class ContainerCheck:
     """The leader's periodic check of containers and times to live, every `container_check_interval_ms`.
 
-    It is called every `period_ms`: a tick, or the interval if that is shorter. If many nodes have lapsed, a
-    few are deleted in each period, within the rules' limit per minute.
+    It is called every `period_ms`: a tick, or the interval if that is shorter. If many znodes have lapsed, it deletes a
+    few in each period, within the rules' limit per minute.
     """
 
     __slots__ = ("_asked_ms", "_due", "_earned", "_earned_max", "_next_ms", "_rules", "period_ms")
@@ -57,12 +57,12 @@ class ContainerCheck:
         self._next_ms = now.mono_ms + rules.container_check_interval_ms
         self._asked_ms = now.mono_ms
         self._due: deque[str] = deque()
-        # A deletion costs _MINUTE_MS units: the first one may happen at once, as in Java.
+        # A deletion costs _MINUTE_MS units, so that the first deletion can happen immediately, as in Java.
         self._earned_max = max(_MINUTE_MS, self.period_ms * rules.container_deletes_per_minute)
         self._earned = _MINUTE_MS if rules.container_deletes_per_minute else 0
 
     def lapsed(self, now: Instant, tree: DataTree) -> list[str]:
-        """Paths to delete now."""
+        """Return the paths to delete now."""
         earned = self._earned + (now.mono_ms - self._asked_ms) * self._rules.container_deletes_per_minute
         self._earned, self._asked_ms = min(earned, self._earned_max), now.mono_ms
         if now.mono_ms >= self._next_ms:

@@ -1,4 +1,4 @@
-"""Counts and times of one server's work for its clients (ServerStats, ServerMetrics)."""
+"""Counts and durations of one server's work for its clients (ServerStats, ServerMetrics)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ FIRED_AS = {
     EventType.DATA_CHANGED: "node_changed_watch_count",
     EventType.CHILDREN_CHANGED: "node_children_watch_count",
 }
-"""Metric names for the number of connections that a change notifies."""
+"""Metric names, for each type of change, of the number of connections notified."""
 WATCH_EVENT_BYTES = 28
-"""A notification's header, type, state, and the length of its path."""
+"""Size of a notification's header, type, state and path length."""
 DIGESTS_EVERY = 128
 DIGESTS_KEPT = 1024
-"""DataTree.DIGEST_LOG_INTERVAL and DIGEST_LOG_LIMIT."""
+"""Number of digests kept, as with DataTree.DIGEST_LOG_INTERVAL and DIGEST_LOG_LIMIT."""
 
 
 class Counters:
-    """The counts since the server began, and those since the last `reset`; latencies are in milliseconds.
+    """Counts since the server started, and since the last `reset`; latencies are in milliseconds.
 
-    `digests` are the tree's digests after every 128th transaction, by zxid. `quota_refusals` are writes rejected by a
-    hard quota, by the first part of the path; a leader counts them.
+    `digests` contains the tree's digests after every 128th transaction, keyed by zxid. `quota_refusals` counts writes
+    rejected by a hard quota, keyed by the first component of the path; only a leader counts them.
     """
 
     def __init__(self) -> None:
@@ -70,12 +70,12 @@ class Counters:
         took_ms = now.wall_ms - txns[-1].time_ms
         took_ms = took_ms if took_ms > 0 else 0
         self.propagation_latency_ms.add(took_ms, len(txns))
-        # Applied in the turn of the quorum's last acknowledgement, or of the leader's COMMIT.
+        # Transactions are applied in the same turn as the quorum's last acknowledgement or the leader's COMMIT.
         committed = self.quorum_ack_latency_ms if leads else self.commit_propagation_latency_ms
         committed.add(took_ms, len(txns))
 
     def count_answers_at_once(self, now: Instant, count: int, client: Connection, xid: int, zxid: int, op: int) -> None:
-        """Count requests that were answered on arrival; the last of them was `xid`."""
+        """Count requests that got their replies on arrival; the last of them was `xid`."""
         self.packets_sent += count
         self.answers += count
         self.latency_min_ms = 0
@@ -84,7 +84,7 @@ class Counters:
         client.answered(now.mono_ms, 0, xid, zxid, op)
 
     def count_answers(self, now: Instant, client: Connection, answered: Sequence[Waiting], zxid: int) -> None:
-        """Count requests of one connection that are answered together."""
+        """Count requests of one connection whose replies are sent together."""
         now_ms = now.mono_ms
         self.packets_sent += len(answered)
         self.answers += len(answered)
@@ -99,7 +99,7 @@ class Counters:
             client.answered(now_ms, latency_ms, waiting.cxid, zxid, waiting.op)
 
     def count_write(self, now_ms: int, client: Connection, written: Waiting, zxid: int) -> None:
-        """Count a write of a connection that is answered by itself."""
+        """Count a write whose reply is sent alone."""
         latency_ms = now_ms - written.since_ms
         self.packets_sent += 1
         self.answers += 1
@@ -112,7 +112,7 @@ class Counters:
         client.answered(now_ms, latency_ms, written.cxid, zxid, written.op)
 
     def count_writes(self, now: Instant, client: Connection, answered: Sequence[Waiting], zxid: int) -> None:
-        """Count writes of one connection that are answered together."""
+        """Count writes of one connection whose replies are sent together."""
         count, last, now_ms = len(answered), answered[-1], now.mono_ms
         latencies_ms = [now_ms - waiting.since_ms for waiting in answered]
         low, high, total = min(latencies_ms), max(latencies_ms), sum(latencies_ms)

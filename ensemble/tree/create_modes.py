@@ -1,9 +1,9 @@
-"""The kinds of znodes: valid create requests, the owner of the new znode, and the transaction that creates it.
+"""Kinds of znodes: valid create requests, the owner of the new znode, and the transaction that creates it.
 
-Source: CreateMode, EphemeralType, PrepRequestProcessor.pRequest2TxnCreate, MultiOperationRecord. These rules are only
-here. The leader uses them for each create (`zabka.ensemble.tree.proposer`), each server when it applies one
-(`zabka.ensemble.tree.datatree`). The fast path (`zabka.ensemble.tree.plain_proposals`) accepts only the flags
-PERSISTENT, and a test compares it with the general path. A new kind of znode needs its op and flag
+Source: CreateMode, EphemeralType, PrepRequestProcessor.pRequest2TxnCreate, MultiOperationRecord. This is the only
+place with these rules. The leader uses them for each create (`zabka.ensemble.tree.proposer`), and each server when it
+applies one (`zabka.ensemble.tree.datatree`). The fast path (`zabka.ensemble.tree.plain_proposals`) accepts only the
+flag PERSISTENT, and a test compares it with the general path. A new kind of znode needs its op and flag
 (`zabka.ensemble.records.op_codes`), its request (`zabka.ensemble.records.creates`), its transaction
 (`zabka.ensemble.txn`), and its rule here: a flag without a rule is rejected.
 """
@@ -32,30 +32,30 @@ PERSISTENT = int(CreateFlag.PERSISTENT)
 EPHEMERAL = frozenset({int(CreateFlag.EPHEMERAL), int(CreateFlag.EPHEMERAL_SEQUENTIAL)})
 _CONTAINER = int(CreateFlag.CONTAINER)
 _WITH_TTL = {int(CreateFlag.PERSISTENT_WITH_TTL): False, int(CreateFlag.PERSISTENT_SEQUENTIAL_WITH_TTL): True}
-"""The flags of creates with a time to live, and whether the name ends with a number."""
+"""Flags of creates with a time to live, and whether the name is sequential."""
 
 # -- owners ----------------------------------------------------------------------------------------------------
 
 CONTAINER_OWNER = -(1 << 63)
-"""The ephemeralOwner of a container node (EphemeralType.CONTAINER_EPHEMERAL_OWNER)."""
+"""ephemeralOwner of a container (EphemeralType.CONTAINER_EPHEMERAL_OWNER)."""
 _TTL_MARK = 0xFF0000
 TTL_MAX_MS = (1 << 40) - 1
-"""12,725 days: a time to live shares the ephemeralOwner with the mark of its type."""
+"""Maximum time to live, 12,725 days: it shares the ephemeralOwner's bits with the mark of its type."""
 
 
 def ttl_owner(ttl_ms: int) -> int:
-    """Return the ephemeralOwner of a node with a time to live (EphemeralType.TTL), as a signed 64-bit number.
+    """Return the ephemeralOwner of a znode with a time to live (EphemeralType.TTL), as a signed 64-bit number.
 
-    0 for an invalid time. ZooKeeper logs such a transaction, crashes on it, and crashes again at every start. Here it
-    creates a plain node, which agrees with the transaction's digest.
+    Return 0 for an invalid time. ZooKeeper logs such a transaction, crashes on it, and crashes again at every start.
+    This server creates a plain znode instead, which agrees with the transaction's digest.
     """
     return ((_TTL_MARK << 40) | ttl_ms) - (1 << 64) if 0 < ttl_ms <= TTL_MAX_MS else 0
 
 
 def is_ephemeral(owner: int) -> bool:
-    """Whether this ephemeralOwner is a session, not the mark of a container or of a time to live.
+    """Return whether this ephemeralOwner is a session, not the mark of a container or of a time to live.
 
-    A session id of server 255 starts with the same byte as a time to live; it has the clock in the two bytes after it.
+    A session id of server 255 starts with the same byte as a time to live; its next two bytes contain the clock.
     """
     return owner != 0 and owner != CONTAINER_OWNER and (owner >> 40) & 0xFFFFFF != _TTL_MARK
 
@@ -66,9 +66,9 @@ _CREATE_REQUESTS = (CreateRequest, CreateTTLRequest)
 
 
 class CreateMode(NamedTuple):
-    """How a znode is created: owned by its session or not, with a numbered name or not.
+    """How a znode is created: whether its session owns it, and whether its name is sequential.
 
-    For a container or a znode with a time to live also the ephemeralOwner that marks it (0 for others).
+    For a container or a znode with a time to live, it also contains the ephemeralOwner that marks it (0 for others).
     """
 
     ephemeral: bool
@@ -76,7 +76,7 @@ class CreateMode(NamedTuple):
     lasting_owner: int
 
     def txn(self, path: str, data: bytes | None, acl: tuple[ACL, ...], cversion: int) -> Record:
-        """Return the transaction that creates the znode; its parent gets the `cversion`."""
+        """Return the transaction that creates the znode; its parent's cversion becomes `cversion`."""
         owner = self.lasting_owner
         if not owner:
             return CreateTxn(path, data, acl, self.ephemeral, cversion)
@@ -92,9 +92,9 @@ _ORDINARY = {
     int(CreateFlag.EPHEMERAL_SEQUENTIAL): CreateMode(ephemeral=True, sequential=True, lasting_owner=0),
     _CONTAINER: CreateMode(ephemeral=False, sequential=False, lasting_owner=0),
 }
-"""Create modes by flags; all other flags are rejected.
+"""Create modes, keyed by flags; all other flags are rejected.
 
-CONTAINER in a plain create is accepted, and creates a plain node, as in ZooKeeper.
+CONTAINER in a plain create is accepted, and creates an ordinary persistent znode, as in ZooKeeper.
 """
 
 
@@ -112,9 +112,9 @@ def create_mode(op: int, request: CreateRequest | CreateTTLRequest, rules: TreeR
 
 
 def _owner_with_ttl(request: CreateTTLRequest, rules: TreeRules) -> int | ErrorCode:
-    """Return the ephemeralOwner of a node for a createTTL, or why it is rejected.
+    """Return the ephemeralOwner of a znode for a createTTL, or the error.
 
-    A createTTL with flags without a time to live is always rejected. ZooKeeper accepts it if the time is negative, and
+    A createTTL whose flags have no time to live is always rejected. ZooKeeper accepts it if the time is negative, and
     every server then crashes on the transaction.
     """
     if request.flags not in _WITH_TTL:
@@ -134,7 +134,7 @@ def owner_made_by(body: CreateTxn | CreateContainerTxn | CreateTTLTxn, session_i
 def as_in_a_multi(operation: MultiOp) -> MultiOp:
     """Return the operation that a multi contains for a create (MultiOperationRecord, Op.create).
 
-    The flags decide, more than the op code. Raises MalformedRecord for flags that a multi cannot hold.
+    The flags take precedence over the op code. Raises MalformedRecord for flags that a multi cannot contain.
     """
     body = operation.body
     if isinstance(body, CreateTTLRequest):
@@ -150,7 +150,7 @@ def as_in_a_multi(operation: MultiOp) -> MultiOp:
 
 
 def wants_ephemeral(request: Request) -> bool:
-    """Whether a request would create an ephemeral (QuorumZooKeeperServer.checkUpgradeSession)."""
+    """Return whether a request would create an ephemeral (QuorumZooKeeperServer.checkUpgradeSession)."""
     body = request.body
     if request.op in (OpCode.CREATE, OpCode.CREATE2):
         return isinstance(body, CreateRequest) and body.flags in EPHEMERAL

@@ -1,7 +1,7 @@
-"""The replicated tree: znodes by path, ephemerals by session, sessions, and the digest over it all (DataTree).
+"""The replicated tree: znodes by path, ephemerals by session, sessions, and the digest of the tree (DataTree).
 
-Transactions are applied in zxid order. Applying a transaction that the tree contains already has no relevant effect, so
-that a log may be replayed over a snapshot that is newer than its beginning.
+Transactions are applied in zxid order. A transaction that the tree already contains has no relevant effect when
+applied again. So a log can be replayed over a snapshot that is newer than the beginning of the log.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ _DATA_CHANGED = EventType.DATA_CHANGED
 class DataTree:
     """The tree of one peer.
 
-    `changes`: the changes of the last applied transaction, in order. `data_size_bytes`: the sum of path lengths and
-    data lengths (approximateDataSize). `digest_sum`: the sum of the nodes' digests; `digest` is it modulo 2**64
+    `changes`: changes made by the last applied transaction, in order. `data_size_bytes`: the sum of path lengths and
+    data lengths (approximateDataSize). `digest_sum`: the sum of the znodes' digests; `digest` is this sum modulo 2**64
     (AdHash). `lapsing`: the paths of containers and of nodes with a time to live. `quotas`: the limits on subtrees.
-    `foreseen`: by zxid, the values that a leader has computed for its own plain writes, so that it need not compute
-    them again; learners must, so it is empty there. `blocks`: the znodes in groups, which record the changes since the
-    previous snapshot. `responses`: ready answers to getData by encoded path (ResponseCache); a change to a node drops
-    its answer.
+    `foreseen`: values that a leader has computed for its own plain writes, keyed by zxid, so that it need not compute
+    them again; always empty on learners. `blocks`: the znodes in groups, which record the changes since the previous
+    snapshot. `responses`: prepared replies to getData, keyed by encoded path (ResponseCache); a change to a znode drops
+    its reply.
     """
 
     __slots__ = (
@@ -123,12 +123,12 @@ class DataTree:
 
     @property
     def digest(self) -> int:
-        """The 64-bit digest of every node outside /zookeeper/ (DigestCalculator version 2), unsigned."""
+        """The 64-bit digest of all znodes outside /zookeeper/ (DigestCalculator version 2), unsigned."""
         return self.digest_sum & DIGEST_MASK
 
     @property
     def snapshot_bytes(self) -> int:
-        """Approximate size of a snapshot: a record for each znode."""
+        """Approximate size of a snapshot: one record per znode."""
         return self.data_size_bytes + len(self.nodes) * RECORD_BYTES
 
     # -- whole state -------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class DataTree:
     def to_snapshot(self) -> TreeSnapshot:
         """Return the state as of `last_zxid`.
 
-        Costs one shallow copy, or none if it is dropped before the next change.
+        The cost is one shallow copy, or none if the snapshot is dropped before the next change.
         """
         nodes = self._lent() if self._lent is not None else None
         if nodes is None or nodes.parted:
@@ -145,7 +145,7 @@ class DataTree:
         return TreeSnapshot(self.last_zxid, self.sessions.copy(), nodes, self.digest)
 
     def _part_from_snapshot(self, lent: ref[SharedNodes]) -> None:
-        """The tree is about to change: give a snapshot that is still in use its own copy."""
+        """Give a snapshot that is still in use its own copy, because the tree is about to change."""
         self._lent = None
         nodes = lent()
         if nodes is not None:
@@ -174,7 +174,7 @@ class DataTree:
         return tree
 
     def _put_stored(self, stored: StoredNodes, digest: int) -> None:
-        """Take over stored records; the digest is the snapshot's own, unless it has none."""
+        """Add stored records; the digest is the snapshot's own, unless it has none."""
         nodes = self.nodes = stored.take_into(self.blocks)
         self.data_size_bytes = stored.data_bytes + sum(map(len, nodes))
         for path, owner in stored.owned:
@@ -185,13 +185,13 @@ class DataTree:
         for path in (ROOT, ZOOKEEPER, QUOTA, CONFIG):
             if path in self.nodes:
                 continue
-            # ZooKeeper makes the config node read-only with a setACL of version -1, which stays visible.
+            # ZooKeeper makes the config node read-only by a setACL of version -1, and this version remains visible.
             acl = READ_ACL if path == CONFIG else OPEN_ACL
             counters = (0, 0, 0, 0, 0, 0, 0, -1 if path == CONFIG else 0, 0)
             self._put(path, made(path, counters, b"", block=self.blocks.add(path), listed=path == CONFIG), acl)
 
     def _put(self, path: str, value: bytes, acl: Sequence[ACL]) -> None:
-        """Add a new znode that is in a block already."""
+        """Add a new znode that is already in a block."""
         self.digest_sum += sealed(path, value)[1]
         self.nodes.put(path, value)
         self._list_acl(path, block_of(value), acl)
@@ -215,9 +215,9 @@ class DataTree:
             self.lapsing[path] = None
 
     def rewrite(self, path: str, data: bytes) -> None:
-        """Replace the data of a node, if it exists, without a transaction, as every server does by itself.
+        """Replace the data of a znode, if it exists, without a transaction, as every server does independently.
 
-        No watch fires, and its Stat stays. Only for nodes outside the digest.
+        No watch fires, and the Stat does not change. Allowed only for znodes outside the digest.
         """
         value = self.nodes.value(path)
         if value is not None:
@@ -229,9 +229,10 @@ class DataTree:
         self.nodes.put(path, value)
 
     def describe_membership(self, text: bytes, version: int, time_ms: int) -> None:
-        """Show the ensemble's membership in /zookeeper/config (ZKDatabase.initConfigInZKDatabase).
+        """Write the ensemble's membership to /zookeeper/config (ZKDatabase.initConfigInZKDatabase).
 
-        Every server does this by itself when it starts to serve, without a transaction; the node is outside the digest.
+        Every server does this independently when it starts to serve, without a transaction; the znode is outside the
+        digest.
         """
         node = self.nodes[CONFIG]
         if node.data == text and node.mzxid == version:
@@ -252,7 +253,7 @@ class DataTree:
     # -- transactions ------------------------------------------------------------------------------------------------
 
     def apply(self, txn: Txn, with_stats: bool = True) -> Applied:
-        """Apply a transaction and fill `changes`. `with_stats` requests the Stats that an answer to a multi needs."""
+        """Apply a transaction and fill `changes`. `with_stats` requests the Stats for the reply to a multi."""
         self.changes = []
         kind = txn.type
         applied = self._apply_by_type[kind](txn, kind, txn.body, with_stats and kind == _MULTI)
@@ -285,7 +286,7 @@ class DataTree:
         return made
 
     def _touch(self, path: str, block: int) -> None:
-        """A znode is about to change: stop sharing its table with a snapshot, and drop its ready answer."""
+        """Prepare a change to a znode: stop sharing its table with a snapshot, and drop its prepared reply."""
         if self.responses:
             self.responses.pop(path.encode("utf-8", "surrogatepass"), None)
         if self._lent is not None:
@@ -297,7 +298,7 @@ class DataTree:
         self, path: str, value: bytes, *, pzxid: int | None = None, cversion: int | None = None,
         aversion: int | None = None, listed: bool | None = None,
     ) -> bytes:  # fmt: skip
-        """Give a touched znode other counters."""
+        """Set other counters of a znode that was prepared with `_touch`."""
         value, change = restated(path, value, pzxid=pzxid, cversion=cversion, aversion=aversion, listed=listed)
         self.digest_sum += change
         self.nodes.put(path, value)
@@ -317,7 +318,7 @@ class DataTree:
         return Applied(kind, _OK, path, node, node.stat() if with_stats and kind != _CREATE else None)
 
     def _make(self, txn: Txn, body: CreateTxn | CreateContainerTxn | CreateTTLTxn, owner: int) -> bytes | int:
-        """Create a znode; return it, or the error."""
+        """Create a znode; return it or the error."""
         nodes, path, data, zxid = self.nodes, body.path, body.data, txn.zxid
         below, above = nodes.below, path[: path.rfind("/")]
         parent_path = above or ROOT
@@ -357,8 +358,8 @@ class DataTree:
     def _count_child(self, path: str, value: bytes, zxid: int, cversion: int, foreseen: Foreseen | None) -> None:
         """Count a new child of a parent; `cversion` is from the transaction, or -1.
 
-        A replayed create must not revert what the snapshot already has of the parent: of two counts, the later one is
-        less than half of the range ahead.
+        A replayed create must not revert the parent's state in the snapshot. Of two counts, the later one is ahead by
+        less than half of the range.
         """
         czxid, mzxid, _, ctime, mtime, version, known, aversion, owner, seed, before, block, flags = _unpack_head(value)
         if self._lent is not None or self.responses or block not in self.blocks.fresh:
@@ -379,7 +380,7 @@ class DataTree:
         self.digest_sum += digest - before
 
     def _set_list(self, path: str, value: bytes, acl: Sequence[ACL], aversion: int | None = None) -> bytes:
-        """Give an existing znode another ACL."""
+        """Set another ACL on an existing znode."""
         block = block_of(value)
         self._touch(path, block)
         value = self._restate(path, value, aversion=aversion, listed=acl is not OPEN_ACL)
@@ -417,7 +418,7 @@ class DataTree:
         return _OK
 
     def _delete_newer_children(self, path: str, node: Znode, zxid: Zxid) -> None:
-        """Delete children found in a replay over a newer snapshot; the next transactions create them again."""
+        """Delete children found in a replay over a newer snapshot; later transactions create them again."""
         for name in node.children:
             child = join(path, name)
             assert self.nodes[child].czxid > zxid, f"{path} deleted by 0x{zxid:x} while it had the child {name}"
@@ -506,7 +507,8 @@ class DataTree:
         self.sessions.pop(txn.session_id, None)
         for path in body.paths:
             self._delete(path, txn.zxid)
-        # Transactions older than ZooKeeper 3.6 have no list, and a replay may find more ephemerals than the list.
+        # Transactions from before ZooKeeper 3.6 have no list, and a replay may find more ephemerals than the list
+        # has.
         for path in sorted(self.ephemerals.get(txn.session_id, ())):
             self._delete(path, txn.zxid)
         return Applied(kind, _OK, "")

@@ -1,4 +1,4 @@
-"""Journal events of a service about the transactions that it applies and the writes that it acknowledges."""
+"""Journal events of a service about transactions that it applies and writes that it acknowledges."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from zabka.journal.events import (
 OP_NAMES: dict[int, str] = {
     op: "".join(part.capitalize() if i else part for i, part in enumerate(op.name.lower().split("_"))) for op in OpCode
 }
-"""ZooDefs' names of the ops, such as `setData`."""
+"""Names of the ops in ZooDefs, such as `setData`."""
 
 
 def session_fact(txn: Txn, tree: DataTree) -> Event | None:
-    """Return the journal event if the transaction just applied began or ended a session."""
+    """Return the journal event if the transaction just applied opened or closed a session."""
     if txn.type == OpCode.CREATE_SESSION:
         assert isinstance(txn.body, CreateSessionTxn)
         return SessionCreated(txn.session_id, txn.body.timeout_ms, txn.zxid)
@@ -51,7 +51,7 @@ def session_fact(txn: Txn, tree: DataTree) -> Event | None:
 
 
 def committed_facts(txn: Txn, tree: DataTree, applied: Applied) -> list[Event]:
-    """Return the full journal's events about the transaction just applied."""
+    """Return the events for the full journal about the transaction just applied."""
     operation = OP_NAMES.get(txn.type, str(txn.type))
     error = txn.body.err if isinstance(txn.body, ErrorTxn) else applied.error
     facts: list[Event] = [
@@ -67,13 +67,13 @@ def committed_facts(txn: Txn, tree: DataTree, applied: Applied) -> list[Event]:
 
 
 def committed_plain_fact(txn: Txn, tree: DataTree) -> Event:
-    """Return the full journal's event about a write that changed one node, and no ephemeral."""
+    """Return the event for the full journal about a write that changed one znode and no ephemeral."""
     operation, path = OP_NAMES[txn.type], getattr(txn.body, "path", "")
     return TxnCommitted(txn.zxid, txn.session_id, txn.cxid, operation, path=path, error=0, digest=tree.digest)
 
 
 def acknowledged_fact(waiting: Waiting, session_id: int, zxid: int, response: AnyResponse | None) -> Event | None:
-    """Return the full journal's event about a write acknowledged to a client, or None for a failed multi."""
+    """Return the event for the full journal about a write acknowledged to a client, or None for a failed multi."""
     body = waiting.body if waiting.frame is None else Request.decode(waiting.frame).body
     path = getattr(body, "path", "")
     if isinstance(response, CreateResponse | Create2Response):
@@ -86,7 +86,7 @@ def acknowledged_fact(waiting: Waiting, session_id: int, zxid: int, response: An
 
 
 def acknowledged_plain_fact(waiting: Waiting, session_id: int, zxid: int) -> Event:
-    """Return the full journal's event about a write that was received and acknowledged as bytes."""
+    """Return the event for the full journal about a write whose request and reply are bytes."""
     assert waiting.frame is not None and isinstance(waiting.reply, ReplyFrames)
     if waiting.op == OpCode.CREATE:
         path = CreateResponse.decode(waiting.reply[REPLY_HEADER_SIZE:]).path

@@ -1,4 +1,7 @@
-"""Requests of local sessions and of clients of a read-only server (QuorumZooKeeperServer, ReadOnlyZooKeeperServer)."""
+"""Requests of local sessions and of clients of a read-only server.
+
+Source: QuorumZooKeeperServer, ReadOnlyZooKeeperServer.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from zabka.ensemble.zab.messages import ForwardedRequest
 class LocalRequests:
     """Handles connections that are `alone`: no leader has their sessions.
 
-    `sessions` are the local sessions, or None if they are not enabled.
+    `sessions` contains the local sessions, or is None if they are not enabled.
     """
 
     __slots__ = ("_state", "sessions")
@@ -34,7 +37,7 @@ class LocalRequests:
             )
 
     def start(self, now: Instant) -> None:
-        """Service begins, without local sessions."""
+        """Start serving, without local sessions."""
         if self.sessions is not None:
             self.sessions.start(now)
 
@@ -43,7 +46,7 @@ class LocalRequests:
         return self.sessions.listed() if self.sessions is not None else []
 
     def knows(self, session_id: SessionId) -> bool:
-        """Whether it is a local session of this server."""
+        """Return whether the session is a local session of this server."""
         return self.sessions is not None and session_id in self.sessions
 
     def open(self, now: Instant, local: LocalSessions, client: Connection, effects: list[Effect]) -> None:
@@ -53,11 +56,14 @@ class LocalRequests:
         local.open(now, client.session_id, client.timeout_ms)
 
     def touch(self, now: Instant, client: Connection) -> bool:
-        """Record the activity of a session. A read-only server without local sessions cannot detect expired ones."""
+        """Record the activity of a session.
+
+        A read-only server without local sessions cannot detect expired ones.
+        """
         return self.sessions is None or self.sessions.touch(now, client.session_id, client.timeout_ms)
 
     def stays_here(self, now: Instant, waiting: Waiting, request: Request, effects: list[Effect]) -> bool:
-        """Whether a request is not for the leader although its op is.
+        """Return whether a request is handled here although its op normally goes to the leader.
 
         A request that needs a global session starts its creation.
         """
@@ -73,8 +79,8 @@ class LocalRequests:
             return True
         if local is not None and is_local and local.upgrading and wants_ephemeral(request):
             if self._state.proposer is not None:
-                # The session becomes global before it stops being local, since requests that arrived with this one are
-                # checked before the createSession is applied (UpgradeableSessionTracker.upgradeSession).
+                # Make the session global before it stops being local, because requests that arrived together with this
+                # one are checked before the createSession is applied (UpgradeableSessionTracker.upgradeSession).
                 self._state.proposer.tracker.track(now, session_id, client.timeout_ms)
             local.close(session_id)
             client.alone = False
@@ -83,7 +89,7 @@ class LocalRequests:
         return False
 
     def close(self, waiting: Waiting) -> Reply:
-        """Return the answer to a local session's closeSession, in its order."""
+        """Return the reply to a local session's closeSession, in order."""
         assert self.sessions is not None, "any other closeSession is a transaction"
         self.sessions.close(waiting.connection.session_id)
         waiting.closes = True

@@ -1,8 +1,8 @@
-"""Local sessions, which only their own server has (UpgradeableSessionTracker, LearnerSessionTracker).
+"""Local sessions, which exist only on one server (UpgradeableSessionTracker, LearnerSessionTracker).
 
-They cost the ensemble nothing: no transaction opens or closes them, no other server can resume them, and they end with
-this server's service. They own no ephemerals: a session that creates one is made a global session first, if that is
-allowed.
+They need no work from the ensemble: no transaction opens or closes them, no other server can resume them, and they
+end when this server stops serving. They own no ephemerals: a session that creates one first becomes a global session,
+if that is allowed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from zabka.ensemble.zab.application import LOCAL_SESSIONS_TIMER
 from zabka.ensemble.zab.effects import SetTimer
 
 NEEDS_A_QUORUM = (WRITES - {OpCode.CHECK, OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION}) | {OpCode.SYNC}
-"""Ops that a read-only server rejects (ReadOnlyRequestProcessor); it answers all others from its tree."""
+"""Ops that a read-only server rejects (ReadOnlyRequestProcessor). It serves all others from its tree."""
 
 
 class LocalSessions:
-    """The local sessions of one server. `upgrading`: whether they can become global sessions."""
+    """Local sessions of one server. `upgrading`: whether they can become global sessions."""
 
     __slots__ = ("_server", "_tick_ms", "_timeouts_ms", "_tracker", "upgrading")
 
@@ -37,26 +37,26 @@ class LocalSessions:
         return len(self._timeouts_ms)
 
     def start(self, now: Instant) -> None:
-        """Service begins, without local sessions."""
+        """Start serving, without local sessions."""
         self._timeouts_ms.clear()
         self._tracker = SessionTracker(self._tick_ms, now)
 
     def open(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
-        """Open a new session."""
+        """Open a new local session."""
         self._timeouts_ms[session_id] = timeout_ms
         self._tracker.track(now, session_id, timeout_ms)
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> bool:
-        """Record the activity of a session. Return False if it is not local here."""
+        """Record the activity of a session. Return False if it is not a local session of this server."""
         return self._tracker.touch(now, session_id, timeout_ms, self._server)
 
     def close(self, session_id: SessionId) -> None:
-        """The session is over, or becomes global."""
+        """Remove a session that has ended or becomes global."""
         if self._timeouts_ms.pop(session_id, None) is not None:
             self._tracker.remove(session_id)
 
     def expire(self, now: Instant) -> list[SessionId]:
-        """End the overdue sessions."""
+        """End the overdue sessions; return their ids."""
         overdue = [session.session_id for session in self._tracker.expire(now)]
         for session_id in overdue:
             self.close(session_id)
@@ -67,12 +67,12 @@ class LocalSessions:
         return SetTimer(LOCAL_SESSIONS_TIMER, self._tick_ms - now.mono_ms % self._tick_ms)
 
     def listed(self) -> list[tuple[SessionId, int]]:
-        """(id, timeout in milliseconds) of each session, for reports."""
+        """Return (id, timeout in milliseconds) of each session, for reports."""
         return list(self._timeouts_ms.items())
 
     def admits(self, session_id: SessionId) -> bool:
-        """Leader: return whether a session that is not global can write.
+        """Return whether a session that is not global can write, on a leader.
 
-        True if it is local here, or can be local at the server that its id names (LeaderSessionTracker.checkSession).
+        True if it is local here, or can be local on the server that its id names (LeaderSessionTracker.checkSession).
         """
         return session_id in self._timeouts_ms or (session_id >> 56) & 0xFF != self._server & 0xFF

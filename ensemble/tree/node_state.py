@@ -1,4 +1,4 @@
-"""The counters of a znode as a leader proposes them: those in the tree, changed before the change is applied there."""
+"""Counters of a znode as a leader proposes them: those in the tree with the proposed changes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _pack_digested = COUNTERS.pack
 
 
 class NodeState:
-    """A znode's counters, for changes.
+    """Counters of a znode, for changes.
 
-    `cversion` counts only creates below it, as it is persisted; Stat shows another number.
+    `cversion` counts only creates of children, as in the stored form; Stat shows another number.
 
-    `packed` are the counters of the current digest, unless that was 0 from the start.
+    `packed` contains the counters of the current digest, unless that was 0 from the start.
     """
 
     __slots__ = (
@@ -40,7 +40,7 @@ class NodeState:
     version: int
 
     def born(self, zxid: int, time_ms: int, owner: int, acl: Sequence[ACL], seed: int) -> None:
-        """Set the counters of a node that was just created."""
+        """Set the counters of a newly created znode."""
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime = self.mtime = time_ms
         self.version = self.cversion = self.aversion = 0
@@ -49,7 +49,7 @@ class NodeState:
         self.seed = seed
 
     def appear(self, zxid: int, time_ms: int, owner: int, acl: Sequence[ACL], seed: int) -> int:
-        """Do `born` and the first digest in one step; return the digest."""
+        """Run `born` and compute the first digest in one step; return the digest."""
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime = self.mtime = time_ms
         self.version = self.cversion = self.aversion = 0
@@ -77,7 +77,7 @@ class NodeState:
         return after - before
 
     def read(self, path: str, value: bytes, acls: Mapping[str, Sequence[ACL]]) -> None:
-        """Read a znode's counters; `acls` has its list if it is not the open one."""
+        """Read a znode's counters; `acls` contains its ACL if it is not the open ACL."""
         (
             self.czxid, self.mzxid, self.pzxid, self.ctime, self.mtime, self.version, self.cversion, self.aversion,
             self.ephemeral_owner, self.seed, self.digest, _, flags,

@@ -1,6 +1,6 @@
-"""Every znode of a tree by its path, siblings together: one entry is both a znode and its parent's child.
+"""All znodes of a tree, keyed by path, with siblings together: one entry is both a znode and its parent's child.
 
-A tree's dict of paths and each znode's dict of names would store every path twice.
+With a dict of paths and a dict of child names per znode, every path would be stored twice.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _NONE: dict[str, bytes] = {}
 
 
 class Nodes(Mapping[str, Znode]):
-    """Znodes by path.
+    """Znodes, keyed by path.
 
-    `below` has for each path the znodes directly below it, oldest first; the root's path is empty there, and the root
-    itself is the first below it. `count` is their number. `acls` are the lists of the znodes that do not have the open
-    one. Change znodes only with `put` and `remove`, or in `below` if the znode exists already.
+    `below` maps each path to the znodes directly below it, oldest first. The root's path is empty there, and the root
+    itself is the first znode below it. `count` is the number of znodes. `acls` contains the ACLs of znodes that do not
+    have the open ACL. Change znodes only with `put` and `remove`, or in `below` if the znode exists already.
     """
 
     __slots__ = ("acls", "below", "count")
@@ -41,13 +41,13 @@ class Nodes(Mapping[str, Znode]):
         return self.acls[path] if value[FLAGS_AT] & LISTED else OPEN_ACL
 
     def children_of(self, path: str) -> Collection[str]:
-        """Return the paths below a path; the root itself is among those below it."""
+        """Return the paths directly below a path; the root is one of the paths below itself."""
         return self.below.get(path if path != "/" else "", _NONE)
 
     def subtree(self, path: str) -> Iterator[dict[str, bytes]]:
         """Yield all znodes below a path, at any depth, siblings together.
 
-        Znodes without children cost almost nothing: there may be very many of them.
+        Znodes without children take almost no time, because there can be very many of them.
         """
         below = self.below
         left = [path if path != "/" else ""]
@@ -62,7 +62,7 @@ class Nodes(Mapping[str, Znode]):
         return len(self.below.get(path, _NONE)) if path != "/" else len(self.below[""]) - 1
 
     def view(self, path: str, value: bytes) -> Znode:
-        """Return the view of a znode with known bytes."""
+        """Return the view of a znode whose bytes are known."""
         return Znode(path, value, self.acl_of(path, value), self.children_of(path))
 
     def put(self, path: str, value: bytes) -> None:
@@ -86,7 +86,7 @@ class Nodes(Mapping[str, Znode]):
         self.acls.pop(path, None)
 
     def copy(self) -> Nodes:
-        """Return the current znodes; their bytes are shared."""
+        """Return a copy of the current znodes, which shares their bytes."""
         return Nodes({path: siblings.copy() for path, siblings in self.below.items()}, self.acls.copy())
 
     def values_of(self, paths: Sequence[str]) -> list[bytes]:

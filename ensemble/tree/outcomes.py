@@ -1,4 +1,4 @@
-"""Outcome of an applied transaction: for the reply, and for watches."""
+"""Outcome of an applied transaction, for the reply and for watches."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from zabka.ensemble.txn import ErrorTxn, SubTxn
 
 _OK = int(ErrorCode.OK)
 Foreseen = tuple[int, int, bytes, int, bytes]
-"""Precomputed values of a plain write: the node's seed, digest and counters.
+"""Precomputed values of a plain write: the znode's seed, digest and counters.
 
-For a create also its parent's digest and counters.
+For a create, also the digest and counters of the parent.
 """
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """Change of a transaction to one znode, for watches; the parent's fields are None if its children stay the same."""
+    """Change of one znode by a transaction, for watches; the parent's fields are None if its children stay the same."""
 
     event: EventType
     path: str
@@ -31,9 +31,9 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Applied(msgspec.Struct):
-    """A transaction's outcome (ProcessTxnResult): `type` is ERROR after a failure; `results` are those of a multi.
+    """Outcome of a transaction (ProcessTxnResult): `type` is ERROR if it failed; `results` contains those of a multi.
 
-    `node` is the current znode. `stat` is its Stat if the transaction may change it again later: in a multi.
+    `node` is the current znode. `stat` is its Stat if the transaction may change it again later, in a multi.
     """
 
     type: int
@@ -52,7 +52,7 @@ class Applied(msgspec.Struct):
 
 
 def failed_multi(subs: list[SubTxn], failed_at: int) -> Applied:
-    """Return the outcome of a failed multi: 0 for rolled back operations, then the error, then the ones never tried."""
+    """Return the outcome of a failed multi: 0 for rolled back operations, then the error, then those never tried."""
     results = [Applied(OpCode.ERROR, _OK, "") for _ in subs[:failed_at]]
     for sub in subs[failed_at:]:
         body = sub.body()

@@ -1,7 +1,8 @@
-"""The latest proposed state: the tree plus every proposed change that is not applied yet (ChangeRecord).
+"""Latest proposed state: the tree plus all proposed changes that are not applied yet (ChangeRecord).
 
-A leader prepares a request against this, so that any number of transactions can be in flight. One record per path holds
-the accumulated proposed state; it is removed when the last transaction that changed it has been applied.
+A leader prepares requests against this state, so that any number of transactions can be in flight. One record per
+path contains the accumulated proposed state; it is removed when the last transaction that changed it has been
+applied.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from zabka.ensemble.tree.paths import ROOT
 
 
 class ChangeRecord(NodeState):
-    """The proposed state of one znode, as of `zxid`.  `exists` is False for a proposed delete."""
+    """Proposed state of one znode, as of `zxid`. `exists` is False for a proposed delete."""
 
     __slots__ = ("child_count", "exists", "zxid")
 
@@ -32,7 +33,10 @@ class ChangeRecord(NodeState):
 
 
 class Outstanding:
-    """Proposed changes over a tree.  `digest` is the tree's digest after all of them; `foreseen` is the tree's."""
+    """Proposed changes over a tree.
+
+    `digest` is the tree's digest after all of them; `foreseen` is the tree's.
+    """
 
     __slots__ = ("_created", "_log", "_records", "_tree", "_undo", "digest", "foreseen")
 
@@ -41,13 +45,16 @@ class Outstanding:
         self._records: dict[str, ChangeRecord] = {}
         self.foreseen = tree.foreseen = {}
         self._log: deque[tuple[Zxid, str, int]] = deque()
-        # How many outstanding transactions create this path for that session.
+        # Number of outstanding transactions that create this path for that session.
         self._created: dict[int, dict[str, int]] = {}
         self._undo: dict[str, ChangeRecord | None] | None = None
         self.digest = tree.digest
 
     def catch_up(self) -> None:
-        """If nothing is outstanding, start from the tree's digest again: others' transactions may have changed it."""
+        """Start from the tree's digest again if nothing is outstanding.
+
+        Transactions of other leaders may have changed it.
+        """
         if not self._log:
             self.digest = self._tree.digest
 
@@ -55,9 +62,9 @@ class Outstanding:
         return len(self._log)
 
     def find(self, path: str) -> ChangeRecord | None:
-        """Return a node's latest proposed state, or None if it does not (or will not) exist.
+        """Return a znode's latest proposed state, or None if it does not (or will not) exist.
 
-        Read-only before `change`.
+        The record must not be changed before `change` is called.
         """
         record = self._records.get(path)
         if record is not None:
@@ -76,7 +83,7 @@ class Outstanding:
         return record
 
     def change(self, path: str, record: ChangeRecord, zxid: Zxid) -> ChangeRecord:
-        """Return the record of a found node, which may be changed now; call `changed` when done."""
+        """Return the record of a found znode, which can be changed now; call `changed` when done."""
         known = self._records.get(path)
         assert known is None or known is record, f"{path} was found before it was changed"
         if self._undo is not None:
@@ -92,7 +99,10 @@ class Outstanding:
         self.digest += record.redigest()
 
     def create(self, path: str, zxid: Zxid, owner: int) -> ChangeRecord:
-        """Return the record of a new node, with the session that owns it or 0; `born` and `changed` must follow."""
+        """Return the record of a new znode; `owner` is the session that owns it, or 0.
+
+        The caller must then call `born` and `changed`.
+        """
         if self._undo is not None:
             self._remember(path, self._records.get(path))
         record = self._records[path] = ChangeRecord()
@@ -106,7 +116,7 @@ class Outstanding:
         return record
 
     def delete(self, path: str, record: ChangeRecord, zxid: Zxid) -> None:
-        """Delete a found node."""
+        """Delete a found znode."""
         self.change(path, record, zxid)
         record.exists = False
         self.digest -= record.digest
@@ -118,7 +128,7 @@ class Outstanding:
         return [path for path, state in found if state is not None and state.ephemeral_owner == session_id]
 
     def applied(self, zxid: Zxid) -> None:
-        """Everything up to `zxid` is in the tree now: remove its records."""
+        """Remove the records of everything up to `zxid`, which is in the tree now."""
         log, records = self._log, self._records
         while log and log[0][0] <= zxid:
             _, path, owner = log.popleft()

@@ -1,4 +1,4 @@
-"""Znode paths: the parent of each, and the nodes that every ensemble has (DataTree)."""
+"""Znode paths: the parent of each, and the znodes that every ensemble has (DataTree)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ZOOKEEPER = "/zookeeper"
 QUOTA = "/zookeeper/quota"
 CONFIG = "/zookeeper/config"
 SYSTEM_PATHS = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
-"""Nodes that exist from the start and cannot be deleted (DataTree.isSpecialPath)."""
+"""Znodes that exist from the start and cannot be deleted (DataTree.isSpecialPath)."""
 
 
 def parent_of(path: str) -> str:
@@ -17,7 +17,7 @@ def parent_of(path: str) -> str:
 
 
 def asked_for(path: str) -> str:
-    """Return the path of the node in a client's request: the empty path is the root, too (DataTree)."""
+    """Return the path of the znode in a client's request; an empty path is the root, as in DataTree."""
     return path or ROOT
 
 

@@ -1,7 +1,7 @@
-"""Transactions of the two most frequent writes, in one step each: setData, and create of a plain node.
+"""Transactions of the two most frequent writes, created in one step each: setData, and create of a plain znode.
 
-Any special case (a rejection of any kind, an ACL, a flag, a quota, a malformed body) is left to the general path,
-`zabka.ensemble.tree.proposer`, which gives the same result for plain writes, only slower.
+Any special case (a rejection of any kind, an ACL, a flag, a quota, a malformed body) is handled by the general path,
+`zabka.ensemble.tree.proposer`, which gives the same result for plain writes, but more slowly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _int_at = Struct(">i").unpack_from
 
 
 class PlainProposals:
-    """Prepares plain writes against the latest proposed state; for other requests returns None and changes nothing."""
+    """Prepares plain writes against the latest proposed state.
+
+    For other requests it returns None and changes nothing.
+    """
 
     __slots__ = ("_outstanding", "_tracker")
 
@@ -39,7 +42,10 @@ class PlainProposals:
         self._tracker = tracker
 
     def prepare(self, time_ms: int, request: ForwardedRequest, zxid: Zxid, owner: Owner) -> Txn | None:
-        """Return the transaction of a request, with its encoded bytes: path and data are copied from the request."""
+        """Return the transaction of a request, with its encoded bytes.
+
+        Path and data are copied from the request.
+        """
         op, body = request.op, request.body
         if op != _SET_DATA and op != _CREATE:
             return None
@@ -53,7 +59,7 @@ class PlainProposals:
             path = raw.decode()
         except (error, UnicodeDecodeError):
             return None
-        # The root is left to the general path, since its digest is computed differently.
+        # The root is left to the general code path, because its digest is computed differently.
         if size < 2 or length < 0 or path[:11] == _SYSTEM or not self._tracker.standing(request.session_id, owner):
             return None
         data = body[middle + 4 : stop]
@@ -88,7 +94,7 @@ class PlainProposals:
     ) -> Txn | None:
         outstanding = self._outstanding
         parent_path, slash, name = path.rpartition("/")
-        # Below an existing node, only the name must be checked; "//name" is below none.
+        # The parent exists, so only the name must be checked; the parent of "//name" does not exist.
         if not slash or parent_path == ROOT or name in _NOT_NAMES or not name.isascii() or not name.isprintable():
             return None
         parent_path = parent_path or ROOT

@@ -1,7 +1,7 @@
-"""Preparation of requests as transactions (PrepRequestProcessor).
+"""Conversion of requests to transactions (PrepRequestProcessor).
 
 Requests are checked against the latest proposed state; the transactions are idempotent. A rejected request becomes an
-ErrorTxn and still takes its zxid.
+ErrorTxn and still uses its zxid.
 """
 
 from __future__ import annotations
@@ -66,15 +66,18 @@ _DELETE, _ADMIN = int(Permission.DELETE), int(Permission.ADMIN)
 _DELETE_CONTAINER, _MULTI = int(OpCode.DELETE_CONTAINER), int(OpCode.MULTI)
 
 MULTI_BYTES_MAX = 16 * 1024 * 1024
-"""Maximum transaction size, far above any request's: each `auth` in its ACLs becomes many entries."""
+"""Maximum transaction size.
+
+It is far above the size of any request, because each `auth` in an ACL expands to many entries.
+"""
 LISTED_CHARS_MAX = 4 * 1024 * 1024
 
 Prepared = Record | ErrorCode
-"""A transaction's body, or why the request is rejected."""
+"""A transaction's body, or the error if the request is rejected."""
 
 
 class Proposer:
-    """A leader's preparation of transactions. Requests must be prepared in the order of their zxids."""
+    """A leader's conversion of requests to transactions. Requests must be prepared in the order of their zxids."""
 
     __slots__ = (
         "_auth", "_by_op", "_ensemble", "_now", "_owner", "_plain", "_policy", "_quotas", "_rights", "_rules",
@@ -85,11 +88,11 @@ class Proposer:
         self, tree: DataTree, tracker: SessionTracker, policy: AuthPolicy = OPEN_POLICY,
         rules: TreeRules = DEFAULT_RULES, quotas: QuotaGuard | None = None,
     ) -> None:  # fmt: skip
-        """`quotas`: set if hard limits are enforced."""
+        """Create a proposer; `quotas` is set if hard limits are enforced."""
         self.outstanding = Outstanding(tree)
         self.tracker = tracker
         self.local: LocalSessions | None = None
-        """Set if local sessions are enabled."""
+        """The local sessions; None if they are not enabled."""
         self._policy = policy
         self._rules = rules
         self._quotas = quotas
@@ -158,7 +161,7 @@ class Proposer:
         return self.prepare(now, request, zxid, origin)
 
     def applied(self, zxid: Zxid) -> None:
-        """A transaction of this leader is in the tree now."""
+        """Handle an applied transaction of this leader, which is in the tree now."""
         self.outstanding.applied(zxid)
         if self._quotas is not None:
             self._quotas.applied(zxid)
@@ -181,12 +184,15 @@ class Proposer:
         return None if owned else ErrorCode.SESSION_MOVED
 
     def _is_local(self) -> bool:
-        """Whether the request is from a local session, here or elsewhere."""
+        """Return whether the request is from a local session of this or another server."""
         local = self.local
         return local is not None and self._session_id not in self.tracker and local.admits(self._session_id)
 
     def _ephemeral_refusal(self) -> ErrorCode | None:
-        """Return why the session cannot own an ephemeral: only a global one can (validateCreateRequest)."""
+        """Return why the session cannot own an ephemeral, or None.
+
+        Only a global session can own one (validateCreateRequest).
+        """
         local = self.local
         if local is None or self.tracker.is_alive(self._session_id):
             return None
@@ -195,7 +201,7 @@ class Proposer:
     # -- one operation -----------------------------------------------------------------------------------------------
 
     def _create(self, op: int, request: CreateRequest | CreateTTLRequest) -> Prepared:
-        # Invalid flags are rejected first, even for a session that has moved elsewhere (validateCreateRequest).
+        # Invalid flags are rejected first, even if the session has moved to another server (validateCreateRequest).
         mode = create_mode(op, request, self._rules)
         if isinstance(mode, ErrorCode):
             return mode
@@ -265,10 +271,11 @@ class Proposer:
     def _delete_container(self, request: PathRequest) -> Prepared:
         """Delete a container, for the leader or for a client with delete permission.
 
-        ZooKeeper checks neither the session nor the ACL, so that any client can delete any node without children there.
+        ZooKeeper checks neither the session nor the ACL, so that any client can delete any znode without children
+        there.
 
-        The leader finds lapsed nodes in the tree. Later proposals may have renewed a time to live, or replaced the
-        node, which ZooKeeper would delete all the same.
+        The leader finds lapsed znodes in the tree. Later proposals may have renewed a time to live or replaced the
+        znode; ZooKeeper would delete it anyway.
         """
         path = request.path
         slash = path.rfind("/")
@@ -308,11 +315,11 @@ class Proposer:
         outstanding = self.outstanding
         node = outstanding.find(path)
         if node is None:
-            # An existing node has a valid path: it must be checked only here.
+            # An existing node has a valid path, so the path must be checked only here.
             return ErrorCode.NO_NODE if is_valid_path(path) else ErrorCode.BAD_ARGUMENTS
         if not allows(node.acl, _WRITE, self._rights):
             return ErrorCode.NO_AUTH
-        # The quota is checked before the version (PrepRequestProcessor).
+        # Like PrepRequestProcessor, check the quota before the version.
         if self._quotas is not None and not self._quotas.admits_data(path, request.data):
             return ErrorCode.QUOTA_EXCEEDED
         if request.version != -1 and request.version != node.version:
@@ -343,7 +350,7 @@ class Proposer:
             return ErrorCode.BAD_VERSION
         record = self.outstanding.change(path, node, self._zxid)
         record.aversion = next_version(record.aversion)
-        # Later requests must already be checked against the new list, or a revocation could be overtaken.
+        # Later requests must be checked against the new ACL; otherwise they could overtake a revocation.
         record.acl = acl
         self.outstanding.changed(record)
         return SetACLTxn(path, acl, record.aversion)
@@ -364,10 +371,10 @@ class Proposer:
     def _reconfig(self, body: bytes) -> Prepared:
         """Prepare a reconfiguration.
 
-        The ACL is checked last, as in ZooKeeper: every client gets errors about its request.
+        The ACL is checked last, as in ZooKeeper: even a client without permission gets the errors about its request.
 
-        Checks that are not in ZooKeeper come after the ACL, so that a client without permission gets the same error as
-        there.
+        Checks that are not in ZooKeeper follow the ACL check, so that a client without permission gets the same error
+        as in ZooKeeper.
         """
         ensemble = self._ensemble
         if ensemble is None or not ensemble.enabled:
@@ -396,7 +403,8 @@ class Proposer:
     def _multi(self, body: bytes) -> Prepared:
         """Prepare a multi; one rejected operation rolls everything back.
 
-        The operations before it stay in the transaction, as in ZooKeeper, and are recognised when it is applied.
+        The operations before the rejected one stay in the transaction, as in ZooKeeper, and are recognised as rolled
+        back when it is applied.
         """
         ops = [as_in_a_multi(operation) for operation in MultiRequest.read_from(Reader(body)).ops]
         refusal = self._session_refusal()
@@ -441,5 +449,5 @@ class Proposer:
         for path in paths:
             self._remove(path, path[: path.rfind("/")] or ROOT)
         self.tracker.close(self._session_id)
-        # Ephemerals of the session are deleted with it, listed or not; logs and links limit the length of the list.
+        # The session's ephemerals are deleted with it, listed or not; logs and links limit the length of the list.
         return CloseSessionTxn(paths if sum(map(len, paths)) <= LISTED_CHARS_MAX else [])

@@ -1,11 +1,11 @@
-"""Quotas: usage and limits of a subtree's znodes and bytes (Quotas, StatsTrack, DataTree.updateQuotaStat).
+"""Quotas: usage and limits of the znodes and bytes in a subtree (Quotas, StatsTrack, DataTree.updateQuotaStat).
 
-A quota on /a consists of two znodes that a client creates: /zookeeper/quota/a/zookeeper_limits has the limits, and
-/zookeeper/quota/a/zookeeper_stats is kept up to date by every server, without separate transactions. Both hold
-StatsTrack's text: `count=5,bytes=-1=;byteHardLimit=100;countHardLimit=-1`, where -1 is no limit.
+A quota on /a consists of two znodes that a client creates: /zookeeper/quota/a/zookeeper_limits contains the limits,
+and every server updates /zookeeper/quota/a/zookeeper_stats, without separate transactions. Both are in StatsTrack's
+format: `count=5,bytes=-1=;byteHardLimit=100;countHardLimit=-1`, where -1 means no limit.
 
-Quotas rarely nest (`setquota` rejects it); if they do, the usage of each is that of its whole subtree. ZooKeeper counts
-a change only for the innermost quota until it restarts, and then counts as here.
+Quotas are rarely nested (`setquota` rejects it). If they are, each quota counts the usage of its whole subtree.
+ZooKeeper counts a change only for the innermost quota until it restarts, and then counts the whole subtree too.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NO_LIMIT = -1
 
 
 class CountedTree(Protocol):
-    """The tree whose znodes are counted for quotas."""
+    """Interface of the tree whose znodes are counted for quotas."""
 
     @property
     def nodes(self) -> Nodes:
-        """Every znode by its path."""
+        """All znodes, keyed by path."""
         ...
 
     def rewrite(self, path: str, data: bytes) -> None:
@@ -39,7 +39,7 @@ class CountedTree(Protocol):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Content of a zookeeper_limits znode; NO_LIMIT for no limit. A hard limit replaces the soft one."""
+    """Content of a zookeeper_limits znode; NO_LIMIT means no limit. A hard limit replaces the soft limit."""
 
     count: int = NO_LIMIT
     bytes: int = NO_LIMIT
@@ -48,17 +48,17 @@ class Limits(msgspec.Struct, frozen=True):
 
     @property
     def count_max(self) -> int:
-        """The effective limit on znodes, hard or soft."""
+        """Effective limit on znodes, hard or soft."""
         return self.count_hard if self.count_hard != NO_LIMIT else self.count
 
     @property
     def bytes_max(self) -> int:
-        """The effective limit on bytes, hard or soft."""
+        """Effective limit on bytes, hard or soft."""
         return self.bytes_hard if self.bytes_hard != NO_LIMIT else self.bytes
 
 
 def parse_limits(data: bytes | None) -> Limits:
-    """Parse StatsTrack's text; invalid text is no limit."""
+    """Parse a string in StatsTrack's format; an invalid string means no limit."""
     values: dict[str, int] = {}
     for pair in (data or b"").decode("utf-8", "replace").replace(";", ",").split(","):
         key, _, value = pair.rstrip("=").partition("=")
@@ -79,7 +79,7 @@ def usage_text(count: int, size: int) -> bytes:
 
 
 class Quota:
-    """A quota: its subtree, its limits, and their usage."""
+    """One quota: its subtree, limits and usage."""
 
     __slots__ = ("bytes", "count", "limits", "path", "stats_path")
 
@@ -96,9 +96,9 @@ class Quota:
 
 
 class Quotas:
-    """The quotas of a tree, by their path. They must be notified of the tree's changes, in order.
+    """Quotas of a tree, keyed by path. They must be notified of the tree's changes, in order.
 
-    `passed` are quotas whose usage exceeded a limit after a change; the reader empties the list.
+    `passed` contains quotas whose usage exceeded a limit after a change; the reader empties the list.
     """
 
     __slots__ = ("by_path", "passed")
@@ -159,7 +159,10 @@ class Quotas:
         self._count(tree, path, 0, (len(after) if after else 0) - (len(before) if before else 0))
 
     def _limits_set(self, tree: CountedTree, path: str) -> None:
-        """Add a quota. The root and ZooKeeper's own znodes have none, since it would change them."""
+        """Add a quota.
+
+        The root and ZooKeeper's own znodes can have none, because a quota's statistics would count as their own change.
+        """
         subject = _subject(path)
         if subject and subject != ZOOKEEPER and not subject.startswith(ZOOKEEPER + "/"):
             count, size = usage_of(tree, subject)
@@ -182,12 +185,12 @@ class Quotas:
 
 
 def _subject(path: str) -> str:
-    """Return the subtree of the quota with this limits or statistics znode; empty for the root."""
+    """Return the subtree of the quota that owns this limits or statistics znode; "" for the root."""
     return parent_of(path)[len(QUOTA) :]
 
 
 def usage_of(tree: CountedTree, path: str) -> tuple[int, int]:
-    """Return the number of znodes and bytes of data at a path and below it."""
+    """Return the number of znodes and of data bytes at a path and below it."""
     own = tree.nodes.value(path)
     if own is None:
         return 0, 0

@@ -1,7 +1,7 @@
 """Hard quotas, enforced by the leader before it proposes (ZooKeeperServer.checkQuota, with `enforceQuota`).
 
-ZooKeeper compares with the committed usage, so that writes in flight may exceed a hard limit together. Here proposed
-writes count, including earlier operations of the same multi.
+ZooKeeper compares with the committed usage, so that writes in flight can together exceed a hard limit. Here proposed
+writes count too, including earlier operations of the same multi.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class _Change:
 class QuotaGuard:
     """Proposed changes that are not applied yet, as far as they affect quotas.
 
-    `refusals` counts rejected writes by the first part of the path (updateQuotaExceededMetrics); it outlasts the
-    leader's term.
+    `refusals` counts rejected writes, keyed by the first component of the path (updateQuotaExceededMetrics); it is kept
+    after the leader's term.
     """
 
     __slots__ = ("_log", "_pending", "_refusals", "_sizes", "_tree")
@@ -40,17 +40,17 @@ class QuotaGuard:
         self._tree = tree
         self._refusals = refusals
         self._log: deque[_Change] = deque()
-        # By quota: pending znodes and bytes.
+        # Pending znodes and bytes, keyed by quota.
         self._pending: dict[str, list[int]] = {}
-        # By path: the latest proposed data's size, and the transaction that sets it.
+        # Size of the latest proposed data and the transaction that sets it, keyed by path.
         self._sizes: dict[str, tuple[Zxid, int]] = {}
 
     def admits_create(self, path: str, data: bytes | None) -> bool:
-        """Whether a znode may be created."""
+        """Return whether the quotas allow a create of this znode."""
         return self._admits(path, 1, len(data) if data else 0)
 
     def admits_data(self, path: str, data: bytes | None) -> bool:
-        """Whether a znode's data may be set to this."""
+        """Return whether the quotas allow this data for a znode."""
         return self._admits(path, 0, (len(data) if data else 0) - self._size(path))
 
     def created(self, zxid: Zxid, path: str, data: bytes | None) -> None:
@@ -68,7 +68,7 @@ class QuotaGuard:
         self._propose(zxid, path, -1, -self._size(path), 0)
 
     def applied(self, zxid: Zxid) -> None:
-        """Everything up to `zxid` is in the tree now."""
+        """Remove the proposals up to `zxid`, which are in the tree now."""
         log = self._log
         while log and log[0].zxid <= zxid:
             change = log.popleft()
@@ -78,11 +78,11 @@ class QuotaGuard:
                 del self._sizes[change.path]
 
     def mark(self) -> int:
-        """Return the mark for `roll_back`."""
+        """Return the current position for `roll_back`."""
         return len(self._log)
 
     def roll_back(self, mark: int) -> None:
-        """Forget the proposals since `mark`."""
+        """Remove the proposals since `mark`."""
         while len(self._log) > mark:
             change = self._log.pop()
             self._move(change, -1)

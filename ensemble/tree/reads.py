@@ -1,4 +1,4 @@
-"""Reads, answered from this server's tree (FinalRequestProcessor): each op's response, and the watch that it sets."""
+"""Reads from this server's tree (FinalRequestProcessor): the response of each op, and the watch that it sets."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ from zabka.ensemble.tree.znode import Znode
 _READ, _ADMIN = int(Permission.READ), int(Permission.ADMIN)
 
 Outcome = tuple[int, AnyResponse | None]
-"""(error, response)."""
+"""(error, response) of a request."""
 _OK = int(ErrorCode.OK)
 _NO_NODE: Outcome = (int(ErrorCode.NO_NODE), None)
 _NO_AUTH: Outcome = (int(ErrorCode.NO_AUTH), None)
 
 
 def answer_read(tree: DataTree, watches: Watches, connection: Connection, op: int, body: AnyBody) -> Outcome:
-    """Answer exists, getData, getChildren, getChildren2 or getACL; a failed read sets no watch, except exists."""
+    """Return the outcome of exists, getData, getChildren, getChildren2 or getACL.
+
+    A failed read sets no watch, except exists.
+    """
     if op == OpCode.GET_ACL:
         return _get_acl(tree.nodes.get(asked_for(cast(PathRequest, body).path)), connection.rights)
     request = cast(PathWatchRequest, body)

@@ -1,8 +1,8 @@
-"""Answers in bytes to requests in bytes: the few most frequent requests, in one step each.
+"""Replies in bytes to requests in bytes: one step each for the few most frequent requests.
 
-Any special case (a watch, a missing node, an ACL, a malformed body) is left to the general path,
-`zabka.ensemble.tree.reads` and `zabka.ensemble.tree.answers`, which gives the same result for plain requests, only
-slower.
+Any special case (a watch, a missing znode, an ACL, a malformed body) is handled by the general path,
+`zabka.ensemble.tree.reads` and `zabka.ensemble.tree.answers`, which gives the same result for plain requests, but
+more slowly.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ from zabka.ensemble.tree.znode import FLAGS_AT, HEAD_BYTES, NO_DATA, stat_fields
 from zabka.ensemble.txn import CreateTxn, Txn
 
 RESPONSES_MAX = 10_000
-"""Cached answers: twice as many as ZooKeeper's and far below a tree's size; a full cache is cleared."""
+"""Maximum number of cached replies: twice as many as in ZooKeeper, far below a tree's size.
+
+The cache is cleared when it is full.
+"""
 RESPONSE_BYTES_MAX = 1024
-"""Longer data is not worth a copy."""
+"""Maximum data size of a cached reply; a copy of longer data does not pay off."""
 
 _READ = int(Permission.READ)
 _GET_DATA, _EXISTS, _SET_DATA, _CREATE = (
@@ -47,7 +50,7 @@ _WRITES: dict[int, type[CreateRequest] | type[DeleteRequest] | type[SetDataReque
     OpCode.DELETE: DeleteRequest,
 }
 _NEGATIVE = 0x80
-"""Lowest first byte of a negative number."""
+"""Smallest first byte of a negative number."""
 _HEADER = Struct(">iiqi")
 _HEADER_SIZE = 16
 _PATH_AT = REQUEST_HEADER_SIZE + 4
@@ -60,10 +63,10 @@ _ZXID = Struct(">q")
 
 
 def answer_plain_reads(tree: DataTree, frames: Sequence[bytes], start: int, out: bytearray, bytes_max: int) -> int:
-    """Answer the requests from `start` on into `out`; return the index of the first unanswered request.
+    """Append replies to the requests from index `start` to `out`; return the index of the first remaining request.
 
-    Stops at the first request that is not a plain read, or when `out` has `bytes_max` bytes. A plain read is getData or
-    exists, without a watch, of an existing node that everyone may read.
+    It stops at the first request that is not a plain read, or when `out` has `bytes_max` bytes. A plain read is getData
+    or exists, without a watch, of an existing znode that everyone can read.
     """
     responses, zxid = tree.responses, tree.last_zxid
     unpack, pack = _PATH_WATCH.unpack_from, _HEADER.pack
@@ -113,7 +116,7 @@ def _exists(tree: DataTree, encoded_path: bytes) -> bytes | None:
 
 
 def _readable(tree: DataTree, encoded_path: bytes) -> tuple[str, bytes] | None:
-    """Return the path and the znode, if it exists and everyone may read it."""
+    """Return the path and the znode, if it exists and everyone can read it."""
     try:
         path = encoded_path.decode()
     except UnicodeDecodeError:
@@ -123,10 +126,10 @@ def _readable(tree: DataTree, encoded_path: bytes) -> tuple[str, bytes] | None:
 
 
 def is_well_formed(op: int, frame: bytes) -> bool:
-    """Whether a write's frame is complete and has a path.
+    """Return whether a write's frame is complete and contains a path.
 
-    A learner checks before it forwards a write: invalid client data must not reach another implementation's leader (a
-    malformed create stops an ensemble of ZooKeeper 3.9.5).
+    A learner checks this before it forwards a write: invalid client data must not reach another implementation's leader
+    (a malformed create stops an ensemble of ZooKeeper 3.9.5).
     """
     if op == _SET_DATA and len(frame) >= _SET_DATA_SIZE_MIN:
         data_at, rest = _PATH_AT + _int_at(frame, REQUEST_HEADER_SIZE)[0], len(frame) - 8
@@ -137,7 +140,7 @@ def is_well_formed(op: int, frame: bytes) -> bool:
         _WRITES[op].decode(frame[REQUEST_HEADER_SIZE:])
     except MalformedRecord:
         return False
-    # Not the length of a null path, which only this server reads as an empty one.
+    # Excludes the length of a null path, which only this server reads as an empty path.
     return frame[REQUEST_HEADER_SIZE] < _NEGATIVE
 
 

@@ -1,7 +1,7 @@
 """Requests to change the ensemble's membership: the new membership, or the error (PrepRequestProcessor, reconfig).
 
-Incremental: servers that join (or change their line) and ids that leave, only with majority quorums. Otherwise: the
-whole new membership, which may have groups and weights.
+An incremental request names servers that join (or change their line) and ids that leave; it requires majority
+quorums. Any other request contains the whole new membership, which may have groups and weights.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from zabka.ensemble.zab.server_line import ServerLine
 def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView) -> Membership | ErrorCode:
     """Return the requested membership, with its transaction's version; or the first error in ZooKeeper's order.
 
-    The order: in progress, from another version, unreadable, too small, without a quorum that is in sync.
+    The order of errors: another reconfiguration in progress, wrong version, unreadable, too small, no quorum in sync.
     """
     last_seen = ensemble.last_seen
     voters_min = 2 if ensemble.standalone_enabled else 1
@@ -57,10 +57,10 @@ def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView)
 
 
 def can_start(membership: Membership, ensemble: EnsembleView) -> bool:
-    """Whether servers can restart with this membership.
+    """Return whether servers can restart with this membership.
 
-    Ids end at PEER_ID_MAX, and several addresses require multiAddress.enabled. ZooKeeper accepts any of both, and its
-    servers start with the ids.
+    Ids end at PEER_ID_MAX, and several addresses require multiAddress.enabled. ZooKeeper accepts any ids and addresses;
+    its servers start with such ids, but not with such addresses.
     """
     return all(
         peer <= PEER_ID_MAX and (ensemble.several_addresses or not line.others)
@@ -76,7 +76,7 @@ def _text(raw: bytes) -> str:
 
 
 def _whole(members: str, zxid: Zxid) -> Membership:
-    """Parse lines, or the same with commas as line ends."""
+    """Parse a membership; commas can replace line ends."""
     membership = membership_from(trimmed(read_properties(members.replace(",", "\n"))))
     for peer, line in membership.lines.items():
         _check_ports(peer, line)
@@ -105,7 +105,7 @@ def _changed(before: Membership, joining: str, leaving: str, zxid: Zxid) -> Memb
 
 
 def _parts(text: str, separator: str) -> list[str]:
-    """Return the non-empty parts (StringUtils.split)."""
+    """Return the non-empty parts of a string (StringUtils.split)."""
     return [part.strip() for part in text.split(separator) if part.strip()]
 
 
@@ -115,7 +115,7 @@ def _check_ports(peer: PeerId, line: ServerLine) -> None:
 
 
 def _addresses(line: ServerLine) -> frozenset[tuple[str, int]]:
-    """Return the distinguishable addresses: many servers may share a loopback or wildcard host."""
+    """Return the addresses that identify a server; many servers can share a loopback or wildcard host."""
     quorum = [(line.host, line.quorum_port), (line.host, line.election_port)]
     client = [(line.client_host, line.client_port)] if line.client_port is not None else []
     return frozenset((host, port) for host, port in quorum + client if not _shared(host))

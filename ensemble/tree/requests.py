@@ -1,6 +1,6 @@
-"""Intake of requests of attached clients (the client side of PrepRequestProcessor and FollowerRequestProcessor).
+"""Intake of requests from attached clients (client side of PrepRequestProcessor and FollowerRequestProcessor).
 
-A client's write is submitted as soon as it arrives, so that many can be in flight. Its answer, and every later request
+A client's write is submitted as soon as it arrives, so that many can be in flight. Its reply, and every later request
 of the session, waits in the session's queue (`zabka.ensemble.tree.answer_queues`) until the transaction has been
 applied.
 """
@@ -25,18 +25,18 @@ from zabka.ensemble.zab.effects import Answer, Effect
 from zabka.ensemble.zab.messages import ForwardedRequest, SyncRequest
 
 OUTSTANDING_MAX = 20_000
-"""Maximum number of unanswered requests of a connection; a client that exceeds it is disconnected."""
+"""Maximum number of a connection's requests without a reply. A client that exceeds it is disconnected."""
 PLAIN_WRITES = frozenset(map(int, (OpCode.SET_DATA, OpCode.CREATE, OpCode.CREATE2, OpCode.DELETE)))
 """Writes that are forwarded to the leader unchanged."""
 _REQUEST_HEADER = Struct(">ii")
 _ATTACHED = Stage.ATTACHED
-"""Cached separately: looking up a member of an enumeration costs more than the rest of a comparison."""
+"""Cached separately, because looking up an enumeration member costs more than the rest of a comparison."""
 _AUTH, _SASL = int(OpCode.AUTH), int(OpCode.SASL)
 _PROVING = frozenset({_AUTH, _SASL})
 
 
 class RequestIntake:
-    """Puts each request into its session's queue, submits the writes and syncs, and answers at once if possible."""
+    """Adds each request to its session's queue, submits writes and syncs, and replies at once if possible."""
 
     __slots__ = (
         "_answers", "_authentication", "_clients", "_counters", "_held_back", "_local", "_sessions", "_state",
@@ -58,7 +58,10 @@ class RequestIntake:
         self._authentication = authentication
 
     def frames(self, now: Instant, client: Connection, frames: list[bytes], effects: list[Effect]) -> None:
-        """Process requests that arrived together as bytes: plain ones are not decoded, the others like any request."""
+        """Process requests that arrived together as bytes.
+
+        Plain requests are not decoded; others are processed like any request.
+        """
         if not self._clients.accepts_message(now, client, effects):
             return
         if client.deferred:
@@ -93,9 +96,9 @@ class RequestIntake:
                 queue.append(Waiting(client, xid, op, None, now.mono_ms, frame))
 
     def _defer(self, client: Connection, frames: list[bytes], effects: list[Effect]) -> None:
-        """Hold later requests back while answers wait for the client to read.
+        """Hold later requests back while replies wait for the client to read.
 
-        Otherwise a write would be done before an earlier read.
+        Otherwise a write would be executed before an earlier read.
         """
         if client.outstanding + len(frames) > OUTSTANDING_MAX:
             self._clients.close(client, effects)
@@ -104,7 +107,7 @@ class RequestIntake:
             client.outstanding += len(frames)
 
     def resume(self, now: Instant, client: Connection, effects: list[Effect]) -> None:
-        """The client has read its replies: process the requests that were held back."""
+        """Process the requests that were held back, because the client has read its replies."""
         frames, client.deferred = client.deferred, []
         client.outstanding -= len(frames)
         if frames and client.stage is _ATTACHED:
@@ -114,9 +117,9 @@ class RequestIntake:
         self, now: Instant, client: Connection, frames: list[bytes], start: int, queue: deque[Waiting],
         effects: list[Effect],
     ) -> int:  # fmt: skip
-        """Submit writes unchanged; return the index of the first request that is no plain write or over the limit.
+        """Submit writes unchanged; return the index of the first request that is not plain or exceeds the limit.
 
-        Our own leader checks itself whether they are malformed.
+        This implementation's leader checks whether they are malformed.
         """
         leads, since_ms = self._state.proposer is not None, now.mono_ms
         session_id, auth, header_at = client.session_id, client.auth, _REQUEST_HEADER.unpack_from
@@ -136,7 +139,10 @@ class RequestIntake:
     def _answer_at_once(
         self, now: Instant, client: Connection, frames: list[bytes], start: int, effects: list[Effect]
     ) -> int:
-        """Answer plain reads at once, if nothing is queued before them; return the index of the first other request."""
+        """Reply to plain reads at once, if nothing is queued before them.
+
+        Return the index of the first other request.
+        """
         out = bytearray()
         stop = answer_plain_reads(self._state.tree, frames, start, out, self._unread_max - client.unread_bytes)
         if stop > start:

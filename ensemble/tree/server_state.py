@@ -1,4 +1,4 @@
-"""Shared state of one server's service: its tree, its watches, and whether it leads, serves, or only reads."""
+"""Shared state of one server's service: its tree, its watches, and whether it leads, serves or only reads."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from zabka.ensemble.zab.application import EnsembleConfig
 
 
 class ServerState:
-    """`tree` is replaced by each restore, so do not keep references to it; `watches` stays the same object.
+    """State of one server's service.
 
-    `proposer` is set while this server leads. `serving`: clients are served. `read_only`: without a leader.
+    Each restore replaces `tree`, so do not keep references to it; `watches` stays the same object. `proposer` is set
+    while this server leads. `serving`: clients are served. `read_only`: served without a leader.
     """
 
     __slots__ = ("config", "proposer", "read_only", "serving", "tree", "watches")

@@ -1,6 +1,6 @@
-"""The coordination service of one peer: client connections, sessions, requests, watches, over the replicated tree.
+"""Coordination service of one peer: client connections, sessions, requests and watches over the replicated tree.
 
-`Service` implements `zabka.ensemble.zab.application.Application`, the port through which ZAB drives it
+`Service` implements `zabka.ensemble.zab.application.Application`, the interface through which ZAB drives it
 (ZooKeeperServer, LeaderZooKeeperServer). Its parts:
 
     clients       `Clients` the tables of connections and sessions
@@ -47,11 +47,11 @@ from zabka.ensemble.zab.messages import ForwardedRequest, SyncRequest
 from zabka.journal.events import SessionExpired, ZxidCheckpoint
 
 _ATTACHED = Stage.ATTACHED
-"""Cached separately: looking up a member of an enumeration costs as much as a call."""
+"""Cached separately, because looking up an enumeration member costs as much as a call."""
 
 
 class Service:
-    """One peer's service. See `Application` for the purpose of each method. `new_nonce` (unpredictable) is for SASL.
+    """One peer's service. See `Application` for the methods. `new_nonce` (unpredictable) is for SASL.
 
     `counters` and `views` are for the operators of the server.
     """
@@ -85,11 +85,11 @@ class Service:
 
     @property
     def ensemble_auth(self) -> EnsembleCounts:
-        """Counts of clients that asked for an ensemble by name."""
+        """Counts of clients that requested an ensemble by name."""
         return self._authentication.of_ensemble
 
     def local_sessions(self) -> list[tuple[SessionId, int]]:
-        """(id, timeout in milliseconds) of the local sessions."""
+        """Return (id, timeout in milliseconds) of the local sessions."""
         return self._local.listed()
 
     # -- state ---------------------------------------------------------------------------------------------------
@@ -100,17 +100,20 @@ class Service:
         return self._state.tree.last_zxid
 
     def snapshot(self) -> TreeSnapshot:
-        """The state as of `last_applied`, unaffected by later transactions."""
+        """Return the state as of `last_applied`, unaffected by later transactions."""
         return self._state.tree.to_snapshot()
 
     def restore(self, snapshot: TreeSnapshot | None) -> None:
-        """Replace the state, by the empty state if None. Raises ValueError for a damaged snapshot."""
+        """Replace the state with the snapshot, or with the empty state if None.
+
+        Raises ValueError for a damaged snapshot.
+        """
         assert not self._state.serving, "the tree is replaced while clients read it"
         self._state.tree = DataTree() if snapshot is None else DataTree.from_snapshot(snapshot)
         self.counters.digests.clear()
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Apply the next transactions; for each, fire watches, then answer the local client that requested it."""
+        """Apply the next transactions; for each, fire watches, then reply to the local client that requested it."""
         return self._commits.apply(now, txns)
 
     @property
@@ -124,14 +127,14 @@ class Service:
         return ZxidCheckpoint(tree.last_zxid, tree.digest, len(tree.nodes), len(tree.sessions))
 
     def describe_membership(self, now: Instant, text: str, version: int) -> None:
-        """Show the membership in force."""
+        """Write the active membership to /zookeeper/config."""
         if text:
             self._state.tree.describe_membership(text.encode(), version, now.wall_ms)
 
     # -- leading -------------------------------------------------------------------------------------------------
 
     def start_leading(self, now: Instant, epoch: Epoch) -> None:
-        """Track every session with its full timeout; from now on `prepare_all` is called."""
+        """Track every session with its full timeout; `prepare_all` is called from now on."""
         tracker = SessionTracker(self._config.tick_time_ms, now)
         for session_id, timeout_ms in self._state.tree.sessions.items():
             tracker.track(now, session_id, timeout_ms)
@@ -144,26 +147,29 @@ class Service:
     def prepare_all(
         self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
     ) -> list[Txn]:
-        """Turn requests that came together into transactions against the latest proposed state."""
+        """Convert requests that arrived together to transactions, against the latest proposed state."""
         assert self._state.proposer is not None, "prepare without start_leading"
         return self._state.proposer.prepare_all(now, requests, zxid, origin)
 
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """Turn a change of the ensemble's membership into a transaction."""
+        """Convert a change of the ensemble's membership to a transaction."""
         assert self._state.proposer is not None, "prepare without start_leading"
         return self._state.proposer.prepare_reconfig(now, request, zxid, origin, ensemble)
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: PeerId) -> None:
-        """Leader: the learner `by` received a message of the session."""
+        """Record, on a leader, that the learner `by` received a message of the session."""
         if self._state.proposer is not None:
             self._state.proposer.tracker.touch(now, session_id, timeout_ms, by)
 
     def revalidate(
         self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
     ) -> bool:
-        """Leader: return whether the session can continue at that learner (None: here), which then owns it."""
+        """Return whether the session can continue on that learner (None: this server), which then owns it.
+
+        Called on a leader.
+        """
         assert self._state.proposer is not None, "revalidate without start_leading"
         tracker = self._state.proposer.tracker
         self.counters.revalidations += 1
@@ -173,7 +179,7 @@ class Service:
         return True
 
     def expire_sessions(self, now: Instant) -> list[Effect]:
-        """Leader, every tick: close each overdue session, delete lapsed containers and nodes."""
+        """Close each overdue session and delete lapsed containers and znodes. Called on a leader every tick."""
         if self._state.proposer is None:
             return []
         effects: list[Effect] = []
@@ -185,7 +191,10 @@ class Service:
         return effects
 
     def delete_lapsed(self, now: Instant) -> list[Effect]:
-        """Leader, every `znode.container.checkIntervalMs` if a tick is longer: delete lapsed nodes."""
+        """Delete lapsed znodes.
+
+        Called on a leader every `znode.container.checkIntervalMs`, if a tick is longer.
+        """
         if self._containers is None:
             return []
         return [*self._deletions(now, self._containers), SetTimer(LAPSING_TIMER, self._containers.period_ms)]
@@ -197,7 +206,7 @@ class Service:
     # -- serving clients -----------------------------------------------------------------------------------------
 
     def start_serving(self, now: Instant, leading: bool) -> list[Effect]:
-        """Accept clients from now on, unless this server leads and leaves the clients to the others."""
+        """Accept clients from now on, unless this server leads and only the other servers accept clients."""
         assert not leading or self._state.proposer is not None, "serving as leader without start_leading"
         if self._config.leader_serves or not leading:
             self._serve(now)
@@ -206,7 +215,7 @@ class Service:
         return [SetTimer(LAPSING_TIMER, self._containers.period_ms)]
 
     def start_read_only(self, now: Instant) -> list[Effect]:
-        """Answer reads without a leader (ReadOnlyZooKeeperServer)."""
+        """Serve reads without a leader (ReadOnlyZooKeeperServer)."""
         assert not self._state.serving, "a peer that serves has a leader"
         self._state.read_only = True
         self._serve(now)
@@ -217,7 +226,7 @@ class Service:
         self._attachment.start(now)
 
     def expire_local_sessions(self, now: Instant) -> list[Effect]:
-        """Every tick while there are local sessions: end the overdue ones, and their connections."""
+        """End overdue local sessions and their connections. Called every tick while there are local sessions."""
         effects: list[Effect] = []
         local = self._local.sessions
         if local is not None:
@@ -228,7 +237,7 @@ class Service:
         return effects
 
     def stop_serving(self, now: Instant) -> list[Effect]:
-        """Close every client connection, drop outstanding requests, forget watches and session tracking."""
+        """Close every client connection; drop outstanding requests, watches and session tracking."""
         state = self._state
         effects = self.clients.close_all()
         state.proposer = self._containers = None
@@ -239,13 +248,13 @@ class Service:
     def on_client_connected(
         self, now: Instant, connection: ConnectionId, identities: tuple[AuthId, ...] = ()
     ) -> list[Effect]:
-        """A client opened a connection; it must send its ConnectRequest first."""
+        """Handle a new client connection; its first message must be a ConnectRequest."""
         client = self.clients.connections[connection] = Connection(connection, now.mono_ms)
         self._authentication.welcome(client, identities)
         return []
 
     def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
-        """Process a frame of a client; frames of connections that were closed meanwhile are dropped."""
+        """Process a client's frame; drop frames of connections that were closed before."""
         client = self.clients.connections.get(connection)
         if client is None:
             self.counters.stale_requests += 1
@@ -289,20 +298,20 @@ class Service:
             self.clients.close(client, effects)
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
-        """The connection is closed; its session lives until it expires."""
+        """Handle a closed connection; its session lives until it expires."""
         client = self.clients.connections.get(connection)
         if client is not None:
             self.clients.forget(client)
         return []
 
     def drain_touched(self) -> list[tuple[SessionId, int]]:
-        """Learner: sessions that were active since the last call."""
+        """Return the sessions that were active since the last call. Called on a learner."""
         return self.clients.drain_touched()
 
     def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
-        """Process the leader's answer to AskRevalidate."""
+        """Process the leader's reply to AskRevalidate."""
         return self._attachment.revalidated(now, session_id, valid, proposed)
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
-        """Every transaction that SubmitSync waited for has been applied here."""
+        """Handle a completed SubmitSync: every transaction that it waited for has been applied here."""
         return self._answers.sync_done(now, request)

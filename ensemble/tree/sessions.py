@@ -18,19 +18,19 @@ _MULTIPLIER = 0x5DEECE66D
 _SEED_MASK = (1 << 48) - 1
 PASSWORD_SIZE = 16
 NO_SESSION = SessionId(0)
-"""The leader itself, as the origin of its own requests (ContainerManager)."""
+"""Session id of the leader's own requests (ContainerManager)."""
 NO_PASSWORD = bytes(PASSWORD_SIZE)
 
 
 def owner_of(origin: LinkId | None) -> Owner:
-    """Return the owner for a request's origin."""
+    """Return the owner that corresponds to a request's origin."""
     return LOCAL if origin is None else origin
 
 
 def password_of(session_id: SessionId) -> bytes:
     """Return a session's password, which any server can check.
 
-    It is `new java.util.Random(id ^ 0xB3415C00L).nextBytes(16)`.
+    The password is `new java.util.Random(id ^ 0xB3415C00L).nextBytes(16)`.
     """
     seed = (session_id ^ _SECRET ^ _MULTIPLIER) & _SEED_MASK
     out = b""
@@ -41,9 +41,9 @@ def password_of(session_id: SessionId) -> bytes:
 
 
 class SessionIds:
-    """Creates session ids: server id in the top byte, then 40 bits of the clock, then the start of a counter.
+    """Generator of session ids: server id in the top byte, then 40 bits of the clock, then a counter that starts at 0.
 
-    The clock is the wall clock, so that a restarted server does not assign an id twice.
+    It uses the wall clock, so that a restarted server does not assign an id twice.
     """
 
     __slots__ = ("_next", "_server")
@@ -53,7 +53,7 @@ class SessionIds:
         self._next = 0
 
     def start(self, now: Instant) -> None:
-        """Start over from the clock, never going back."""
+        """Start again from the clock, but never from an earlier time than before."""
         self._next = max(self._next, (now.wall_ms & 0xFFFFFFFFFF) << 16)
 
     def next(self) -> SessionId:
@@ -67,7 +67,7 @@ class SessionIds:
 class Overdue(NamedTuple):
     """An overdue session: the time since its last message, and the server that received it.
 
-    -1 and 0 if there was no message since the session was created, or since this leader began.
+    These are -1 and 0 if there was no message since the session was created, or since this leader's term began.
     """
 
     session_id: SessionId
@@ -89,7 +89,7 @@ class _Tracked:
 
 
 class SessionTracker:
-    """The leader's sessions, in buckets of one tick: a session expires within a tick after its timeout passed.
+    """The leader's sessions, in buckets of one tick: a session expires within a tick after its timeout has passed.
 
     The cost of touching, adding and removing does not depend on the number of sessions.
     """
@@ -112,7 +112,7 @@ class SessionTracker:
         return (mono_ms // self._tick_ms + 1) * self._tick_ms
 
     def track(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
-        """Track a session from now on, if it is new, and give it its full timeout, without a message from it."""
+        """Track a session from now on with its full timeout, if it is new; this does not count as a message from it."""
         session = self._sessions.get(session_id)
         if session is None:
             session = self._sessions[session_id] = _Tracked(timeout_ms)
@@ -120,7 +120,7 @@ class SessionTracker:
             self._put_off(now, session_id, session, timeout_ms)
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: int) -> bool:
-        """Record a session's activity at that server. Return False if it is unknown or closing: too late."""
+        """Record a session's activity at that server. Return False if the session is unknown or closing."""
         session = self._sessions.get(session_id)
         if session is None or session.closing:
             return False
@@ -144,25 +144,28 @@ class SessionTracker:
                 del self._buckets[session.due_ms]
 
     def close(self, session_id: SessionId) -> None:
-        """The session's end was proposed: nothing more is accepted from it."""
+        """Mark a session whose close was proposed as closing; nothing more is accepted from it."""
         session = self._sessions.get(session_id)
         if session is not None:
             session.closing = True
             self._leave_bucket(session_id, session)
 
     def remove(self, session_id: SessionId) -> None:
-        """The session's end was committed."""
+        """Remove a session whose close was committed."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._leave_bucket(session_id, session)
 
     def is_alive(self, session_id: SessionId) -> bool:
-        """Whether the session exists and is not closing."""
+        """Return whether the session exists and is not closing."""
         session = self._sessions.get(session_id)
         return session is not None and not session.closing
 
     def owned_by(self, session_id: SessionId, owner: Owner) -> bool:
-        """Whether requests of a live session may come from there; a session without an owner gets the first one."""
+        """Return whether requests of a live session can come from this owner.
+
+        A session without an owner gets the first one that asks.
+        """
         session = self._sessions[session_id]
         if session.owner == UNOWNED:
             session.owner = owner
@@ -178,17 +181,20 @@ class SessionTracker:
         return session.owner == owner
 
     def set_owner(self, session_id: SessionId, owner: Owner) -> None:
-        """The session was validated there."""
+        """Set the owner of a session, which was validated there."""
         session = self._sessions.get(session_id)
         if session is not None:
             session.owner = owner
 
     def by_due_time(self) -> list[tuple[int, list[SessionId]]]:
-        """Sessions by their expiry without further activity, on the monotonic clock, earliest first (`dump`)."""
+        """Return the sessions by expiry without further activity (`dump`), earliest first.
+
+        Times are on the monotonic clock.
+        """
         return [(due_ms, list(bucket)) for due_ms, bucket in sorted(self._buckets.items())]
 
     def expire(self, now: Instant) -> list[Overdue]:
-        """Mark every overdue session as closing; return them, the earliest due first."""
+        """Mark every overdue session as closing; return these sessions, earliest due first."""
         overdue: list[Overdue] = []
         while self._next_due_ms <= now.mono_ms:
             for session_id in self._buckets.pop(self._next_due_ms, ()):

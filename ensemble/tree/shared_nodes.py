@@ -1,9 +1,9 @@
-"""The nodes of a tree in use as the nodes of a snapshot.
+"""Znodes of a tree in use, shared with a snapshot.
 
-Taking a snapshot must not stall a peer with a million znodes. So `SharedNodes` begins as the tree's own table. It is
-copied when the tree is about to change, or when the snapshot is read, whichever comes first; the bytes of the znodes in
-it never change. A snapshot that is used before the next change costs nothing, and neither does the beginning of a
-`capture`.
+Taking a snapshot must not stall a peer with a million znodes. So `SharedNodes` uses the tree's own table at first.
+The table is copied when the tree is about to change, or when the snapshot is read, whichever comes first; the bytes
+of its znodes never change. A snapshot that is used before the next change needs no copy, and neither does the
+beginning of a `capture`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from zabka.ensemble.tree_snapshot import NodeImage
 
 
 class SharedNodes(Sequence[NodeImage]):
-    """The nodes of a snapshot, depth first from the root: the tree's own until it changes.
+    """Znodes of a snapshot, depth first from the root: the tree's own table until the tree changes.
 
-    `turn` is the snapshot's number among the tree's (`Blocks.turn`); `parted` is whether the table is its own.
+    `turn` is the snapshot's number in its tree (`Blocks.turn`); `parted` is set when the snapshot has its own table.
     """
 
     __slots__ = ("__weakref__", "_blocks", "_images", "_nodes", "parted", "turn")
@@ -43,11 +43,14 @@ class SharedNodes(Sequence[NodeImage]):
 
     @property
     def tree(self) -> Blocks:
-        """Identity of the tree, to distinguish its snapshots from those of other trees."""
+        """Identity of the tree, which distinguishes its snapshots from those of other trees."""
         return self._blocks
 
     def capture(self, known: Container[int], since: int, table: AclTable, sink: Callable[[Piece], None]) -> Capture:
-        """Capture the nodes in pieces while the tree goes on; it must not have changed since the snapshot."""
+        """Capture the znodes in pieces while the tree continues to change.
+
+        The tree must not have changed between the snapshot and this call.
+        """
         assert not self.parted, "the tree has changed since"
         return Capture(self._nodes, self._blocks, known, since, table, sink)
 
@@ -77,11 +80,11 @@ class SharedNodes(Sequence[NodeImage]):
     __hash__ = None  # type: ignore[assignment]
 
     def used_acls(self) -> Iterable[Sequence[ACL]]:
-        """Every node's ACL."""
+        """Return the ACL of every znode."""
         self.part()
         return self._nodes.acls.values()
 
     def encoded(self, table: AclTable) -> Iterator[bytes | memoryview]:
-        """Yield the nodes' records, in parts; parents before children, since they are older."""
+        """Yield the znodes' records in parts; parents come before children, because they are older."""
         self.part()
         return records_of(self._nodes.pairs(), self._nodes.acls, table)

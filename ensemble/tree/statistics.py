@@ -17,10 +17,10 @@ from zabka.ensemble.tree.watches import WatchCounts
 
 
 class ServiceStatistics(msgspec.Struct, frozen=True):
-    """The numbers of `srvr`, `stat` and `mntr`.
+    """Numbers for `srvr`, `stat` and `mntr`.
 
-    `znodes` counts as ZooKeeper does: the root has two paths there and counts twice. Latencies are of answered requests
-    since the last reset, in milliseconds. `outstanding` counts requests that wait for an answer.
+    `znodes` counts as ZooKeeper does: the root has two paths there and counts twice. Latencies are those of requests
+    with a reply since the last reset, in milliseconds. `outstanding` counts requests that wait for a reply.
     """
 
     last_zxid: Zxid
@@ -41,7 +41,7 @@ class ServiceStatistics(msgspec.Struct, frozen=True):
 
 
 class ZnodeView(msgspec.Struct, frozen=True):
-    """One znode, for display, with its watchers here."""
+    """One znode for display, with its watchers on this server."""
 
     path: str
     data: bytes | None
@@ -69,7 +69,7 @@ class ServiceViews:
         self._counters = counters
 
     def statistics(self) -> ServiceStatistics:
-        """All current counts."""
+        """Return all current counts."""
         tree, counters = self._state.tree, self._counters
         return ServiceStatistics(
             last_zxid=tree.last_zxid,
@@ -90,11 +90,11 @@ class ServiceViews:
         )
 
     def watch_counts(self) -> WatchCounts:
-        """Numbers of watches, of their connections, and of their paths."""
+        """Return the numbers of watches, of their connections, and of their paths."""
         return self._state.watches.counts()
 
     def connections(self) -> list[ConnectionInfo]:
-        """Every connection, oldest first."""
+        """Return every connection, oldest first."""
         return [
             info_of(connection, OP_NAMES.get(connection.last_op, "NA"))
             for connection in self._clients.connections.values()
@@ -105,7 +105,7 @@ class ServiceViews:
         return list(self._state.tree.ephemerals.get(session_id, ()))
 
     def session_infos(self) -> list[SessionInfo]:
-        """Every session of the ensemble, by id."""
+        """Return every session of the ensemble, ordered by id."""
         infos: list[SessionInfo] = []
         for session_id, timeout_ms in sorted(self._state.tree.sessions.items()):
             local = self._clients.sessions.get(session_id)
@@ -115,11 +115,11 @@ class ServiceViews:
         return infos
 
     def sessions_by_due_time(self) -> list[tuple[int, list[SessionId]]] | None:
-        """Times of session expiry, on the monotonic clock, or None if this server does not decide it."""
+        """Return the sessions by expiry time, on the monotonic clock, or None if another server tracks them."""
         return None if self._state.proposer is None else self._state.proposer.tracker.by_due_time()
 
     def znode(self, path: str) -> ZnodeView | None:
-        """One znode with all its details, or None if it does not exist."""
+        """Return one znode with all its details, or None if it does not exist."""
         node = self._state.tree.nodes.get(path)
         if node is None:
             return None

@@ -1,7 +1,7 @@
-"""Znodes in the format of a snapshot: a record for each, with the same counters in another order.
+"""Znodes in the format of a snapshot: one record each, with the same counters as in the tree in another order.
 
-A peer with a million znodes must restart before its clients give up, and most znodes will not change for a long time.
-So loading a snapshot computes no digests: a znode's digest is computed when it changes.
+A peer with a million znodes must restart before its clients' sessions expire, and most znodes do not change for a
+long time. So loading a snapshot computes no digests: a znode's digest is computed when it changes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from zabka.ensemble.tree.znode import HEAD_BYTES, LISTED, NO_DATA, image_of
 from zabka.ensemble.tree_snapshot import NodeImage
 
 STAT = Struct(">qqqqqiiiqq")
-"""After path and data in a record: ACL index, then StatPersisted."""
+"""Part of a record after path and data: ACL index, then StatPersisted."""
 RECORD_BYTES = 8 + STAT.size
 """Size of a record without path and data."""
 LARGE_BYTES = 16 * 1024
 OPEN_ACL_INDEX = -1
-"""Stands for world:anyone with every permission; never in the table."""
+"""Index of world:anyone with every permission; never in the table."""
 _cut = Struct(">16s8s36s12xB").unpack_from
-"""A znode's counters before its pzxid, the pzxid, and the counters after it; then its flags.
+"""Split a znode into the counters before its pzxid, the pzxid, the counters after it, and its flags.
 
-A record has the pzxid last.
+A record contains the pzxid last.
 """
 _INT = Struct(">i")
 _LONG = Struct(">q")
@@ -38,7 +38,7 @@ _LENGTHS = [_INT.pack(length) for length in range(1024)]
 
 
 class AclTable:
-    """The ACL lists of a serialised tree by their indices there (ReferenceCountedACLCache)."""
+    """ACLs of a serialised tree, keyed by their indices (ReferenceCountedACLCache)."""
 
     def __init__(self, rows: dict[tuple[ACL, ...], int] | None = None) -> None:
         self.rows = {OPEN_ACL: OPEN_ACL_INDEX} if rows is None else rows
@@ -46,7 +46,7 @@ class AclTable:
         self._index = self.rows[OPEN_ACL]
 
     def index(self, acl: Sequence[ACL]) -> int:
-        """Return the index of a list, adding it if it is new; mostly it is that of the previous node."""
+        """Return the index of an ACL, adding it if it is new; mostly it is the index of the previous znode's ACL."""
         if acl is not self._acl:
             self._acl = acl
             self._index = self.rows.setdefault(tuple(acl), len(self.rows))
@@ -54,7 +54,7 @@ class AclTable:
 
 
 class RecordParts:
-    """The records of znodes, in as few parts as possible without copying large data. The root is "/"."""
+    """Records of znodes, in as few parts as possible without copying large data. The root is "/"."""
 
     def __init__(self, table: AclTable) -> None:
         self._table = table
@@ -62,10 +62,10 @@ class RecordParts:
         self._small: list[bytes | memoryview] = []
 
     def add(self, pairs: Iterable[tuple[str, bytes]], acls: Mapping[str, Sequence[ACL]]) -> None:
-        """Add a record for each path and its znode; `acls` has the lists that are not the open one.
+        """Add a record for each path and its znode; `acls` contains the ACLs other than the open ACL.
 
-        This runs in the event loop of a busy peer, for znodes that are not in the processor's cache: the common case is
-        one tuple.
+        This runs in the event loop of a busy peer, for znodes that are not in the processor's cache. In the common case
+        it creates only one tuple.
         """
         extend, lengths, common, index = self._small.extend, _LENGTHS, len(_LENGTHS), self._table.index
         for path, value in pairs:
@@ -105,9 +105,9 @@ def records_of(
 
 
 class StoredNodes(Sequence[NodeImage]):
-    """The nodes of a snapshot that was read: parallel lists of paths, znode bytes and ACLs, parents before children.
+    """Znodes of a snapshot that was read: parallel lists of paths, znode bytes and ACLs, parents before children.
 
-    `owned` are the paths with an ephemeralOwner; `data_bytes` is the sum of the data's lengths.
+    `owned` contains the paths with an ephemeralOwner; `data_bytes` is the sum of the data's lengths.
     """
 
     __slots__ = ("acls", "data_bytes", "owned", "paths", "values")
@@ -140,16 +140,19 @@ class StoredNodes(Sequence[NodeImage]):
     __hash__ = None  # type: ignore[assignment]
 
     def used_acls(self) -> Iterable[Sequence[ACL]]:
-        """Every node's ACL."""
+        """Return the ACL of every znode."""
         return self.acls
 
     def encoded(self, table: AclTable) -> Iterator[bytes | memoryview]:
-        """Yield the nodes' records, in parts."""
+        """Yield the znodes' records in parts."""
         paths = [path or ROOT for path in self.paths]
         return records_of(zip(paths, self.values, strict=True), dict(zip(paths, self.acls, strict=True)), table)
 
     def take_into(self, blocks: Blocks) -> Nodes:
-        """Return the znodes as those of a tree, and fill its blocks. Raises ValueError if a parent is missing."""
+        """Return the znodes for use in a tree, and fill its blocks.
+
+        Raises ValueError if a parent is missing.
+        """
         if not self.paths or self.paths[0]:
             raise ValueError("snapshot does not begin with its root")
         paths = ["/", *self.paths[1:]]

@@ -1,4 +1,4 @@
-"""Requests about watches: re-arming after a reconnect, setting persistent ones, checking and removing them.
+"""Requests about watches: setting them again after a reconnect, adding persistent ones, checking, removing.
 
 Source: FinalRequestProcessor and DataTree (setWatches, addWatch, containsWatcher, removeWatch).
 """
@@ -29,7 +29,7 @@ Missed = list[tuple[EventType, str]]
 
 
 def rearm(tree: DataTree, watches: Watches, connection: ConnectionId, request: SetWatches | SetWatches2) -> Missed:
-    """setWatches after a reconnect: return the events missed since `relative_zxid`; set all other watches again.
+    """Process setWatches after a reconnect: return the events missed since `relative_zxid`, and set other watches.
 
     Persistent watches are only set: events that they missed are not sent.
     """
@@ -67,8 +67,8 @@ def rearm(tree: DataTree, watches: Watches, connection: ConnectionId, request: S
 def add_watch(watches: Watches, connection: ConnectionId, request: AddWatchRequest) -> int:
     """Process addWatch; return its error code.
 
-    A client needs no read permission, and the znode need not exist: events are withheld from clients that cannot read.
-    An unknown mode counts as unreadable, as in ZooKeeper.
+    A client needs no read permission, because clients that cannot read get no events, and the znode need not exist. An
+    unknown mode counts as a malformed request, as in ZooKeeper.
     """
     if request.mode not in _MODES:
         return _MARSHALLING_ERROR
@@ -80,14 +80,17 @@ def add_watch(watches: Watches, connection: ConnectionId, request: AddWatchReque
 
 
 def check_watches(watches: Watches, connection: ConnectionId, request: WatchesRequest) -> int:
-    """Process checkWatches: OK if the connection has such a watch, else NO_WATCHER."""
+    """Process checkWatches: return OK if the connection has such a watch, otherwise NO_WATCHER."""
     if request.type not in _TYPES:
         return _MARSHALLING_ERROR
     return _OK if watches.has(request.path, WatcherType(request.type), connection) else _NO_WATCHER
 
 
 def remove_watches(watches: Watches, connection: ConnectionId, request: WatchesRequest) -> int:
-    """Process removeWatches: no event follows; the client itself determines which of its watchers were removed."""
+    """Process removeWatches.
+
+    No event follows: the client itself determines which of its watchers were removed.
+    """
     if request.type not in _TYPES:
         return _MARSHALLING_ERROR
     return _OK if watches.remove(request.path, WatcherType(request.type), connection) else _NO_WATCHER

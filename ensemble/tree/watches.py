@@ -1,10 +1,10 @@
-"""Watches (WatchManager): one-shot watches on data and on children, and the persistent ones set by addWatch.
+"""Watches (WatchManager): one-shot watches on data and on children, and persistent watches set by addWatch.
 
 A watch belongs to a connection. A one-shot watch fires once: data and exists watches share one table, child watches
-have another. A persistent watch stays and gets the events of both kinds; a recursive one gets those of its whole
-subtree, but no ChildrenChanged. A connection gets an event once, whatever watches it has. Connections are notified in
-the order of their watches: the one-shot ones first, then the persistent, then the recursive from the
-node upwards.
+have another. A persistent watch stays and gets the events of both kinds; a recursive watch gets the events of its
+whole subtree, but no ChildrenChanged. A connection gets each event once, even if several of its watches match.
+Connections are notified in the order of their watches: first one-shot, then persistent, then recursive watches from
+the znode upwards.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class WatchCounts(NamedTuple):
 
 
 class _Shared(dict[ConnectionId, None]):
-    """The watchers of a path that has several.
+    """Watchers of a path that has several.
 
-    `path` is the one string that their own tables hold, so that ten thousand watches on a path do not keep ten thousand
-    copies of it.
+    `path` is the one string that the watchers' own tables contain, so that ten thousand watches on a path do not keep
+    ten thousand copies of it.
     """
 
     __slots__ = ("path",)
@@ -40,9 +40,9 @@ _Watchers = ConnectionId | _Shared
 
 
 class _Table:
-    """Watches of one kind: by path and, so that a connection's end costs only its own, by connection.
+    """Watches of one kind, by path and by connection, so that a closed connection costs only its own watches.
 
-    Most paths have one watcher, which is stored directly, without a table around it.
+    Most paths have one watcher, which is stored directly, without a table.
     """
 
     __slots__ = ("by_connection", "by_path", "count")
@@ -142,37 +142,40 @@ class Watches:
         self._persistent = _Table()
         self._recursive = _Table()
         self.watched = tuple(table.by_path for table in self._tables())
-        """The watched paths of each kind: all are empty while there are no watches."""
+        """Watched paths of each kind. All are empty while there are no watches."""
 
     def __len__(self) -> int:
-        """Number of watches, as ZooKeeper counts them: a persistent one is one on data and one on children."""
+        """Return the number of watches as ZooKeeper counts them.
+
+        A persistent watch counts twice, for data and for children.
+        """
         return self._data.count + self._children.count + 2 * self._persistent.count + self._recursive.count
 
     def _tables(self) -> tuple[_Table, ...]:
         return self._data, self._children, self._persistent, self._recursive
 
     def add_data(self, path: str, connection: ConnectionId) -> None:
-        """Add a watch of getData or exists."""
+        """Add a watch set by getData or exists."""
         self._data.add(path, connection)
 
     def add_children(self, path: str, connection: ConnectionId) -> None:
-        """Add a watch of getChildren."""
+        """Add a watch set by getChildren."""
         self._children.add(path, connection)
 
     def add_persistent(self, path: str, connection: ConnectionId) -> None:
-        """Add a watch of addWatch, which stays when it fires."""
+        """Add a persistent watch set by addWatch, which stays when it fires."""
         self._persistent.add(path, connection)
 
     def add_recursive(self, path: str, connection: ConnectionId) -> None:
-        """Add a watch of addWatch, which stays and covers the subtree."""
+        """Add a recursive watch set by addWatch, which stays when it fires and covers the subtree."""
         self._recursive.add(path, connection)
 
     def has(self, path: str, kind: WatcherType, connection: ConnectionId) -> bool:
-        """Whether a connection has a watch of that kind on a path."""
+        """Return whether a connection has a watch of this kind on a path."""
         return any(table.has(path, connection) for table in self._of(kind))
 
     def remove(self, path: str, kind: WatcherType, connection: ConnectionId) -> bool:
-        """Remove a connection's watches of that kind on a path; return whether there were any."""
+        """Remove a connection's watches of this kind on a path; return whether there were any."""
         removed = [table.remove(path, connection) for table in self._of(kind)]
         return True in removed
 
@@ -195,9 +198,9 @@ class Watches:
             table.forget(connection)
 
     def fire(self, change: Change) -> list[Fired]:
-        """Return the watches triggered by a change: those on the node, then those on its parent's children.
+        """Return the watches triggered by a change: those on the znode, then those on its parent's children.
 
-        A connection that watched a deleted node's data and children is notified once. One-shot watches are removed.
+        A connection that watched a deleted znode's data and children is notified once. One-shot watches are removed.
         """
         fired: list[Fired] = []
         event, path, parent = change.event, change.path, change.parent
@@ -220,7 +223,7 @@ class Watches:
         return fired
 
     def _recursive_watchers(self, path: str) -> dict[ConnectionId, None]:
-        """Return the watchers of the path and of every path above it: one look-up per part of the path."""
+        """Return the watchers of the path and of every path above it, with one look-up per path component."""
         found: dict[ConnectionId, None] = {}
         by_path = self._recursive.by_path
         while path:
@@ -232,7 +235,7 @@ class Watches:
         return found
 
     def watchers_of(self, path: str) -> list[tuple[ConnectionId, str]]:
-        """Watchers of a path: (connection, "data", "children", "persistent" or "recursive")."""
+        """Return the watchers of a path: (connection, "data", "children", "persistent" or "recursive")."""
         kinds = ("data", "children", "persistent", "recursive")
         return [
             (connection, kind)
@@ -241,7 +244,7 @@ class Watches:
         ]
 
     def counts(self) -> WatchCounts:
-        """Numbers of watches, of their connections, and of their paths."""
+        """Return the numbers of watches, of their connections, and of their paths."""
         connections: dict[ConnectionId, dict[str, None]] = {}
         paths: dict[str, _Watchers] = {}
         for table in self._tables():
@@ -250,7 +253,7 @@ class Watches:
         return WatchCounts(len(self), len(connections), len(paths))
 
     def by_path(self) -> dict[str, list[ConnectionId]]:
-        """Every watched path, sorted, with its watchers (`wchp`)."""
+        """Return every watched path, sorted, with its watchers (`wchp`)."""
         found: dict[str, dict[ConnectionId, None]] = {}
         for table in self._tables():
             for path in table.by_path:

@@ -1,8 +1,8 @@
 """A znode as bytes: its counters, the parts of its digest, the number of its block, and its data.
 
-A tree of millions is a few large dicts of strings and bytes: a look at a znode touches three places in memory, and no
-garbage collector walks over it. The bytes never change: a change makes new ones, so that a snapshot shares them with
-the tree. `Znode` gives access to a znode's fields by name.
+A tree with millions of znodes is a few large dicts of strings and bytes: access to a znode touches three places in
+memory, and the garbage collector does not traverse it. The bytes never change: a change creates new bytes, so that a
+snapshot can share them with the tree. `Znode` gives access to a znode's fields by name.
 
 Source: org.apache.zookeeper.server.DataNode, StatPersisted.
 """
@@ -19,23 +19,26 @@ from zabka.ensemble.tree.create_modes import is_ephemeral
 from zabka.ensemble.tree_snapshot import NodeImage
 
 COUNTERS = Struct(">qqqqqiiiq")
-"""Counters that the digest covers, in order: czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner."""
+"""Counters in the digest: czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner."""
 TAIL = Struct(">IIIB")
-"""After the counters: seed and digest (`digest_seed`), the number of the znode's block, and flags; then the data."""
+"""Fields after the counters: seed, digest (`digest_seed`), the znode's block number, flags.
+
+The data follows them.
+"""
 HEAD = Struct(">qqqqqiiiqIIIB")
 COUNTERS_BYTES = COUNTERS.size
 HEAD_BYTES = HEAD.size
 FLAGS_AT = HEAD_BYTES - 1
 NO_DATA = 1
-"""The data is null, which is not the same as empty."""
+"""Flag: the data is null, which differs from empty data."""
 LISTED = 2
-"""The ACL is not the open one: it is in a separate table."""
+"""Flag: the ACL is not the open ACL; it is in a separate table."""
 UNSEALED = 4
-"""Seed and digest are not computed yet: the znode is from a snapshot."""
+"""Flag: seed and digest are not computed yet, because the znode is from a snapshot."""
 UNCOUNTED = 8
-"""The digest excludes the znode; its own is 0."""
+"""Flag: the digest excludes the znode; the znode's own digest is 0."""
 ODD = UNSEALED | UNCOUNTED
-"""Seed and digest are not the usual ones."""
+"""Flags of znodes whose seed and digest fields do not contain the usual values."""
 
 _NOT_IN_DIGEST = -1
 _unpack_head, _counters_of = HEAD.unpack_from, COUNTERS.unpack_from
@@ -43,15 +46,21 @@ _pack_digested, _pack_tail = COUNTERS.pack, TAIL.pack
 
 
 def next_version(version: int) -> int:
-    """Return the version after this one: a signed 32-bit counter that skips -1, which means "any" (ZOOKEEPER-4743)."""
+    """Return the version after this one.
+
+    Versions are signed 32-bit counters that skip -1, which means "any" (ZOOKEEPER-4743).
+    """
     if version == 0x7FFFFFFF:
         return -0x80000000
     return 0 if version == -2 else version + 1
 
 
 def digest_seed(path: str, data: bytes | None) -> int:
-    """Return the part of a node's digest from its path and data; nodes under /zookeeper are excluded from digests."""
-    if path[:11] == "/zookeeper/":  # at every change: a slice is faster than a call
+    """Return the part of a znode's digest from its path and data.
+
+    Znodes under /zookeeper are excluded from digests.
+    """
+    if path[:11] == "/zookeeper/":  # This runs at every change, and a slice is faster than a call.
         return _NOT_IN_DIGEST
     if path == "/":
         seed = 0
@@ -61,18 +70,18 @@ def digest_seed(path: str, data: bytes | None) -> int:
 
 
 def data_of(value: bytes) -> bytes | None:
-    """A znode's data."""
+    """Return a znode's data."""
     return value[HEAD_BYTES:] if not value[FLAGS_AT] & NO_DATA else None
 
 
 def block_of(value: bytes) -> int:
-    """The number of a znode's block."""
+    """Return the number of a znode's block."""
     block: int = _unpack_head(value)[11]
     return block
 
 
 def owner_of(value: bytes) -> int:
-    """A znode's ephemeralOwner."""
+    """Return a znode's ephemeralOwner."""
     owner: int = _unpack_head(value)[8]
     return owner
 
@@ -88,7 +97,7 @@ def sealed(path: str, value: bytes) -> tuple[int, int]:
 
 
 def made(path: str, counters: Sequence[int], data: bytes | None, *, block: int, listed: bool) -> bytes:
-    """Return a znode with these counters (those of COUNTERS, in order)."""
+    """Return a znode with these counters (in the order of COUNTERS)."""
     packed = _pack_digested(*counters)
     seed = digest_seed(path, data)
     flags = (LISTED if listed else 0) | (NO_DATA if data is None else 0)
@@ -96,7 +105,7 @@ def made(path: str, counters: Sequence[int], data: bytes | None, *, block: int, 
 
 
 def tail_of(seed: int, counters: bytes, block: int, flags: int) -> tuple[bytes, int]:
-    """Return the bytes after a znode's counters, and its digest; the seed is `digest_seed`'s."""
+    """Return the bytes after a znode's counters, and its digest; `seed` is from `digest_seed`."""
     if seed < 0:
         return _pack_tail(0, 0, block, flags | UNCOUNTED), 0
     digest = crc32(counters, seed)
@@ -124,7 +133,10 @@ def restated(
 
 
 def rewritten(value: bytes, data: bytes, mzxid: int | None = None, mtime: int = 0) -> bytes:
-    """Return a znode outside the digest with other data; with an `mzxid`, as if it was set then, at no version."""
+    """Return a znode outside the digest with other data.
+
+    With an `mzxid`, the data looks as if that transaction had set it, and the version is -1.
+    """
     flags = value[FLAGS_AT] & ~NO_DATA
     counters = value[:COUNTERS_BYTES]
     if mzxid is not None:
@@ -136,7 +148,7 @@ def rewritten(value: bytes, data: bytes, mzxid: int | None = None, mtime: int = 
 def stat_fields(value: bytes, child_count: int) -> tuple[int, ...]:
     """Return the fields that clients see, in the order of Stat (DataNode.copyStat).
 
-    `cversion` counts creates and deletes of children. Most nodes are plain leaves, whose numbers need no conversion.
+    `cversion` counts creates and deletes of children. Most znodes are plain leaves, whose numbers need no conversion.
     """
     czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner = _counters_of(value)
     if child_count or cversion or owner:
@@ -152,7 +164,7 @@ def _counter(form: str, offset: int) -> Any:
 
 
 class Znode:
-    """A znode at the time of the request."""
+    """A znode as it was at the time of the access."""
 
     __slots__ = ("_below", "acl", "path", "value")
 
@@ -175,43 +187,43 @@ class Znode:
 
     @property
     def data(self) -> bytes | None:
-        """Its data."""
+        """The znode's data."""
         return data_of(self.value)
 
     @property
     def data_length(self) -> int:
-        """Length of its data; 0 for none."""
+        """Length of the znode's data; 0 if there is none."""
         return len(self.value) - HEAD_BYTES
 
     @property
     def digest(self) -> int:
-        """Its share of the tree's digest."""
+        """The znode's share of the tree's digest."""
         return sealed(self.path, self.value)[1]
 
     @property
     def child_count(self) -> int:
-        """Number of its children."""
+        """Number of the znode's children."""
         return len(self._below) - (self.path == "/" and "/" in self._below)
 
     @property
     def children(self) -> list[str]:
-        """The names of its children, oldest first."""
+        """Names of the znode's children, oldest first."""
         if self.path == "/":
             return [path[1:] for path in self._below if path != "/"]
         begin = len(self.path) + 1
         return [path[begin:] for path in self._below]
 
     def image(self, path: str) -> NodeImage:
-        """Return this node as in a snapshot."""
+        """Return the znode as in a snapshot."""
         return image_of(path, self.value, self.acl)
 
     def stat(self) -> Stat:
-        """The Stat that clients see."""
+        """Return the Stat that clients see."""
         return Stat._make(stat_fields(self.value, self.child_count))
 
 
 def image_of(path: str, value: bytes, acl: Sequence[ACL]) -> NodeImage:
-    """Return a znode as in a snapshot; the root's path is empty there."""
+    """Return a znode as in a snapshot, where the root's path is empty."""
     czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner = _counters_of(value)
     return NodeImage(
         "" if path == "/" else path, data_of(value), acl, czxid, mzxid, ctime, mtime=mtime, version=version,

@@ -1,4 +1,4 @@
-"""The two directories of a peer's history, on one file system."""
+"""The two directories of a peer's history."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from zabka.ensemble.txnlog.files import LOG_PREFIX, SNAPSHOT_PREFIX, by_zxid
 
 
 class Directories(NamedTuple):
-    """dataDir/version-2 (snapshots and epochs) and dataLogDir/version-2 (logs), often the same, and their file
-    system."""
+    """Directories of a peer's history, and their file system.
+
+    dataDir/version-2 contains snapshots and epochs, dataLogDir/version-2 logs; often they are the same.
+    """
 
     data: Path
     log: Path
     files: Files = HOST
 
     def logs(self) -> list[tuple[int, Path]]:
-        """Log files, oldest first, with the zxid in their names (that of their first transaction).  Raises OSError."""
+        """Return the log files with the zxids in their names (of their first transactions), oldest first.
+
+        Raises OSError.
+        """
         return by_zxid(self.log, LOG_PREFIX, self.files)
 
     def snapshots(self) -> list[tuple[int, Path]]:
-        """Snapshot files, oldest first, with their zxids.  Raises OSError."""
+        """Return the snapshot files with their zxids, oldest first. Raises OSError."""
         return by_zxid(self.data, SNAPSHOT_PREFIX, self.files)

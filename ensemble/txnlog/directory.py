@@ -1,4 +1,4 @@
-"""Opening of the data directories: created if missing, checked, and locked against a second process."""
+"""Data directories: creation if missing, checks, and a lock against a second process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOCK_NAME = ".lock"
 
 
 class DirectoryLock:
-    """Locks a data directory for this process; the kernel releases the lock when the process ends in any way."""
+    """Lock on a data directory for this process; the kernel releases it however the process ends."""
 
     def __init__(self, directory: Path, files: Files = HOST) -> None:
         self._files = files
@@ -51,7 +51,7 @@ def open_directories(data_dir: Path, log_dir: Path, files: Files = HOST) -> tupl
     except OSError as bad:
         raise DataDirectoryError(f"{bad.filename or data_dir} cannot be used: {bad.strerror}") from None
     if len(locks) == 2:
-        # FileTxnSnapLog's check: a dataLogDir that was added later would hide the logs written before.
+        # Same check as FileTxnSnapLog: a dataLogDir that was added later would hide the logs written before.
         if strays := list_logs(directories.data, files):
             raise DataDirectoryError(f"{strays[0][1]} is a transaction log, but dataLogDir is {log_dir}")
         if strays := list_snapshots(directories.log, files):

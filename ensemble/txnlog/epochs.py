@@ -21,9 +21,9 @@ def write_epoch(directory: Path, name: str, epoch: int, files: Files = HOST) -> 
 
 
 def read_epoch(directory: Path, name: str, files: Files = HOST) -> Epoch | None:
-    """Return the epoch in that file, or None if there is no file.
+    """Return the epoch in the file, or None if there is no file.
 
-    Raises DataDirectoryError for anything but a number.
+    Raises DataDirectoryError if the content is not a number.
     """
     path = directory / name
     try:
@@ -37,7 +37,7 @@ def read_epoch(directory: Path, name: str, files: Files = HOST) -> Epoch | None:
 
 
 def _pending_epoch(directory: Path, files: Files) -> Epoch | None:
-    """Return the epoch that was about to be written, or None if it is missing or incomplete (full disk)."""
+    """Return the epoch that was about to be written, or None if its file is missing or incomplete (full disk)."""
     try:
         return read_epoch(directory, CURRENT + TEMPORARY_SUFFIX, files)
     except DataDirectoryError:
@@ -52,7 +52,7 @@ class Epochs(NamedTuple):
     unwritten: list[tuple[str, Epoch]]
 
     def write(self, directory: Path, files: Files = HOST) -> None:
-        """Write the files that do not hold their epoch yet.  Raises OSError."""
+        """Write the files that do not contain their epoch yet. Raises OSError."""
         for name, epoch in self.unwritten:
             write_epoch(directory, name, epoch, files)
 
@@ -62,7 +62,7 @@ def check_epochs(directory: Path, last_zxid: int, files: Files = HOST) -> Epochs
 
     A missing file counts as the last zxid's epoch. Raises DataDirectoryError if the files contradict the history
     (QuorumPeer.loadDataBase). Unlike ZooKeeper, a history that reaches beyond currentEpoch but not beyond acceptedEpoch
-    is valid: a crash after a synchronisation's transactions were written, but before its epoch, leaves this state.
+    is valid: this is the state after a crash between writing a synchronisation's transactions and writing its epoch.
     """
     epoch = epoch_of(last_zxid)
     current = read_epoch(directory, CURRENT, files)
@@ -72,7 +72,8 @@ def check_epochs(directory: Path, last_zxid: int, files: Files = HOST) -> Epochs
         current = epoch
         unwritten.append((CURRENT, current))
     elif epoch > current:
-        # A crash between writing currentEpoch.tmp and renaming it: the history of that epoch is already on the disk.
+        # After a crash between writing currentEpoch.tmp and renaming it, the disk already has the history of that
+        # epoch.
         pending = _pending_epoch(directory, files)
         if pending is not None and pending >= epoch:
             current = pending

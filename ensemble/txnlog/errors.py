@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class DataDirectoryError(Exception):
-    """The data directory cannot be used as it is; the message is one line for the operator."""
+    """The data directory cannot be used in its present state. The message is one line for the operator."""

@@ -1,4 +1,4 @@
-"""Small file operations with effects that survive a power loss, and the names of a data directory's files."""
+"""Small file operations whose effects survive a power loss, and the names of a data directory's files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WRITE_BYTES_MAX = 1 << 24
 
 
 def exists(path: Path, files: Files = HOST) -> bool:
-    """Whether a file or directory of that name exists. Raises OSError if that cannot be determined."""
+    """Return whether a file or directory of this name exists. Raises OSError if that cannot be determined."""
     try:
         files.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -26,7 +26,7 @@ def exists(path: Path, files: Files = HOST) -> bool:
 
 
 def is_directory(path: Path, files: Files = HOST) -> bool:
-    """Whether a directory of that name exists. Raises OSError."""
+    """Return whether a directory of this name exists. Raises OSError."""
     try:
         return stat.S_ISDIR(files.stat(path).st_mode)
     except FileNotFoundError:
@@ -43,18 +43,21 @@ def make_directories(path: Path, files: Files = HOST) -> None:
 
 
 def read_bytes(path: Path, files: Files = HOST) -> bytes:
-    """A file's content.  Raises OSError."""
+    """Return a file's content. Raises OSError."""
     with files.stream(path, "rb") as file:
         return file.read()
 
 
 def read_text(path: Path, files: Files = HOST) -> str:
-    """A text file's content, with Python's line ends. Raises OSError, UnicodeDecodeError."""
+    """Return a text file's content, with Python's line ends.
+
+    Raises OSError and UnicodeDecodeError.
+    """
     return read_bytes(path, files).decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 def write_bytes(path: Path, data: bytes, files: Files = HOST) -> None:
-    """Write a file, replacing its content; nothing is synced. Raises OSError."""
+    """Write a file, replacing its content, without a sync. Raises OSError."""
     with files.stream(path, "wb") as file:
         file.write(data)
 
@@ -78,20 +81,20 @@ def sync_file(path: Path, files: Files = HOST) -> None:
 
 
 def forget_pages(descriptor: int, start: int, end: int, files: Files = HOST) -> None:
-    """Drop a part of a file from the kernel's page cache; it is on the disk and will rarely be read.
+    """Drop a part of a file from the kernel's page cache, because it is on the disk and is rarely read.
 
-    Otherwise a file that is only written takes new pages without end, and never-used pages are the most expensive: in a
-    virtual machine the host has to provide them. Dropped pages are used again for the next writes.
+    Otherwise a file that is only written takes new pages without limit, and pages that were never used are the most
+    expensive: in a virtual machine the host has to provide them. Dropped pages are reused for the next writes.
     """
-    with suppress(OSError):  # The call is advice, which a file system may ignore.
+    with suppress(OSError):  # The call is only advice, which a file system may ignore.
         files.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
 
 
 def write_again(path: Path, files: Files = HOST) -> None:
     """Write a file's bytes over themselves, and make them durable.
 
-    After a failed sync the kernel keeps the pages, marked clean. A process that starts later reads them, and its own
-    sync has nothing to write, so a power loss would take data that it has acknowledged.
+    After a failed sync the kernel keeps the pages and marks them as clean. A process that starts later reads them, but
+    its sync writes nothing, so a power loss would lose data that it has acknowledged.
     """
     data = memoryview(read_used(path, files))
     descriptor = files.open(path, os.O_RDWR)
@@ -105,7 +108,7 @@ def write_again(path: Path, files: Files = HOST) -> None:
 
 
 def replace_file(path: Path, data: bytes, temporary: str, files: Files = HOST) -> None:
-    """Put `data` at `path` atomically and durably: write it as `temporary` in the same directory, sync, rename."""
+    """Replace `path` with `data`, atomically and durably: write `temporary` in the same directory, sync, rename."""
     staging = path.with_name(temporary)
     with files.stream(staging, "wb") as file:
         file.write(data)
@@ -116,7 +119,10 @@ def replace_file(path: Path, data: bytes, temporary: str, files: Files = HOST) -
 
 
 def zxid_of(path: Path, prefix: str) -> int | None:
-    """Return the zxid in a name such as log.1a, snapshot.1a, snapshot.1a.gz or snapshot.1a.snappy, or None."""
+    """Return the zxid in a file name, or None.
+
+    Examples: log.1a, snapshot.1a, snapshot.1a.gz, snapshot.1a.snappy.
+    """
     head, dot, tail = path.name.removesuffix(GZIP_SUFFIX).removesuffix(SNAPPY_SUFFIX).partition(".")
     if head != prefix or not dot:
         return None
@@ -127,7 +133,7 @@ def zxid_of(path: Path, prefix: str) -> int | None:
 
 
 def by_zxid(directory: Path, prefix: str, files: Files = HOST) -> list[tuple[int, Path]]:
-    """Files of that prefix, lowest zxid first."""
+    """Return the files with this prefix, lowest zxid first."""
     paths = [directory / name for name in files.listdir(directory) if name.startswith(prefix)]
     found = [(zxid, path) for path in paths if (zxid := zxid_of(path, prefix)) is not None]
     found.sort()
@@ -155,14 +161,14 @@ def _data_end(descriptor: int, size: int, files: Files) -> int:
             begin = files.lseek(descriptor, end, os.SEEK_DATA)
             end = files.lseek(descriptor, begin, os.SEEK_HOLE)
     except OSError:
-        # ENXIO: only a hole is left. EINVAL: the file system does not report holes, so everything counts as data.
+        # ENXIO: only a hole follows. EINVAL: the file system does not report holes, so everything counts as data.
         if end == 0:
             return size
     return min(end, size)
 
 
 def unlink(path: Path, files: Files = HOST) -> None:
-    """Remove a file if it exists; a power loss may restore it. Raises OSError."""
+    """Remove a file if it exists. A power loss may restore it. Raises OSError."""
     with suppress(FileNotFoundError):
         files.unlink(path)
 
@@ -176,7 +182,7 @@ def remove_all(paths: list[Path], files: Files = HOST) -> None:
 
 
 def remove_tree(path: Path, files: Files = HOST) -> None:
-    """Remove a directory and everything in it, as far as possible."""
+    """Remove a directory and as much of its content as possible."""
     with suppress(OSError):
         for name in files.listdir(path):
             if is_directory(path / name, files):

@@ -27,24 +27,28 @@ from zabka.ensemble.txnlog.records import (
 
 PREALLOCATE_BYTES = 64 * 1024 * 1024
 ZEROS_AHEAD_BYTES = 256 * 1024
-"""Number of bytes after the records that are filled with zeros, so that the file has blocks there.
+"""Length of the zero-filled part after the records, so that the file already has blocks there.
 
-A sync with blocks in place only writes data; a sync that must add blocks also waits for the file system's journal.
+A sync with allocated blocks only writes data; a sync that must allocate blocks also waits for the file system's
+journal.
 """
 ZEROS_AT_ONCE_BYTES = 16 * 1024
-"""Zeros are written in pieces: Linux keeps a single write as one large page, and each sync scans all of it."""
+"""Maximum size of one write of zeros.
+
+Linux keeps a single write as one large page, and each sync scans all of it.
+"""
 FORGET_BYTES = 1 << 20
-"""Bytes of the log that are dropped from memory at a time."""
+"""Number of log bytes that are dropped from memory at once."""
 _ZEROS = bytes(ZEROS_AT_ONCE_BYTES)
 
 
 def list_logs(directory: Path, files: Files = HOST) -> list[tuple[int, Path]]:
-    """Log files, oldest first, with the zxid in their names (that of their first transaction)."""
+    """Return the log files with the zxids in their names (of their first transactions), oldest first."""
     return by_zxid(directory, LOG_PREFIX, files)
 
 
 def read_log(path: Path, files: Files = HOST) -> tuple[bytes, ScannedLog]:
-    """Return a log file's bytes and their records. Raises OSError."""
+    """Return a log file's bytes and the records in them. Raises OSError."""
     data = read_used(path, files)
     if not data.strip(b"\0"):
         # The file was created, but the header never reached the disk.
@@ -68,7 +72,7 @@ class LogWriter:
     ) -> None:
         """Create a writer; it opens no file yet.
 
-        `begun` is called with the zxid in the name of each new file, when the file is durable in its directory and
+        `begun` is called with the zxid in the name of each new file, after the file is durable in its directory and
         before its first sync.
         """
         self._directory = directory
@@ -78,13 +82,16 @@ class LogWriter:
         self._descriptor = -1
         self._pos = 0
         self._zeroed = 0
-        """End of the blocks that the file has."""
+        """End of the part for which the file has blocks."""
         self._allocated = 0
         self._forgotten = 0
-        """End of the part that is dropped from the kernel's memory."""
+        """End of the part that was dropped from the kernel's page cache."""
 
     def append(self, txns: Sequence[Txn]) -> None:
-        """Write transactions in one call; durable only after `sync`. Raises OSError, DataDirectoryError."""
+        """Write transactions in one call; they are durable only after `sync`.
+
+        Raises OSError and DataDirectoryError.
+        """
         if self._descriptor < 0:
             self._open(txns[0].zxid)
         data = frame_record(txns[0]) if len(txns) == 1 else b"".join([frame_record(txn) for txn in txns])
@@ -97,7 +104,7 @@ class LogWriter:
             data = data[written:]
 
     def _make_room(self, end: int) -> None:
-        """Write zeros after `end`: later appends then rarely change the file's size or its blocks."""
+        """Write zeros after `end`, so that later appends rarely change the file's size or its blocks."""
         if end > self._allocated:
             self._allocated = end + self._preallocate_bytes
             self._files.ftruncate(self._descriptor, self._allocated)
@@ -152,7 +159,7 @@ def cut_file(path: Path, end: int, files: Files = HOST) -> None:
 
 
 def close_record(path: Path, offset: int, files: Files = HOST) -> None:
-    """Restore a record's closing byte, durably."""
+    """Restore a record's end byte, durably."""
     descriptor = files.open(path, os.O_RDWR)
     try:
         files.pwrite(descriptor, END_OF_RECORD, offset)
@@ -162,10 +169,10 @@ def close_record(path: Path, offset: int, files: Files = HOST) -> None:
 
 
 def truncate_logs(directory: Path, zxid: int, files: Files = HOST) -> None:
-    """Remove every logged transaction above `zxid`, durably; newest first, so that a crash leaves a prefix.
+    """Remove every logged transaction above `zxid` durably, newest first, so that a crash leaves a prefix of the log.
 
-    Damage before `zxid` is left for recovery: a cut at the damage would look like the truncation, and the lost
-    transactions would go unnoticed.
+    Damage before `zxid` is left for recovery: truncating there would look like this truncation, and the lost
+    transactions would not be noticed.
     """
     for first, path in reversed(list_logs(directory, files)):
         if first > zxid:

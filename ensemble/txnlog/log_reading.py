@@ -1,4 +1,4 @@
-"""Reading a part of the log while it is being written, for a learner that is too far behind for the log in memory."""
+"""Reading of a log that is being written, for a learner that is too far behind for the log in memory."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _ZXID_AT = slice(12, 20)
 _POSITIONS_MAX = 64
 _BLOCK_BYTES = 512
 _NO_RECORD = bytes(RECORD_HEAD.size)
-"""Preallocated zeros."""
+"""Start of a record in the preallocated zeros."""
 
 
 class LogReader:
-    """Reads the log in pieces; remembers the end of each piece, where the next piece continues."""
+    """Reads the log in pieces; remembers where each piece ends, because the next one continues there."""
 
     def __init__(self, directories: Directories) -> None:
         self._directories = directories
         self._positions: dict[int, tuple[Path, int]] = {}
 
     def read(self, requested: ReadLog) -> list[Txn] | None:
-        """See `zabka.ensemble.zab.effects.ReadLog`.  Raises OSError."""
+        """Read the transactions that `zabka.ensemble.zab.effects.ReadLog` describes. Raises OSError."""
         after, size_factor, borders = requested.after, requested.size_factor, requested.borders
         positions = self._positions
         found = positions.pop(after, None) or self._find(after, requested.base)
@@ -49,7 +49,7 @@ class LogReader:
             if txn.zxid <= last:
                 continue
             if txn.zxid != borders.get(last, last + 1):
-                break  # the transactions in between are purged, or cannot be read
+                break  # The transactions in between were purged or cannot be read.
             txns.append(txn)
             position, last = (path, end), txn.zxid
             size += len(body)
@@ -62,9 +62,9 @@ class LogReader:
         return txns or None
 
     def forget_positions(self) -> None:
-        """The log was truncated or replaced: forget the remembered positions, which may not exist any longer.
+        """Forget the remembered positions, which may not exist any more: the log was truncated or replaced.
 
-        Another thread may be reading; positions that it remembers are forgotten, too.
+        Another thread may be reading at the same time; the positions that it remembers are forgotten too.
         """
         self._positions = {}
 
@@ -87,7 +87,7 @@ class LogReader:
         return files[files.index(path) :] if path in files else []
 
     def _size_after(self, path: Path, offset: int) -> int:
-        """Return the approximate size of the log from a position, without the preallocated part, which is a hole."""
+        """Return the approximate size of the log after a position, without the preallocated part, which is a hole."""
         stat = self._directories.files.stat
         return sum(stat(file).st_blocks * _BLOCK_BYTES for file in self._files_from(path)) - offset
 
@@ -97,9 +97,9 @@ class LogReader:
 
 
 def _records_from(paths: list[Path], offset: int, files: Files) -> Iterator[tuple[Path, int, bytes]]:
-    """Yield (file, end, bytes of the transaction) of each complete record after `offset`, and in the other files.
+    """Yield (file, end, transaction bytes) of the complete records after `offset`, and in the later files.
 
-    Stops at the first record that is not complete. `offset` is in the first file.
+    It stops at the first incomplete record. `offset` is in the first file.
     """
     for path in paths:
         descriptor = files.open(path, os.O_RDONLY)
@@ -114,11 +114,14 @@ def _records_from(paths: list[Path], offset: int, files: Files) -> Iterator[tupl
 
 
 class _NotWhole(Exception):
-    """A record is damaged or incomplete: records in later files do not continue the ones before it."""
+    """A record is damaged or incomplete: records in later files do not continue the records before it."""
 
 
 def _records_in(descriptor: int, offset: int, files: Files) -> Iterator[tuple[int, bytes]]:
-    """Yield the records up to the file's end, or up to the zeros before it. Raises _NotWhole."""
+    """Yield the records up to the file's end, or up to the zeros before it.
+
+    Raises _NotWhole.
+    """
     buffer, start, pos = b"", offset, 0
     while True:
         head = buffer[pos : pos + RECORD_HEAD.size]

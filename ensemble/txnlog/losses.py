@@ -1,9 +1,9 @@
-"""Damage to a history beyond the effects of a crash, and the marker of a peer until the damage is repaired.
+"""Damage to a history beyond the effects of a crash, and the marker file until the damage is repaired.
 
-It is unknown which transactions are lost, and the peer may have acknowledged them, so that a leader committed them. So
-from the moment when the damage is found, a file marks this history as incomplete. Until the file is removed the peer
-neither votes nor acknowledges anything that counts, follows any leader that the others elect, and takes the missing
-part from it. The file is removed when that part is durable.
+It is unknown which transactions are lost. The peer may have acknowledged them, so that a leader committed them. So
+when the damage is found, a file marks this history as incomplete. While the file exists, the peer does not vote, and
+its acknowledgements do not count. It follows any leader that the others elect, and takes the missing part from that
+leader. The file is removed when this part is durable.
 
 Recovery first reads everything and only collects the changes (`Losses.change`). It applies them after the last check
 that can reject the start, so a rejected start leaves every file as it was. No change deletes data: a damaged file is
@@ -28,15 +28,15 @@ from zabka.ensemble.txnlog.records import HEADER, Damage
 from zabka.journal.events import LogDamageFound
 
 MARKER_NAME = ".incomplete"
-"""Exists while acknowledged transactions of this peer may be missing; contains the reason."""
+"""File that exists while acknowledged transactions of this peer may be missing; contains the reason."""
 ASIDE_PREFIX = "damaged-"
 DOUBT_NAME = ".in-doubt"
-"""Exists while this history is known to produce another tree than the leader's; a SNAP removes it."""
+"""File that exists while this history is known to produce another tree than the leader's; a SNAP removes it."""
 DAMAGE_FOUND = "the log turned out to be damaged"
-"""Reason of a restart from an incomplete history that is detected while the peer runs."""
+"""Reason of a restart because of damage that is detected while the peer runs."""
 _ACTION = "set aside; what is missing comes from the leader"
 UNCHANGED = "No file was changed"
-"""Part of the message of every start that recovery rejects."""
+"""Part of the error message whenever recovery rejects a start."""
 _LONE_REMEDY = (
     "no other voter has what is missing: restore the file from a backup, or move it and the files after it away to "
     "continue without them"
@@ -46,7 +46,8 @@ _LONE_REMEDY = (
 class Loss(NamedTuple):
     """End of the usable part of a log.
 
-    File, offset, reason, last transaction before it, and the highest zxid that a snapshot covers.
+    It contains the file, the offset, the reason, the last transaction before it, and the highest zxid that a snapshot
+    covers.
     """
 
     path: Path
@@ -59,8 +60,8 @@ class Loss(NamedTuple):
 class Losses:
     """Plans the repair of damage that may have lost transactions.
 
-    A planned change modifies no file before `carry_out`. Without another voter to take the transactions from, every
-    method that reports a loss raises DataDirectoryError.
+    A planned change modifies no file before `carry_out`. If there is no other voter that may have the transactions,
+    every method that reports a loss raises DataDirectoryError.
     """
 
     def __init__(self, directories: Directories, damages: list[LogDamageFound], may_ask_others: bool) -> None:
@@ -74,11 +75,14 @@ class Losses:
         self._may_ask_others = may_ask_others
 
     def change(self, step: Callable[..., None], *args: object) -> None:
-        """Plan a change to the files, after the changes planned before."""
+        """Plan a change to the files, after the changes that are already planned."""
         self._changes.append(partial(step, *args))
 
     def carry_out(self) -> None:
-        """Make the planned changes, in order. Raises OSError; a later start then plans the remaining changes again."""
+        """Apply the planned changes, in order.
+
+        Raises OSError; a later start then plans the remaining changes again.
+        """
         while self._changes:
             self._changes.pop(0)()
 
@@ -103,10 +107,10 @@ class Losses:
         self._damages.append(LogDamageFound(loss.path.name, loss.offset, reason, _ACTION))
 
     def _give_up_snapshots_before(self, floor: int) -> None:
-        """Set older snapshots aside: the log after them now has a gap, which only the newest snapshot covers.
+        """Set older snapshots aside, because the log after them now has a gap, which only the newest snapshot covers.
 
-        If the newest snapshot becomes unreadable, the older ones must not replace it: a gap at the end of an epoch does
-        not show in the zxids.
+        If the newest snapshot becomes unreadable, the older ones must not replace it, because a gap at the end of an
+        epoch is not visible in the zxids.
         """
         for zxid, path in self._directories.snapshots():
             if zxid < floor:
@@ -115,14 +119,14 @@ class Losses:
                 self._damages.append(LogDamageFound(path.name, 0, reason, "set aside"))
 
     def lose_all_logs(self, complaint: str) -> None:
-        """Set all logs aside: the snapshot that they follow is damaged."""
+        """Set all logs aside, because the snapshot that they follow is damaged."""
         self._mark(complaint, Damage.GAP)
         for _, path in reversed(self._directories.logs()):
             self.set_aside(path)
             self._damages.append(LogDamageFound(path.name, 0, "no usable snapshot before it", _ACTION))
 
     def lose_newest_log(self, first: int, last_zxid: int) -> None:
-        """Report the loss of the newest log file, which is missing and not covered by anything else."""
+        """Report the loss of the newest log file, which is missing and whose transactions are in no other file."""
         path, note = self._directories.log / f"{LOG_PREFIX}.{first:x}", self._directories.data / newest_log.NOTE_NAME
         self._mark(
             f"{path}, which was begun behind {zxid_text(last_zxid)}, is gone; if that is meant, remove {note}",
@@ -159,7 +163,7 @@ def copy_aside(path: Path, files: Files = HOST) -> None:
 
 
 def _free_name(path: Path, files: Files) -> Path:
-    """`damaged-NAME`, or `damaged-NAME.2` and so on: earlier files are never overwritten."""
+    """Return `damaged-NAME`, or `damaged-NAME.2` and so on: existing files are never overwritten."""
     first = path.with_name(ASIDE_PREFIX + path.name)
     found, number = first, 1
     while exists(found, files):
@@ -169,7 +173,7 @@ def _free_name(path: Path, files: Files) -> Path:
 
 
 def note_doubt(data: Path, files: Files = HOST) -> None:
-    """Mark this history as different from the leader's tree; durable when this returns. Raises OSError."""
+    """Mark this history as different from the leader's tree; the mark is durable on return. Raises OSError."""
     said = b"a transaction's digest was not that of the tree here"
     replace_file(data / DOUBT_NAME, said, DOUBT_NAME + ".tmp", files)
 

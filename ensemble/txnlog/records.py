@@ -1,8 +1,8 @@
-"""Log records: the file header and the framing of transactions (org.apache.zookeeper.server.persistence.FileTxnLog).
+"""Log records: file header and framing of transactions (org.apache.zookeeper.server.persistence.FileTxnLog).
 
-A log file is a 16-byte header and then records: Adler32 of the transaction (8 bytes), its length (4), its bytes, and
-the byte 0x42 that marks a complete record. The file is extended with zeros ahead of the writer, so a record of checksum
-or length zero is the end of the log.
+A log file is a 16-byte header followed by records: Adler32 of the transaction (8 bytes), its length (4), its bytes,
+and the byte 0x42, which marks a complete record. The writer extends the file with zeros, so a record with a checksum
+or length of zero is the end of the log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zabka.ensemble.jute import MalformedRecord
 from zabka.ensemble.txn import Txn
 
 LOG_MAGIC = 0x5A4B4C47
-"""ZKLG"""
+"""Magic number of a log file, "ZKLG"."""
 LOG_VERSION = 2
 HEADER = struct.Struct(">iiq")
 LOG_HEADER = HEADER.pack(LOG_MAGIC, LOG_VERSION, 0)
@@ -27,7 +27,10 @@ END_OF_RECORD = b"B"
 RECORD_OVERHEAD = RECORD_HEAD.size + len(END_OF_RECORD)
 _NOT_ZERO = re.compile(rb"[^\0]")
 TXN_BYTES_MAX = 64 * 1024 * 1024
-"""A larger length field is damage. (A transaction is one client frame or one multi, so about a megabyte.)"""
+"""Maximum length of a transaction; a larger length field is damage.
+
+A transaction is one client frame or one multi, so about a megabyte.
+"""
 
 
 class Damage(Enum):
@@ -44,9 +47,9 @@ class Damage(Enum):
 
 
 class ScannedLog(NamedTuple):
-    """A log file's transactions with the end offset of each, and where and why reading stopped.
+    """Transactions of a log file with the end offset of each, and where and why reading stopped.
 
-    `unclosed` are offsets of records that are complete by their checksum but lack their closing byte.
+    `unclosed` contains the offsets of records whose checksum is correct but whose end byte is missing.
     """
 
     txns: list[Txn]
@@ -57,13 +60,13 @@ class ScannedLog(NamedTuple):
 
 
 def frame_record(txn: Txn) -> bytes:
-    """One transaction as a log record."""
+    """Return one transaction as a log record."""
     data = txn.raw or txn.encoded()
     return RECORD_HEAD.pack(adler32(data), len(data)) + data + END_OF_RECORD
 
 
 def _whole_record_at(data: bytes, pos: int) -> bool:
-    """Whether a complete record with a good checksum begins at `pos`."""
+    """Return whether a complete record with a correct checksum begins at `pos`."""
     if pos + RECORD_HEAD.size > len(data):
         return False
     checksum, length = RECORD_HEAD.unpack_from(data, pos)
@@ -76,13 +79,13 @@ def _whole_record_at(data: bytes, pos: int) -> bool:
 def whole_record_after(data: bytes, pos: int) -> int | None:
     """Return the offset of the first complete, correct record after `pos`, or None.
 
-    A record there means that `pos` is damage inside the history, not a torn tail.
+    Such a record means that `pos` is damage inside the history, not a torn tail.
     """
     start = pos + 1
     while start < len(data) - RECORD_OVERHEAD:
-        # Adler32 has 32 bits, so a record begins with four zero bytes; the test is cheap and rules out most offsets.
+        # Adler32 has 32 bits, so a record begins with four zero bytes. This cheap test rules out most offsets.
         if data.startswith(b"\0\0\0\0", start):
-            # Its length is not zero: the preallocated part, millions of zeros, is skipped in one step.
+            # A record's length is not zero, so this skips the preallocated part, millions of zeros, in one step.
             filled = _NOT_ZERO.search(data, start)
             if filled is None:
                 return None
@@ -94,10 +97,10 @@ def whole_record_after(data: bytes, pos: int) -> int | None:
 
 
 def is_torn_tail(data: bytes, pos: int) -> bool:
-    """Whether the bytes after `pos` are only the beginning of a record that was never completed.
+    """Return whether the bytes after `pos` are only the beginning of a record that was never completed.
 
-    Such a record was never synced, so it was never acknowledged. Anything else may be a synced record with some byte
-    changed since: a length that reaches too far looks like a torn record, too.
+    Such a record was never synced, so it was never acknowledged. Anything else may be a synced record in which a byte
+    was changed later: a length that is too large looks like a torn record, too.
     """
     rest = data[pos:].rstrip(b"\0")
     if len(rest) <= RECORD_HEAD.size:

@@ -1,9 +1,9 @@
 """Recovery of a peer's initial state from a data directory: the newest valid snapshot and the log after it.
 
 Unlike ZooKeeper, recovery reports an unusable snapshot and a torn tail. Damage that may have lost committed
-transactions (a bad checksum, a gap) stops a lone peer with a one-line message. Any other peer must take the
-transactions from a leader before its vote counts. Logs without a usable snapshot stop every peer, as in ZooKeeper: if
-all peers have such a directory, no leader has the transactions.
+transactions (a bad checksum, a gap) stops a standalone peer with a one-line message. Any other peer must get the
+transactions from a leader before its vote counts. If there are logs without a usable snapshot, every peer stops, as
+in ZooKeeper: if all peers had such a directory, no leader would have the transactions.
 
 `recover` first reads and checks everything. It changes files only after the last check, so a rejected start leaves the
 directory as it was.
@@ -49,7 +49,7 @@ from zabka.ensemble.zab.effects import Recovered
 from zabka.journal.events import LogDamageFound
 
 REPLACING_NAME = ".replacing"
-"""Exists while a SNAP sync's snapshot replaces all earlier history; contains its zxid."""
+"""File that exists while the snapshot of a SNAP sync replaces all earlier history; contains its zxid."""
 REPLACEMENT_NAME = ".snapshot.replacement"
 
 
@@ -66,7 +66,8 @@ class RecoveryPolicy(NamedTuple):
     """How recovery handles lost transactions and missing snapshots.
 
     `other_voters`: number of other voters, which may have the lost transactions. `trusts_empty`: whether logs without
-    any snapshot are a complete history (snapshot.trust.empty: servers before 3.5 wrote none at their first start).
+    any snapshot count as a complete history (snapshot.trust.empty: servers before 3.5 wrote no snapshot at their first
+    start).
     """
 
     other_voters: int = 0
@@ -77,10 +78,10 @@ LONE = RecoveryPolicy()
 
 
 def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery:
-    """Load the directories. Raises DataDirectoryError (a one-line message; no file was changed) or OSError.
+    """Load the directories. Raises OSError, or DataDirectoryError (a one-line message; no file was changed).
 
     Damage that may have lost committed transactions stops a peer without other voters. With other voters it continues
-    with the intact part, and `recovered.complete` is false until a leader has sent it the whole history again.
+    with the intact part, and `recovered.complete` is False until a leader has sent it the whole history again.
     """
     _check_replacement(directories)
     finish_replacement(directories)
@@ -142,7 +143,7 @@ def _newest_snapshot(
 
 
 def _are_cut_short(directories: Directories, damaged: list[tuple[int, Path]]) -> bool:
-    """Return whether every snapshot that cannot be read was only written in part; such files count as no snapshots."""
+    """Return whether every unreadable snapshot was only partially written; such files do not count as snapshots."""
     return all(is_cut_short(path, directories.files) for _, path in damaged)
 
 
@@ -151,10 +152,10 @@ def _deal_with_logs_alone(
 ) -> None:
     """Raise DataDirectoryError if there are transactions, but no snapshot (FileTxnSnapLog.restore).
 
-    A log that by its name has predecessors counts as well, even if it holds no transaction. Logs alone may be a
-    complete history, so they must stay: all peers may be in the same state, after an upgrade or a full disk. The leader
-    replaces the data in two cases, which affect only this peer: it has a damaged snapshot that was once complete, or an
-    earlier start marked it as incomplete (and may have been killed before it had set every file aside).
+    This includes a log without transactions whose name shows that it had predecessors. Logs alone may be a complete
+    history, so they must stay: all peers may be in the same state, after an upgrade or a full disk. The leader replaces
+    the data in two cases, which affect only this peer: it has a damaged snapshot that was once complete, or an earlier
+    start marked the history as incomplete (and may have been killed before it had set every file aside).
     """
     filled: list[str] = []
     torn: list[tuple[Path, ScannedLog]] = []
@@ -181,7 +182,7 @@ def _deal_with_logs_alone(
 
 
 def _from_others(directories: Directories) -> str:
-    """Return the remedy for a server without usable logs, when other servers have complete ones."""
+    """Return the remedy for a server without usable logs whose ensemble has servers with complete logs."""
     marker = directories.data / MARKER_NAME
     return f"If other servers have the data, move the logs away and create an empty file {marker}"
 
@@ -191,7 +192,8 @@ def _read_logs(
 ) -> list[Txn]:
     """Return the transactions above `floor`, in order and without a gap, as far as they are intact.
 
-    Raises DataDirectoryError if there is no snapshot (`has_base`) and the logs do not hold the whole history.
+    Raises DataDirectoryError if there is no snapshot (`has_base` is False) and the logs do not contain the whole
+    history.
     """
     files, logs = directories.files, directories.logs()
     first = max((i for i, (zxid, _) in enumerate(logs) if zxid <= floor), default=0)
@@ -221,8 +223,8 @@ def _read_logs(
                 txns.append(txn)
             begin = end
         if index == len(logs) - 1 and scanned.txns:
-            # The last process may have been killed, so the kernel may hold unsynced bytes, or its sync may have failed,
-            # so the kernel wrongly takes them to be on the disk. From here on they count as durable.
+            # The last process may have been killed, so that the kernel may have unsynced bytes; or its sync may have
+            # failed, so that the kernel wrongly regards them as written. From here on they count as durable.
             losses.change(write_again, path, files)
         if scanned.damage is Damage.NONE:
             continue
@@ -266,15 +268,15 @@ def _complaint(path: Path, data: bytes, scanned: ScannedLog) -> str:
 
 
 def follows(last: int, zxid: int) -> bool:
-    """Whether `zxid` can directly follow `last`: the next number, or the first of a later epoch."""
+    """Return whether `zxid` can directly follow `last`: the next number, or the first one of a later epoch."""
     return zxid == last + 1 or (epoch_of(zxid) > epoch_of(last) and counter_of(zxid) == 1)
 
 
 def truncate(directories: Directories, zxid: int, policy: RecoveryPolicy = LONE) -> Recovery:
-    """Delete every transaction above `zxid`, durably, and load again. Raises DataDirectoryError, OSError.
+    """Delete every transaction above `zxid` durably, and load again. Raises DataDirectoryError and OSError.
 
-    Newer snapshots are removed first: until the log is truncated, an older snapshot and the log still give the old
-    state.
+    Newer snapshots are removed first, because an older snapshot and the log still give the old state until the log is
+    truncated.
     """
     snapshots = directories.snapshots()
     if not any(at <= zxid for at, _ in snapshots):
@@ -288,9 +290,9 @@ def truncate(directories: Directories, zxid: int, policy: RecoveryPolicy = LONE)
 def replace_history(
     directories: Directories, snapshot: TreeSnapshot, pace: Callable[[], None] = THREADS.breathe
 ) -> int:
-    """Make `snapshot` the whole history: earlier logs and snapshots are deleted. Atomic, also across a crash.
+    """Make `snapshot` the whole history, atomically even in a crash: delete earlier logs and snapshots.
 
-    `pace` is called regularly while it is written. Returns the snapshot's size in bytes. Raises OSError.
+    `pace` is called regularly while the snapshot is written. Returns the snapshot's size in bytes. Raises OSError.
     """
     staged = directories.data / REPLACEMENT_NAME
     files = directories.files
@@ -324,7 +326,7 @@ def finish_replacement(directories: Directories) -> None:
 def _check_replacement(directories: Directories) -> None:
     """Raise DataDirectoryError if a replacement that a crash interrupted has no readable snapshot.
 
-    Completing it would leave nothing: the history that it was to replace still exists, at least in part.
+    Completing the replacement would leave no history; the one to be replaced still exists, at least in part.
     """
     files, marker = directories.files, directories.data / REPLACING_NAME
     if not exists(marker, files):
@@ -342,7 +344,7 @@ def _check_replacement(directories: Directories) -> None:
 
 
 def _remove_leftovers(directories: Directories) -> None:
-    """Remove the half-written snapshots of a process that was killed."""
+    """Remove incomplete snapshots that a killed process left."""
     files = directories.files
     leftovers = [name for name in files.listdir(directories.data) if name.startswith(STAGING_NAME)]
     for leftover in (REPLACEMENT_NAME, *sorted(leftovers)):
@@ -352,9 +354,9 @@ def _remove_leftovers(directories: Directories) -> None:
 def purge(directories: Directories, retain: int) -> None:
     """Keep the newest `retain` snapshots and the logs they need (PurgeTxnLog).
 
-    A snapshot that was only written in part does not count (FileSnap.findNValidSnapshots). Snapshots are removed first.
-    Suppose a crash left an old snapshot without the log that follows it. A TRUNC to a zxid after it, or a start with
-    damaged newer snapshots, would take it for the start of a history that does not exist.
+    A snapshot that was only partially written does not count (FileSnap.findNValidSnapshots). Snapshots are removed
+    before logs: otherwise a crash could leave an old snapshot without the log that follows it. A TRUNC to a later zxid,
+    or a start with damaged newer snapshots, would use it as the beginning of a history that does not exist.
     """
     snapshots = directories.snapshots()
     whole = [zxid for zxid, path in snapshots if not is_cut_short(path, directories.files)]

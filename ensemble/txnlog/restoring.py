@@ -1,12 +1,12 @@
-"""Restore of a snapshot that replaces the whole history: received under its own name, applied at the next start.
+"""Restore of a snapshot that replaces the whole history: received under a separate name, applied at the next start.
 
 No data of a peer is changed before the new history is complete and durable, and the next start completes a restore that
 a crash interrupted.
 
-A server of an ensemble has to win the next election with the restored tree, or the leader would overwrite it. While it
-restarts, the others may elect leaders: they do if it was the leader itself. So a backup of an epoch that the ensemble
-has reached already, or may reach meanwhile, becomes the history of an epoch well above the accepted one. Only the zxid
-of the snapshot changes; the znodes keep theirs.
+A server of an ensemble has to win the next election with the restored tree, or the leader would overwrite the tree.
+While the server restarts, the others may elect leaders; they do if this server was the leader. So the restored
+history gets an epoch well above the accepted one, if the backup is from an epoch that the ensemble has reached or may
+reach during the restart. Only the zxid of the snapshot changes; the znodes keep their zxids.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from zabka.ensemble.txnlog.snapshots import SnapshotDamaged, read_stream
 RECEIVED_NAME = ".restore"
 ARRIVING_NAME = ".restore.tmp"
 EPOCHS_AHEAD = 100
-"""Number of epochs by which a restored history is ahead of the server's accepted epoch: more than others open
-meanwhile."""
+"""Number of epochs by which a restored history is ahead of the server's accepted epoch.
+
+This is more than the other servers open during the restart.
+"""
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -49,7 +51,7 @@ def read_received(path: Path, files: Files = HOST) -> TreeSnapshot:
 
 
 def keep_received(directory: Path, files: Files = HOST) -> None:
-    """Keep a checked snapshot for the next start; from now on it survives a crash. Raises OSError."""
+    """Store a checked snapshot durably for the next start. Raises OSError."""
     arrived = directory / ARRIVING_NAME
     sync_file(arrived, files)
     files.rename(arrived, directory / RECEIVED_NAME)
@@ -59,9 +61,9 @@ def keep_received(directory: Path, files: Files = HOST) -> None:
 def restored_zxid(snapshot: Zxid, accepted: Epoch, server_id: int) -> Zxid:
     """Return the zxid at which an ensemble's server restores a snapshot.
 
-    It is later than everything that the others have logged until the server is back.
+    The zxid is higher than that of every transaction that the others log until the server returns.
 
-    The counter is the server's number: if two servers restore different snapshots at the same time, their histories end
+    The counter is the server's id. So if two servers restore different snapshots at the same time, their histories end
     at different zxids, and one replaces the other.
     """
     epoch = Epoch(accepted + EPOCHS_AHEAD)
@@ -71,8 +73,8 @@ def restored_zxid(snapshot: Zxid, accepted: Epoch, server_id: int) -> Zxid:
 def take_received(directories: Directories, server_id: int | None = None) -> Zxid | None:
     """Make a received snapshot, if any, the whole history; return its zxid. Raises DataDirectoryError, OSError.
 
-    `server_id` is the number of a server in an ensemble, None for a standalone server. Epochs never decrease. The
-    accepted epoch is raised first, so that the history is never ahead of it.
+    `server_id` is the id of a server in an ensemble, None for a standalone server. Epochs never decrease. The accepted
+    epoch is raised first, so that the history is never ahead of it.
     """
     received = directories.data / RECEIVED_NAME
     files = directories.files

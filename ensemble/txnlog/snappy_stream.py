@@ -1,6 +1,6 @@
 """Files of snappy-java's SnappyOutputStream and SnappyInputStream.
 
-A header, then blocks, each with its compressed size before it. cramjam does the compression itself.
+A file is a header and blocks, each preceded by its compressed size. cramjam compresses the blocks.
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ import cramjam
 
 MAGIC = b"\x82SNAPPY\0"
 _HEADER = MAGIC + struct.pack(">ii", 1, 1)
-"""Version, and the oldest version that can read this format."""
+"""Header: magic number, version, and oldest version that can read this format."""
 _SIZE = struct.Struct(">i")
 BLOCK_BYTES = 32 * 1024
 BLOCK_BYTES_MAX = 64 << 20
 RATIO_MAX = 64
-"""A copy of 64 bytes, the longest, takes two or more bytes: no block unpacks to more than this factor."""
+"""Maximum ratio of a block's unpacked to its packed size.
+
+The longest copy is of 64 bytes, and takes two or more bytes.
+"""
 
 
 class SnappyDamaged(Exception):
-    """The bytes are not a snappy stream, or not a complete one."""
+    """The bytes are not a complete snappy stream."""
 
 
 class SnappyWriter(io.RawIOBase):
-    """Compresses what is written to it into `raw`, which stays open."""
+    """Compresses the written bytes into `raw`, which stays open."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
@@ -46,7 +49,7 @@ class SnappyWriter(io.RawIOBase):
         return taken
 
     def close(self) -> None:
-        """Write the last block."""
+        """Write the last block, and leave `raw` open."""
         if not self.closed and self._buffer:
             self._write_block(bytes(self._buffer))
             self._buffer.clear()
@@ -68,7 +71,7 @@ class SnappyReader(io.RawIOBase):
             raise SnappyDamaged("no snappy stream")
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read up to `size` bytes, all remaining bytes if negative; fewer only at the end."""
+        """Read up to `size` bytes, or all remaining bytes if negative. Returns fewer only at the end."""
         requested = -1 if size is None else size
         parts: list[bytes] = []
         while requested and (part := self._some(requested)):
@@ -104,13 +107,13 @@ class SnappyReader(io.RawIOBase):
         return block
 
     def close(self) -> None:
-        """Close the underlying file, too."""
+        """Close this and the underlying file."""
         self._raw.close()
         super().close()
 
 
 def _check_unpacked_size(packed: bytes) -> None:
-    """Raise SnappyDamaged for a block with an impossible unpacked size; a varint at its beginning gives the size."""
+    """Raise SnappyDamaged for a block with an impossible unpacked size, which is a varint at the block's beginning."""
     size = 0
     for index, byte in enumerate(packed[:5]):
         size |= (byte & 0x7F) << 7 * index

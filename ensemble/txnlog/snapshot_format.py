@@ -1,9 +1,9 @@
-"""The serialised tree: the content of a snapshot file, and of the SNAP stream to a learner.
+"""Format of the serialised tree, in a snapshot file and in the SNAP stream to a learner.
 
-Source: org.apache.zookeeper.server.util.SerializeUtils, DataTree.serialize, ReferenceCountedACLCache, SnapStream.
-Sessions (count; id, timeout), the ACL table (count; index, entries), the nodes from the root on, parents before
-children (path; data, ACL index, StatPersisted), then the string "/". A file adds a header before it. After it come a
-seal (running Adler32 and "/"), then the digest and the last zxid, each with a seal.
+Source: org.apache.zookeeper.server.util.SerializeUtils, DataTree.serialize, ReferenceCountedACLCache, SnapStream. It
+contains the sessions (count; id, timeout), the ACL table (count; index, entries), the znodes beginning with the root,
+parents before children (path; data, ACL index, StatPersisted), and the string "/". A file adds a header before the
+tree. The tree is followed by a seal (running Adler32 and "/"), then the digest and the last zxid, each with a seal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ACL_ROW_BYTES_MAX = 4 * 1024 * 1024
 ROOT_END = b"\0\0\0\1/"
 _SESSION = struct.Struct(">qi")
 _TAIL = struct.Struct(">q44xq8x")
-"""The ACL index and the ephemeralOwner in the last part of a record."""
+"""Fields of a record's last part: the ACL index and the ephemeralOwner."""
 _SLASH = 0x2F
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
@@ -40,12 +40,12 @@ _SIGN = 1 << 63
 
 
 def signed(digest: int) -> int:
-    """A 64-bit digest as the signed long of the wire."""
+    """Return a 64-bit digest as the signed long on the wire."""
     return (digest & ((1 << 64) - 1) ^ _SIGN) - _SIGN
 
 
 class _ImageNodes:
-    """Plain images, as a source of records."""
+    """Images as a source of records."""
 
     def __init__(self, images: Sequence[NodeImage]) -> None:
         self._images = images
@@ -62,7 +62,7 @@ class _ImageNodes:
 
 
 def encode_head(sessions: Mapping[SessionId, int], table: AclTable) -> bytearray:
-    """Encode the part before the nodes: the sessions and the ACL lists."""
+    """Encode the part before the znodes: the sessions and the ACLs."""
     out = bytearray(_INT.pack(len(sessions)))
     for session_id, timeout_ms in sessions.items():
         out += _SESSION.pack(session_id, timeout_ms)
@@ -75,7 +75,7 @@ def encode_head(sessions: Mapping[SessionId, int], table: AclTable) -> bytearray
 
 
 def encode_tree(snapshot: TreeSnapshot) -> Iterator[bytes]:
-    """The serialised sessions and tree, in chunks of about 64 KiB."""
+    """Yield the serialised sessions and tree, in chunks of about 64 KiB."""
     nodes = snapshot.nodes
     source = nodes if isinstance(nodes, SharedNodes | StoredNodes) else _ImageNodes(nodes)
     table = AclTable()
@@ -107,12 +107,15 @@ def encode_digest(snapshot: TreeSnapshot) -> bytes:
 
 
 def seal(checksum: int) -> bytes:
-    """Return the closing mark of a part of a file."""
+    """Return the seal that ends a part of a file."""
     return _LONG.pack(checksum) + ROOT_END
 
 
 class TreeDecoder:
-    """Reads a serialised tree as its bytes arrive. `feed` them; once `done`, `rest` are the bytes after the tree."""
+    """Decoder of a serialised tree as its bytes arrive.
+
+    Pass the bytes to `feed`; when `done`, `rest` returns the bytes after the tree.
+    """
 
     def __init__(self) -> None:
         self.sessions: dict[SessionId, int] = {}
@@ -132,7 +135,7 @@ class TreeDecoder:
 
     @property
     def rest(self) -> bytes:
-        """Bytes after the tree."""
+        """Return the bytes after the tree."""
         return self._buffer[self._pos :]
 
     def snapshot(self, zxid: int, digest: int) -> TreeSnapshot:
@@ -184,9 +187,9 @@ class TreeDecoder:
         return True
 
     def _read_nodes(self) -> bool:
-        """Read every complete record; return whether the last one was read.
+        """Read every complete record; return whether the last record of the tree was read.
 
-        A million records pass here at start: one loop.
+        This is one loop for speed, because a million records may be read at start.
         """
         buffer, at = self._buffer, self._pos
         nodes, acls = self.nodes, self._acls
@@ -244,7 +247,7 @@ class TreeDecoder:
             if path_size > FIELD_BYTES_MAX or size > FIELD_BYTES_MAX:
                 raise MalformedRecord("a node that is too large") from None
             if stat_at > at and size > 0:
-                data_bytes -= size  # read again later, from its beginning
+                data_bytes -= size  # Read it again later from its beginning.
             return False
         finally:
             self._pos = at

@@ -1,12 +1,12 @@
 """Background snapshots: encoded in the event loop piece by piece, written by a separate thread.
 
 A tree of a million znodes is neither copied nor traversed in one step. Its blocks come from the tree's `Capture` when
-the thread requests them. Blocks without changes since the previous snapshot are copied from its file. Copied blocks are
-checked against the checksums from when they were written, so a corrupt file does not spread.
+the thread requests them. Blocks without changes since the previous snapshot are copied from its file. Copied blocks
+are checked against the checksums that were computed when they were written, so a corrupt file is not copied further.
 
-A finished snapshot gets its name only when the peer reports that its log is durable up to the snapshot's zxid. A
-committed transaction need not be on a slow leader's own disk yet. A log that lacked it and continued after it would
-have a hole, which corrupts the tree when an older snapshot has to be used.
+A finished snapshot gets its name only when the peer reports that its log is durable up to the snapshot's zxid. On a
+slow leader, a committed transaction may not be on its own disk yet. If its log lacked the transaction and continued
+after it, the log would have a gap, which would corrupt the tree if an older snapshot had to be used.
 """
 
 from __future__ import annotations
@@ -35,18 +35,20 @@ from zabka.ensemble.txnlog.snapshot_format import ROOT_END, encode_head, encode_
 from zabka.ensemble.txnlog.snapshots import SNAPSHOT_HEADER, STAGING_NAME, WrittenSnapshot, snapshot_path, staging
 
 STEP_BLOCKS = 2
-"""How many blocks the event loop encodes at a time before it serves its clients again: half a millisecond."""
+"""Number of blocks that the event loop encodes before it serves its clients again: half a millisecond."""
 WRITE_BYTES = 1 << 20
 TAKEN_BYTES_MAX = 4 << 20
-"""Maximum size of a reused block: it is read as a whole, and for larger znodes encoding costs little more than the
-data."""
+"""Maximum size of a reused block.
+
+A block is read as a whole, and for larger znodes encoding costs little more than reading the data.
+"""
 ACLS_TAKEN = 1000
-"""Number of ACL lists that a snapshot takes over, apart from one per block: some of them may be unused now."""
+"""Number of ACLs that a snapshot reuses, in addition to one per block; some of them may be unused now."""
 _ADLER = 65521
 
 
 def adler32_of_both(one: int, other: int, other_bytes: int) -> int:
-    """Return the Adler32 of two concatenated byte strings from the Adler32 of each and the second one's length."""
+    """Return the Adler32 of two concatenated byte strings, from their Adler32s and the length of the second."""
     low = (one & 0xFFFF) - 1
     sum_low = (low + (other & 0xFFFF)) % _ADLER
     sum_high = ((one >> 16) + (other >> 16) + other_bytes * low) % _ADLER
@@ -62,9 +64,9 @@ class Place(NamedTuple):
 
 
 class _TakeOver(NamedTuple):
-    """The parts of a snapshot's file that the next snapshot can reuse.
+    """Parts of a snapshot's file that the next snapshot can reuse.
 
-    The tree of the snapshot, the snapshot's number, its ACL lists, and the positions of the blocks.
+    It contains the tree of the snapshot, the snapshot's number, its ACLs, and the positions of the blocks.
     """
 
     path: Path
@@ -74,7 +76,7 @@ class _TakeOver(NamedTuple):
     places: dict[int, Place]
 
     def is_of(self, tree: Blocks) -> bool:
-        """Whether a snapshot of this tree can reuse blocks of the file, without too many ACL lists."""
+        """Return whether a snapshot of this tree can reuse blocks of the file, without too many ACLs."""
         return self.tree() is tree and len(self.acls) <= ACLS_TAKEN + len(self.places)
 
 
@@ -83,11 +85,11 @@ class _Cancelled(Exception):
 
 
 class _Spoiled(Exception):
-    """The previous snapshot's file is not as it was written."""
+    """The previous snapshot's file differs from what was written."""
 
 
 class _Run:
-    """Adjacent blocks in the previous snapshot's file."""
+    """A run of adjacent blocks in the previous snapshot's file."""
 
     def __init__(self, file: IO[bytes] | None, files: Files) -> None:
         self._file = file
@@ -96,7 +98,7 @@ class _Run:
         self._checksum = adler32(b"")
 
     def joins(self, place: Place) -> bool:
-        """Whether the run can be read together with this block."""
+        """Return whether the run can be read together with this block."""
         return not self._size or (self._size < WRITE_BYTES and self._offset + self._size == place.offset)
 
     def add(self, place: Place) -> None:
@@ -140,16 +142,16 @@ class _Writing:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the staging file is still needed."""
+        """Return whether the staging file is still needed."""
         return not self.ended and self.work is not None and self.work.is_under_way()
 
     def put(self, piece: Piece) -> None:
-        """Take the records of a block that the event loop has encoded."""
+        """Add the records of a block that the event loop has encoded."""
         self._came.append(piece)
         self._wake()
 
     def publish(self) -> None:
-        """Allow the snapshot to get its name."""
+        """Allow the snapshot to get its final name."""
         self.may_count = True
         self._wake()
 
@@ -160,7 +162,7 @@ class _Writing:
         self.wait()
 
     def wait(self) -> None:
-        """Block until it is written or cancelled."""
+        """Block until the snapshot is written or cancelled."""
         if self.work is not None:
             self.work.join()
 
@@ -169,12 +171,15 @@ class _Writing:
             self.work.wake()
 
     def check(self) -> None:
-        """Raise _Cancelled if it was cancelled."""
+        """Raise _Cancelled if the snapshot was cancelled."""
         if self._cancelled:
             raise _Cancelled
 
     def tree(self, head: bytes, capture: Capture, before: _TakeOver | None, now: _TakeOver) -> Iterator[bytes]:
-        """Yield the serialised sessions and tree, and an empty chunk when it must wait to be woken; `now` is filled."""
+        """Yield the serialised sessions and tree; fill `now`.
+
+        An empty chunk means that it must wait to be woken.
+        """
         yield head
         try:
             yield from _in_chunks(self._blocks(len(SNAPSHOT_HEADER) + len(head), capture, before, now))
@@ -207,7 +212,7 @@ class _Writing:
             yield run.read()
 
     def _piece(self, capture: Capture, number: int, came: dict[int, Piece]) -> Generator[None, None, Piece]:
-        """Return a block's records, once the event loop has encoded them; yields None while they are missing."""
+        """Return a block's records when the event loop has encoded them; yield None while they are missing."""
         while number not in came:
             if not self._came:
                 try:
@@ -224,7 +229,7 @@ class _Writing:
 
 
 def _in_chunks(records: Iterator[bytes | memoryview | None]) -> Iterator[bytes]:
-    """Join records into chunks of about a megabyte; yield an empty chunk for each None among them."""
+    """Join records into chunks of about a megabyte; yield an empty chunk for each None in the input."""
     out = bytearray()
     for record in records:
         if record is None:
@@ -244,9 +249,9 @@ def _in_chunks(records: Iterator[bytes | memoryview | None]) -> Iterator[bytes]:
 class SnapshotWriter:
     """Writes one snapshot at a time.
 
-    `post` passes a callback to the event loop that owns the tree. In the job, `done` gets the written snapshot and
-    `failed` the error number of a disk error. `spoiled` is called if another snapshot has to be taken, because the
-    previous one's file cannot be read as it was written.
+    `post` passes a callback to the event loop that owns the tree. The job calls `done` with the written snapshot, or
+    `failed` with the error number of a disk error. `spoiled` is called if another snapshot has to be taken, because the
+    file of the previous one differs from what was written.
     """
 
     def __init__(
@@ -271,20 +276,20 @@ class SnapshotWriter:
         self._writing: _Writing | None = None
         self._before: _TakeOver | None = None
         self.taken = 0
-        """Number of snapshots begun; the number of the last one."""
+        """Number of snapshots begun, and thus the number of the last one."""
 
     def start_snapshot(self, snapshot: TreeSnapshot) -> bool:
-        """Begin to write this snapshot, of a tree that has not changed since.
+        """Begin to write this snapshot of a tree that has not changed since the snapshot was taken.
 
         Return False if the previous snapshot is still being written, or if no thread is available. The snapshot is
-        published once `publish` is called too, which may be before it is written.
+        published when it is written and `publish` was called, in either order.
 
-        The caller drops `snapshot` before its tree changes, so that nothing need be copied for it.
+        The caller drops `snapshot` before its tree changes, so that nothing has to be copied for it.
         """
         if self._writing is not None and self._writing.goes_on:
             return False
         began_s = self._workers.now_s()
-        # Existing objects will stay: collecting over a growing million objects would find nothing.
+        # Existing objects are permanent: collections over a million growing objects would find nothing.
         gc.freeze()
         self.taken += 1
         writing = _Writing(self.taken, self._post, self._files)
@@ -306,12 +311,12 @@ class SnapshotWriter:
         return True
 
     def publish(self, number: int) -> None:
-        """The log is durable up to that snapshot: publish it; a snapshot that was begun later has to wait."""
+        """Publish that snapshot, because the log is durable up to it. A snapshot that was begun later has to wait."""
         if self._writing is not None and number == self._writing.number:
             self._writing.publish()
 
     def wait(self) -> None:
-        """Block until nothing is being written."""
+        """Block until no snapshot is being written."""
         if self._writing is not None:
             self._writing.wait()
 
@@ -339,7 +344,7 @@ class SnapshotWriter:
         now: _TakeOver | None,
         began_s: float,
     ) -> Job:
-        """The thread's whole work."""
+        """Do all work of the thread."""
         staged, files = path.with_name(STAGING_NAME), self._files
         try:
             yield from self._stage(writing, staging(staged, snapshot, encoded, self._suffix, files))
@@ -365,14 +370,14 @@ class SnapshotWriter:
             self._done(WrittenSnapshot(snapshot.zxid, size, int((self._workers.now_s() - began_s) * 1000)))
 
     def _stage(self, writing: _Writing, steps: Generator[int, None, None]) -> Job:
-        """Write the snapshot under a name that does not count."""
+        """Write the snapshot under its staging name, which recovery ignores."""
         with closing(steps):
             for size in steps:
                 writing.check()
                 yield GO_ON if size else WAIT
 
     def _end(self, writing: _Writing, staged: Path) -> None:
-        """Remove the staging file; another snapshot may begin."""
+        """Remove the staging file; after this, another snapshot can begin."""
         with suppress(OSError):
             unlink(staged, self._files)
         writing.ended = True
@@ -380,7 +385,7 @@ class SnapshotWriter:
 
 @contextmanager
 def _open(before: _TakeOver | None, files: Files) -> Iterator[IO[bytes] | None]:
-    """Open the previous snapshot's file, if blocks are reused from it. Raises _Spoiled."""
+    """Open the previous snapshot's file, if blocks of it are reused. Raises _Spoiled."""
     if before is None:
         yield None
         return

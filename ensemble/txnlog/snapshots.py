@@ -1,8 +1,8 @@
 """Snapshot files: written under a temporary name, synced, renamed; read with every seal checked.
 
-Source: org.apache.zookeeper.server.persistence.FileSnap, SnapStream. A file is a header (ZKSN, version 2, dbid -1), the
-serialised tree, a seal, the digest and a seal, the last processed zxid and a seal. Old files end after the first seal;
-those before 3.9 have no zxid part, and those of a ZooKeeper with `digest.enabled=false` no digest.
+Source: org.apache.zookeeper.server.persistence.FileSnap, SnapStream. A file is a header (ZKSN, version 2, dbid -1),
+the serialised tree, a seal, the digest and a seal, the last processed zxid and a seal. Old files end after the first
+seal; files from before 3.9 have no zxid part, and files of a ZooKeeper with `digest.enabled=false` have no digest.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from zabka.ensemble.txnlog.snappy_stream import SnappyDamaged, SnappyReader, Sna
 from zabka.ensemble.txnlog.snapshot_format import DIGEST, ROOT_END, TreeDecoder, encode_digest, encode_tree, seal
 
 SNAPSHOT_MAGIC = 0x5A4B534E
-"""ZKSN"""
+"""Magic number of a snapshot file, "ZKSN"."""
 SNAPSHOT_HEADER = HEADER.pack(SNAPSHOT_MAGIC, 2, -1)
 STAGING_NAME = ".snapshot.tmp"
 """Name of a snapshot that is being written."""
@@ -58,7 +58,7 @@ class WrittenSnapshot(NamedTuple):
 
 
 class SnapshotDamaged(Exception):
-    """A snapshot file that cannot be used: offset and reason."""
+    """A snapshot file that cannot be used. Contains offset and reason."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(f"{reason} at offset {offset}")
@@ -67,7 +67,7 @@ class SnapshotDamaged(Exception):
 
 
 def snapshot_path(directory: Path, zxid: int, suffix: str = "") -> Path:
-    """Return the path of the snapshot of that zxid; the suffix is that of the compression (SnapStream)."""
+    """Return the path of the snapshot with this zxid; `suffix` depends on the compression (SnapStream)."""
     return directory / f"{SNAPSHOT_PREFIX}.{zxid:x}{suffix}"
 
 
@@ -91,9 +91,9 @@ def staging(
 ) -> Generator[int, None, None]:
     """Write a snapshot under a name that no server reads, in chunks of its serialised tree, and sync it.
 
-    Yields the size of each chunk; an empty chunk means that the next one is not available yet. It is synced every few
-    megabytes: one large sync at the end would delay the syncs of the log on the same disk. Raises OSError, and any
-    exception of `encoded`.
+    Yields the size of each chunk; an empty chunk means that the next one is not available yet. The file is synced every
+    few megabytes, because one large sync at the end would delay the syncs of the log on the same disk. Raises OSError,
+    and any exception of `encoded`.
     """
     with files.stream(staged, "wb") as raw:
         file: IO[bytes] = raw
@@ -138,12 +138,12 @@ def write_snapshot(directory: Path, snapshot: TreeSnapshot, files: Files = HOST)
 
 
 def list_snapshots(directory: Path, files: Files = HOST) -> list[tuple[int, Path]]:
-    """Snapshot files, oldest first."""
+    """Return the snapshot files, oldest first."""
     return by_zxid(directory, SNAPSHOT_PREFIX, files)
 
 
 class _Parts:
-    """Reads the sealed parts after the tree; `checksum` covers the file up to `base`, where `data` begins."""
+    """Reader of the sealed parts after the tree; `checksum` covers the file up to `base`, where `data` begins."""
 
     def __init__(self, data: bytes, base: int, checksum: int) -> None:
         self._data = data
@@ -152,7 +152,7 @@ class _Parts:
         self._checksum = checksum
 
     def check_seal(self) -> None:
-        """Check the seal at the current position, which closes everything before it."""
+        """Check the seal at the current position, which covers everything before it."""
         mark = self._data[self._pos : self._pos + SEAL_BYTES]
         if len(mark) < SEAL_BYTES or not mark.endswith(ROOT_END):
             raise SnapshotDamaged(self._base + self._pos, "snapshot ends before its seal")
@@ -174,16 +174,16 @@ class _Parts:
 
     @property
     def left_bytes(self) -> int:
-        """Number of bytes left: parts and their seals."""
+        """Return the number of remaining bytes: parts and their seals."""
         return len(self._data) - self._pos
 
 
 def read_snapshot(path: Path, files: Files = HOST) -> TreeSnapshot:
     """Read and check a snapshot file. Raises SnapshotDamaged, OSError.
 
-    The zxid is that of the file's name: ZooKeeper's snapshots are fuzzy and may hold parts of later transactions, so
-    the log is replayed from there (FileSnap.deserialize). A file that ends before its name's zxid has a wrong name, and
-    is rejected. The digest is 0 if the file has no digest for that zxid.
+    The zxid is the one in the file's name: ZooKeeper's snapshots are fuzzy and may contain parts of later transactions,
+    so the log is replayed from this zxid (FileSnap.deserialize). A file whose last zxid is below the one in its name
+    has a wrong name, and is rejected. The digest is 0 if the file has no digest for that zxid.
     """
     try:
         file = open_snapshot(path, files)
@@ -194,7 +194,7 @@ def read_snapshot(path: Path, files: Files = HOST) -> TreeSnapshot:
 
 
 def is_cut_short(path: Path, files: Files = HOST) -> bool:
-    """Return whether a snapshot file was only written in part (SnapStream.isValidSnapshot). Raises OSError.
+    """Return whether a snapshot file was only partially written (SnapStream.isValidSnapshot). Raises OSError.
 
     Such a file is empty, or its last seal is missing.
     """
@@ -211,7 +211,10 @@ def is_cut_short(path: Path, files: Files = HOST) -> bool:
 
 
 def read_stream(file: IO[bytes], zxid: int | None = None) -> TreeSnapshot:
-    """Read and check a snapshot; without a given zxid, use the one at its end. Raises SnapshotDamaged, OSError."""
+    """Read and check a snapshot; if no zxid is given, use the one at its end.
+
+    Raises SnapshotDamaged and OSError.
+    """
     try:
         return _read_checked(file, zxid)
     except (zlib.error, EOFError, gzip.BadGzipFile, SnappyDamaged) as bad:
@@ -260,7 +263,10 @@ def _read_tree(file: IO[bytes], checksum: int) -> tuple[TreeDecoder, int, int]:
 
 
 def open_snapshot(path: Path, files: Files = HOST) -> IO[bytes]:
-    """Open a snapshot file, decompressed according to its suffix (SnapStream). Raises OSError, SnappyDamaged."""
+    """Open a snapshot file, decompressed according to its suffix (SnapStream).
+
+    Raises OSError and SnappyDamaged.
+    """
     raw = files.stream(path, "rb")
     if path.suffix == SNAPPY_SUFFIX:
         try:
@@ -272,7 +278,7 @@ def open_snapshot(path: Path, files: Files = HOST) -> IO[bytes]:
 
 
 class _GzipReader(gzip.GzipFile):
-    """Decompresses `raw`, and closes it when closed."""
+    """Decompresses `raw`, and closes it on close."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         super().__init__(fileobj=raw)

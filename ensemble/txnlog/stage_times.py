@@ -1,7 +1,7 @@
 """Durations of the stages of writing transactions, per group (SyncRequestProcessor, AckRequestProcessor).
 
-Durations are recorded after the sync and after its waiters were notified. They are those of a group's last transaction,
-since the others came with it.
+Durations are recorded after the sync, when its waiters have been notified. They are measured for a group's last
+transaction, because the others arrived with it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,27 @@ NANOS_PER_MS = 1_000_000
 
 
 class StageTimes:
-    """Duration of each stage of a storage's writes. `learning`: the transactions come from a leader elsewhere."""
+    """Duration of each stage of a storage's writes.
+
+    `learning`: the transactions come from another server, the leader.
+    """
 
     __slots__ = ("acknowledged_ms", "learning", "process_ms", "proposed_ms", "queue_ms", "queue_sizes", "whole_ms")
 
     def __init__(self) -> None:
         self.learning = False
         self.queue_sizes = Summary()
-        """Submissions that are queued when a group is done."""
+        """Number of submissions in the queue when a group is done."""
         self.queue_ms = Summary()
-        """From a submission (the writes of a turn) until it is taken."""
+        """Time from a submission (the writes of a turn) until it is taken from the queue."""
         self.process_ms = Summary()
-        """Writing a group, without the sync."""
+        """Time for writing a group, without the sync."""
         self.whole_ms = Summary()
-        """From a submission until it is durable."""
+        """Time from a submission until it is durable."""
         self.proposed_ms = Summary()
-        """From the leader's creation of a transaction until its arrival here, by the wall clocks."""
+        """Time from the leader's creation of a transaction until it arrives here, by the wall clocks."""
         self.acknowledged_ms = Summary()
-        """From its creation until it is durable here and acknowledged."""
+        """Time from a transaction's creation until it is durable and acknowledged here."""
 
     def note(
         self, txns: int, waits_ns: Sequence[int], *, process_ns: int, sync_ns: int, queued: int, made_ms: int,
@@ -39,8 +42,8 @@ class StageTimes:
     ) -> None:  # fmt: skip
         """Record a synced group.
 
-        Each submission had waited `waits_ns` before; the group's last transaction was created at `made_ms` and is
-        durable at `wall_ms`, both by wall clocks.
+        `waits_ns` contains the queueing time of each submission; the group's last transaction was created at `made_ms`
+        and is durable at `wall_ms`, both by wall clocks.
         """
         rest_ns = process_ns + sync_ns
         self.queue_sizes.add(queued)

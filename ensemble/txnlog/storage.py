@@ -1,13 +1,13 @@
-"""The disk of a running peer: disk effects are executed in order, in groups, by one thread or by the event loop.
+"""Disk access of a running peer: effects are executed in order, in groups, by one thread or by the event loop.
 
-The thread is a job of `zabka.ensemble.runtime.workers`: a group is a step. All effects submitted while it was busy are
-one group: neighbouring appends become one write, and every barrier of the group shares one fdatasync. While the disk is
-fast (`sync_pace`) and the thread is idle, the loop executes a few appends and barriers itself, one group per round. The
-thread executes everything else. Log and pace have no lock: they belong to the thread from `submit` until it has
-finished, and otherwise to the loop.
+The thread is a job of `zabka.ensemble.runtime.workers`, and a group is one of its steps. All effects submitted while
+it was busy form one group: consecutive appends become one write, and all barriers of the group share one fdatasync.
+While the disk is fast (`sync_pace`) and the thread is idle, the loop executes a few appends and barriers itself, one
+group per round. The thread executes everything else. Log and pace have no lock: only the thread uses them from
+`submit` until it has finished, and otherwise only the loop.
 
-Ordinary snapshots are written by a separate thread, since nothing waits for them and a large snapshot must not delay
-the log. A truncation or a replacement of the history cancels a snapshot that is being written.
+Ordinary snapshots are written by a separate thread, because nothing waits for them and a large snapshot must not
+delay the log. A truncation or a replacement of the history cancels a snapshot that is being written.
 """
 
 from __future__ import annotations
@@ -52,26 +52,27 @@ from zabka.ensemble.zab.effects import (
 from zabka.ensemble.zab.membership import Membership
 
 GROUP_MAX = 1000
-"""Maximum number of effects executed before the barriers among them are answered."""
+"""Maximum number of effects executed before their barriers are reported."""
 
 FSYNC_WARNING_MS = 1000
-"""A slower sync causes a warning (fsync.warningthresholdms)."""
+"""Limit in milliseconds above which a sync causes a warning (fsync.warningthresholdms)."""
 
 QUICK_SYNC_US = 500
 """If the median sync time is below this, the event loop itself waits for the disk (zabka.fsync.inlinethresholdus)."""
 
 AT_ONCE = (0,)
-"""Effects that the event loop executes itself have no queueing time."""
+"""Queueing time of effects that the event loop executes itself: none."""
 
 WAIT_TXNS_MAX = 128
-"""Larger groups of transactions go to the thread. Up to this size, two thread switches cost more than a fast sync.
+"""Maximum number of transactions that the event loop writes itself; the thread writes larger groups.
 
-With 64 writers of one request each, throughput was a tenth higher with 32 than with 4, and higher still with 200.
+Up to this size, two thread switches cost more than a fast sync. With 64 writers of one request each, throughput was a
+tenth higher with 32 than with 4, and higher still with 200.
 """
 
 
 def is_full(failed: Exception) -> bool:
-    """Whether the failure means that the disk, or its user's quota, is full."""
+    """Return whether the error means that the disk, or its user's quota, is full."""
     return isinstance(failed, OSError) and failed.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -87,7 +88,7 @@ def complaint(failed: Exception) -> str:
 
 
 class _RollLog(Effect):
-    """Begin a new log file with the next append; the log before it is durable, so that snapshot counts."""
+    """Begin a new log file with the next append; the log before it is durable, so the pending snapshot is valid."""
 
     snapshot: int
 
@@ -102,42 +103,42 @@ class _Submission(NamedTuple):
 
 
 class StorageListener(Protocol):
-    """Notifications of the storage to its owner, always on the owner's event loop."""
+    """Interface through which the storage notifies its owner, always on the owner's event loop."""
 
     def on_durable(self, tokens: list[int]) -> None:
-        """Everything queued before these barriers is durable."""
+        """Report that everything queued before these barriers is durable."""
         ...
 
     def on_truncated(self, recovery: Recovery) -> None:
-        """A TruncateLog is done."""
+        """Report a completed TruncateLog."""
         ...
 
     def on_snapshot_spoiled(self) -> None:
-        """The newest snapshot's file cannot be read as it was written: take another snapshot now."""
+        """Request a new snapshot now, because the newest snapshot's file differs from what was written."""
         ...
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
-        """A snapshot is durable."""
+        """Report a durable snapshot."""
         ...
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
-        """The answer to a ReadLog."""
+        """Return the result of a ReadLog."""
         ...
 
     def on_storage_warning(self, line: str) -> None:
-        """A warning for the operator."""
+        """Report a warning for the operator."""
         ...
 
     def on_storage_failed(self, reason: str) -> None:
-        """The disk failed: no further effect will be executed, so this peer must stop."""
+        """Report a disk failure: no further effect will be executed, so this peer must stop."""
         ...
 
 
 class MembershipFiles(Protocol):
-    """Storage of memberships; durable when a call returns. Both calls raise OSError or DataDirectoryError."""
+    """Storage of memberships, durable when a call returns. Both calls raise OSError or DataDirectoryError."""
 
     def save(self, membership: Membership) -> None:
-        """Store the membership that is now in force."""
+        """Store the active membership."""
         ...
 
     def save_next(self, membership: Membership) -> None:
@@ -146,9 +147,9 @@ class MembershipFiles(Protocol):
 
 
 class Storage:
-    """Executes Append, Barrier, TruncateLog, SaveSnapshot, and the epoch effects.
+    """Executor of Append, Barrier, TruncateLog, SaveSnapshot, and the epoch effects.
 
-    With `memberships` (a changeable zoo.cfg) also the membership effects.
+    With `memberships` (a changeable zoo.cfg), it also executes the membership effects.
 
     `post` passes a callback to the owner's event loop from another thread (`loop.call_soon_threadsafe`).
     """
@@ -194,9 +195,9 @@ class Storage:
         self._closing = False
         self._submitted = 0
         self._finished = 0
-        """Number of submissions that the thread has finished; it stays behind for ever if the disk failed."""
+        """Number of submissions that the thread has finished. It never catches up if the disk failed."""
         self._unreported = 0
-        """Number of submitted barriers that were not reported to the owner yet."""
+        """Number of submitted barriers not reported to the owner yet."""
         self._failed = False
         self._snapshots = SnapshotWriter(
             directories, snapshot_suffix, post, self._snapshot_done, self._snapshot_failed, self._snapshot_spoiled,
@@ -205,7 +206,7 @@ class Storage:
         self._work = workers.start(self._run(), "txnlog")
 
     def submit(self, effects: Sequence[Effect]) -> None:
-        """Queue disk effects, to be executed in order after everything queued before."""
+        """Queue disk effects, which are executed in order after everything queued before."""
         if not self._failed:
             self._unreported += sum(isinstance(effect, Barrier) for effect in effects)
             self._put(list(effects))
@@ -216,7 +217,10 @@ class Storage:
         self._work.wake()
 
     def is_quick(self, effects: Sequence[Effect]) -> bool:
-        """Whether to execute these effects in the event loop: nothing is queued before them, and they are fast."""
+        """Return whether to execute these effects in the event loop.
+
+        True if nothing is queued before them, and they are fast.
+        """
         if self._submitted != self._finished or self._unreported or self._failed:
             return False
         count = 0
@@ -230,7 +234,8 @@ class Storage:
     def carry_out(self, effects: Sequence[Effect]) -> None:
         """Execute effects that `is_quick` allows; notify the listener of barriers, or of a failure, before returning.
 
-        Everything that need not wait for the disk should be sent before: the duration of a sync is unknown.
+        Everything that need not wait for the disk should be sent before this call, because the duration of a sync is
+        unknown.
         """
         assert self._submitted == self._finished and not self._unreported, "the disk's work is done in order"
         try:
@@ -240,7 +245,7 @@ class Storage:
             self._listener.on_storage_failed(complaint(failed))
 
     def close(self) -> None:
-        """Finish what is queued and stop the threads; blocks until then."""
+        """Finish the queued effects and stop the threads; block until this is done."""
         self._closing = True
         self._work.wake()
         self._work.join()
@@ -258,16 +263,16 @@ class Storage:
         self._reading.wake()
 
     def take_snapshot(self, snapshot: TreeSnapshot) -> None:
-        """Write an ordinary snapshot of a tree that has not changed since, while the tree goes on changing.
+        """Write an ordinary snapshot of a tree that has not changed since it was taken.
 
-        Does nothing if the previous snapshot is still being written. The log continues in a new file, and is durable up
-        to the snapshot before the snapshot counts.
+        The tree can change during the write. Does nothing if the previous snapshot is still being written. The log
+        continues in a new file. The snapshot is valid only when the log is durable up to it.
         """
         self._snapshots.start_snapshot(snapshot)
         self._put([_RollLog(self._snapshots.taken)])
 
     def _read_logs(self) -> Job:
-        """The reading thread's whole work."""
+        """Do all work of the reading thread."""
         while not self._closing:
             while self._to_read:
                 self._read_log(self._to_read.popleft())
@@ -284,7 +289,7 @@ class Storage:
     # -- the storage thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> Job:
-        """The thread's whole work: process all queued effects in groups, then wait for more."""
+        """Process all queued effects in groups, then wait for more; this is all work of the thread."""
         try:
             while self._queue or not self._closing:
                 while self._queue:
@@ -300,7 +305,7 @@ class Storage:
             self._post_back(self._listener.on_storage_failed, complaint(failed))
 
     def _next_group(self) -> tuple[list[Effect], list[int]]:
-        """Take all queued effects, and when each part of them was submitted."""
+        """Take all queued effects; return them with the submission time of each part."""
         group: list[Effect] = []
         since_ns: list[int] = []
         while self._queue and len(group) < GROUP_MAX:
@@ -342,7 +347,7 @@ class Storage:
             began_ns = self._clock_ns()
             self._log.sync()
             ended_ns = self._clock_ns()
-            # The waiters are notified first.
+            # Notify the waiters first.
             notify(tokens.copy())
             tokens.clear()
             self._note_sync(ended_ns, ended_ns - began_ns)
@@ -369,7 +374,7 @@ class Storage:
         if isinstance(effect, SaveAcceptedEpoch):
             write_epoch(data, ACCEPTED, effect.epoch, files)
         elif isinstance(effect, SaveCurrentEpoch):
-            # The history of an epoch is durable before the epoch is.
+            # The history of an epoch must be durable before the epoch is.
             self._log.sync()
             write_epoch(data, CURRENT, effect.epoch, files)
             losses.clear(data, files)
@@ -425,5 +430,5 @@ class Storage:
         try:
             self._post(callback, *args)
         except RuntimeError:
-            # The event loop is closed: there is no listener left.
+            # The event loop is closed, so there is no listener.
             return

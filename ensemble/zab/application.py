@@ -1,8 +1,9 @@
-"""The port between ZAB and the replicated service above it.
+"""Interface between ZAB and the replicated service above it.
 
 ZAB orders transactions and does not depend on znodes. The application (`zabka.ensemble.tree.service.Service`) turns
-requests into transactions, applies them and replies to clients. Both are pure and live in one `Peer`, which passes
-events down and effects up. Every method returns effects to execute (possibly none), unless its docstring differs.
+requests into transactions, applies them and replies to clients. Both are pure and belong to one `Peer`, which passes
+events down and effects up. Every method returns effects to execute (possibly none), unless its docstring says
+otherwise.
 """
 
 from __future__ import annotations
@@ -27,37 +28,42 @@ from zabka.ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
 from zabka.journal.events import ZxidCheckpoint
 
 LOCAL_SESSIONS_TIMER: Final = "local-sessions.expiry"
-"""The application's timer: it expires at the end of each tick while there are local sessions."""
+"""Timer of the application: it expires at the end of each tick while there are local sessions."""
 LAPSING_TIMER: Final = "lapsing-nodes.check"
-"""A leader's timer, if it checks containers and times to live more often than every tick."""
+"""Timer of a leader that checks containers and times to live more often than every tick."""
 
 
 class Submit(Effect):
-    """Application to ZAB: a write of a local client (or a session to create, close or expire).  A follower forwards it
-    to the leader; the leader prepares and proposes it.  Never reaches the driver."""
+    """From the application to ZAB: a write of a local client, or a session to create, close or expire.
+
+    A follower forwards it to the leader; the leader prepares and proposes it. It never reaches the driver.
+    """
 
     request: ForwardedRequest
 
 
 class SubmitSync(Effect):
-    """Application to ZAB: call `sync_done` when everything proposed by now is committed (a quorum operation)."""
+    """From the application to ZAB: call `sync_done` when everything proposed so far is committed.
+
+    This is a quorum operation.
+    """
 
     request: SyncRequest
 
 
 class TreeDiffers(Effect):
-    """Application to ZAB: a transaction was applied, and this tree's digest differs from the leader's digest in it."""
+    """From the application to ZAB: this tree's digest after a transaction differs from the leader's digest in it."""
 
 
 class AskRevalidate(Effect):
-    """Application to ZAB: ask the leader whether a session can continue here."""
+    """From the application to ZAB: ask the leader whether a session can continue here."""
 
     session_id: SessionId
     timeout_ms: int
 
 
 class EnsembleView(msgspec.Struct, frozen=True):
-    """A leader's view of its ensemble, for validating a reconfiguration.
+    """A leader's view of its ensemble, used to validate a reconfiguration.
 
     `synced` are the servers that could acknowledge a proposal now, including the leader.
     """
@@ -82,7 +88,7 @@ class Application(Protocol):
         ...
 
     def snapshot(self) -> TreeSnapshot:
-        """The state as of `last_applied`; immutable, unaffected by later transactions."""
+        """Return the state as of `last_applied`; immutable, unaffected by later transactions."""
         ...
 
     @property
@@ -91,37 +97,37 @@ class Application(Protocol):
         ...
 
     def checkpoint(self) -> ZxidCheckpoint:
-        """Current state of the tree: `last_applied`, digest and sizes. ZAB emits it from time to time."""
+        """Return the current state of the tree: `last_applied`, digest and sizes. ZAB emits it from time to time."""
         ...
 
     def restore(self, snapshot: TreeSnapshot | None) -> None:
-        """Replace the state, by the empty state if None."""
+        """Replace the state with the snapshot, or with the empty state if None."""
         ...
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Apply the next transactions, in order; for each, fire watches, then answer its local client.
+        """Apply the next transactions, in order; for each, fire watches, then reply to its local client.
 
         Returns `TreeDiffers` if the tree differs from its leader's.
         """
         ...
 
     def describe_membership(self, now: Instant, text: str, version: int) -> None:
-        """Show the membership in force in /zookeeper/config, without a transaction (initConfigInZKDatabase)."""
+        """Write the active membership to /zookeeper/config, without a transaction (initConfigInZKDatabase)."""
         ...
 
     # -- leading -------------------------------------------------------------------------------------------------
 
     def start_leading(self, now: Instant, epoch: Epoch) -> None:
-        """From now on `prepare_all` will be called: track every session with its full timeout."""
+        """Track every session with its full timeout; `prepare_all` will be called from now on."""
         ...
 
     def prepare_all(
         self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
     ) -> list[Txn]:
-        """Turn requests that arrived together into transactions, the first with that zxid.
+        """Convert requests that arrived together to transactions, the first with this zxid.
 
         They are checked against the latest *proposed* state (outstanding changes included). A request that fails
-        becomes an ErrorTxn: it still takes its zxid. `origin` is the learner link of the requests, None for local
+        becomes an ErrorTxn, which still uses its zxid. `origin` is the learner link of the requests, None for local
         clients (a session is owned by the server where it was last validated).
         """
         ...
@@ -129,83 +135,83 @@ class Application(Protocol):
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """Like `prepare_all`, for a change of the ensemble itself: the transaction's data is the new membership."""
+        """Convert a change of the ensemble to a transaction, whose data is the new membership; see `prepare_all`."""
         ...
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: PeerId) -> None:
-        """Leader: the learner `by` received a message of the session."""
+        """Record, on a leader, that the learner `by` received a message of the session."""
         ...
 
     def revalidate(
         self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
     ) -> bool:
-        """Leader: return whether the session can continue at that learner, which then owns it."""
+        """Return, on a leader, whether the session can continue on that learner, which then owns it."""
         ...
 
     def expire_sessions(self, now: Instant) -> list[Effect]:
-        """Leader, every tick: emit session_expired and submit a closeSession for each overdue session."""
+        """Emit session_expired and submit a closeSession for each overdue session. Called on a leader every tick."""
         ...
 
     # -- serving clients -----------------------------------------------------------------------------------------
 
     def start_serving(self, now: Instant, leading: bool) -> list[Effect]:
-        """This peer is in sync with an established leader: accept clients from now on."""
+        """Accept clients from now on, because this peer is in sync with an established leader."""
         ...
 
     def start_read_only(self, now: Instant) -> list[Effect]:
-        """This peer has not found a leader for a while: answer reads of clients that accept this, until `stop_serving`.
+        """Serve reads of clients that accept this, until `stop_serving`, because this peer finds no leader.
 
-        The tree and the log do not change meanwhile.
+        The tree and the log do not change during that time.
         """
         ...
 
     def expire_local_sessions(self, now: Instant) -> list[Effect]:
-        """The timer LOCAL_SESSIONS_TIMER, which the application has set, expired."""
+        """Handle the expired timer LOCAL_SESSIONS_TIMER, which the application has set."""
         ...
 
     def delete_lapsed(self, now: Instant) -> list[Effect]:
-        """The timer LAPSING_TIMER, which the application of a leader has set, expired."""
+        """Handle the expired timer LAPSING_TIMER, which the application of a leader has set."""
         ...
 
     def stop_serving(self, now: Instant) -> list[Effect]:
-        """This peer lost its leader or its quorum, or read-only service ends.
+        """End the service: this peer lost its leader or its quorum, or read-only service ends.
 
-        Close every client connection, drop outstanding requests, forget watches and session tracking. The tree stays.
+        Close every client connection; drop outstanding requests, watches and session tracking. The tree stays.
         """
         ...
 
     def on_client_connected(
         self, now: Instant, connection: ConnectionId, identities: tuple[AuthId, ...] = ()
     ) -> list[Effect]:
-        """A client connected; `identities` are proved by the connection itself: address, certificate."""
+        """Handle a new client connection; it proves `identities` without credentials, by address and certificate."""
         ...
 
     def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
-        """A frame of a client arrived; while not serving the connection is closed, as in ZooKeeper."""
+        """Handle a frame from a client; if this peer is not serving, close the connection, as in ZooKeeper."""
         ...
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
-        """The connection is closed; its session lives until it expires."""
+        """Handle a closed connection; its session lives until it expires."""
         ...
 
     def drain_touched(self) -> list[tuple[SessionId, int]]:
-        """Learner: sessions that were active since the last call, for the answer to a leader's ping."""
+        """Return, on a learner, the sessions active since the last call, for the reply to the leader's ping."""
         ...
 
     def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
-        """The leader's answer to AskRevalidate.
+        """Handle the leader's reply to AskRevalidate.
 
-        `proposed` is the last transaction proposed before the answer: the session's requests here come after it.
+        `proposed` is the last transaction proposed before the reply; the session's requests here come after it.
         """
         ...
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
-        """Every transaction that SubmitSync waited for has been applied here."""
+        """Handle a completed SubmitSync: every transaction that it waited for has been applied here."""
         ...
 
 
 class EnsembleConfig(msgspec.Struct, frozen=True):
-    """The settings in zoo.cfg that ZAB needs. `init_limit` and `sync_limit` are in ticks, as there."""
+    """Settings in zoo.cfg that ZAB needs. `init_limit` and `sync_limit` are in ticks, as in zoo.cfg."""
 
     my_id: int
     voters: tuple[int, ...]
@@ -219,7 +225,7 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     snap_count_max: int = 0
     """Upper limit of transactions per snapshot, if more than `snap_count`.
 
-    Then a snapshot waits until the log since the last snapshot has the size of that snapshot.
+    If it is more, a snapshot waits until the log since the last snapshot is as large as that snapshot.
     """
     snap_size_limit_bytes: int = 4 << 30
     committed_log_length: int = COMMITTED_LOG_LENGTH
@@ -228,29 +234,29 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     membership: str = ""
     """Content of /zookeeper/config: one `server.N=...` per line, `version=` last.
 
-    If given, roles, groups and weights are taken from it; if empty, the node is empty.
+    If it is not empty, it also defines roles, groups and weights; if it is empty, the znode is empty.
     """
     next_membership: str = ""
-    """The last proposed membership, if it is not known to be in force."""
+    """The last proposed membership, if it is not known to be active."""
     auth: AuthPolicy = OPEN_POLICY
     reconfig_enabled: bool = False
     several_addresses: bool = False
     read_only_mode: bool = False
-    """Whether a peer that finds no leader serves reads (readonlymode.enabled)."""
+    """Whether a peer without a leader serves reads (readonlymode.enabled)."""
     leader_serves: bool = True
     """Whether the leader serves clients (leaderServes).
 
     If not, its client port closes every connection, as on a peer without a leader.
     """
     has_oracle: bool = False
-    """Whether an oracle decides if this peer, one of two voters, may continue without the other (oraclePath)."""
+    """Whether an oracle decides if this peer, one of two voters, can continue without the other (oraclePath)."""
     local_sessions: bool = False
     local_sessions_upgrading: bool = False
     tree: TreeRules = DEFAULT_RULES
     answers_bytes_max: int = 1 << 62
-    """Limit of unread reply bytes per client: `zabka.ensemble.tree.backlog`."""
+    """Limit of unread reply bytes per client (`zabka.ensemble.tree.backlog`)."""
     observes_followers: bool = False
     """Whether an observer learns from a follower instead of the leader (observerMasterPort)."""
     serves_observers: bool = False
-    """Whether a follower lets observers learn from it."""
+    """Whether a follower allows observers to learn from it."""
     standalone_enabled: bool = True

@@ -1,4 +1,4 @@
-"""Broadcast of an established leader: proposals, commits after a quorum has logged them, and quorum reads.
+"""Broadcast by an established leader: proposals, their commits after a quorum has logged them, and quorum reads.
 
 Source: Leader.propose, tryToCommit and processSync. `zabka.ensemble.zab.leader` adds and removes learners and shares
 the table of their links.
@@ -34,14 +34,14 @@ from zabka.journal.events import TxnProposed
 
 _RECONFIG = int(OpCode.RECONFIG)
 _SYNCING, _SYNCED = Step.SYNCING, Step.SYNCED
-"""Cached separately: looking up a member of an enumeration costs as much as a call."""
+"""Cached separately, because looking up an enumeration member costs as much as a call."""
 
 
 class Broadcast:
-    """The proposals and commits of one leader's term.
+    """Proposals and commits of one leader's term.
 
-    `open` once a quorum has adopted the term's initial history: nothing is proposed before. `synchronise` is called
-    with learners that waited for a commit before their synchronisation.
+    `open` is set when a quorum has adopted the term's initial history; nothing is proposed before. `synchronise` is
+    called with learners whose synchronisation waited for a commit.
     """
 
     def __init__(
@@ -59,36 +59,36 @@ class Broadcast:
         self._syncs = SyncRequests()
         self._joint: QuorumSystem | None = None
         self._joint_until = Zxid(0)
-        """Transactions up to here need both quorums: proposed before the last membership change came into force.
+        """Zxid up to which transactions need both quorums.
 
-        Source: Leader.Proposal's qvAcksetPairs.
+        They were proposed before the last membership change became active. Source: Leader.Proposal's qvAcksetPairs.
         """
         self.handover = Handover(core)
         self.acks = LeaderAcks(core)
 
     @property
     def pending_syncs(self) -> int:
-        """Sync requests not answered yet."""
+        """Number of sync requests without a reply."""
         return len(self._syncs)
 
     def start_epoch(self, zxid: Zxid) -> None:
-        """Start the epoch at its first zxid, which is not a transaction's: proposals follow it."""
+        """Start the epoch at its first zxid, which no transaction has; proposals use the zxids after it."""
         self._last_proposed = self.last_committed = self.acks.last_commit_sent = zxid
 
     def admit(self, peer: LearnerLink) -> None:
-        """A learner has the whole history: from now on it serves clients, and its acknowledgements count."""
+        """Admit a learner with the whole history: it serves clients from now on, and its acknowledgements count."""
         peer.step = Step.SYNCED
         self._logged |= {} if peer.observer else {peer.peer_id: self._logged.get(peer.peer_id, 0)}
-        # Pings sent so far reach it before UPTODATE, and are not answered.
+        # Pings sent so far reach the peer before UPTODATE, and it does not reply to them.
         peer.answered_round = self._syncs.round
         if not peer.observer and self._core.pending:
             peer.note_proposed(self._core.pending[0].zxid, self._core.now.mono_ms)
         self._core.send(peer.link, UpToDate())
 
     def forget(self, peer: LearnerLink) -> None:
-        """Forget a learner that disconnected.
+        """Remove a learner that disconnected.
 
-        Its acknowledgements do not count after a reconnect: its synchronisation may truncate its log.
+        Its acknowledgements do not count after a reconnect, because its synchronisation may truncate its log.
         """
         self._syncs.forget(peer.link)
         self._logged.pop(peer.peer_id, None)
@@ -106,14 +106,14 @@ class Broadcast:
         for start in range(0, min(len(requests), left), together):
             self._propose_stretch(requests[start : min(start + together, left)], origin)
         if len(requests) > left:
-            # The counter must not overflow into the epoch: a new epoch resets it (ZOOKEEPER-1277).
+            # The counter must not overflow into the epoch. A new epoch resets it (ZOOKEEPER-1277).
             core.leave("the zxid's counter is used up", request_cause("PROPOSAL"))
 
     def _propose_stretch(self, requests: Sequence[ForwardedRequest], origin: LinkId | None) -> None:
         core, zxid = self._core, Zxid(self._last_proposed + 1)
         if requests[0].op == _RECONFIG:
-            # A reconfiguration is prepared separately, against the membership after all earlier transactions; from here
-            # on learners do not commit by the leader's acknowledgement.
+            # A reconfiguration is prepared separately, based on the membership after all earlier transactions. From
+            # here on, learners do not commit by the leader's acknowledgement.
             self.acks.make_up_for(self._links.values())
             view = self.handover.view(self._links.values())
             txns = [core.application.prepare_reconfig(core.now, requests[0], zxid, origin, view)]
@@ -125,7 +125,7 @@ class Broadcast:
             core.hand_over()
 
     def _log_and_send(self, txns: list[Txn]) -> None:
-        """Log transactions, and propose them to all other servers that log."""
+        """Log transactions, and propose them to all other servers with a log."""
         core = self._core
         self._last_proposed = txns[-1].zxid
         if core.config.full_journal:
@@ -138,7 +138,7 @@ class Broadcast:
         self._proposing += txns
 
     def _open_proposal(self, first: Zxid) -> None:
-        """Begin a proposal to all servers that log; later proposals of this turn join it."""
+        """Begin a proposal to all servers with a log; later proposals of this turn are added to it."""
         core = self._core
         self._proposing = []
         proposal = Proposal(self._proposing)
@@ -149,11 +149,11 @@ class Broadcast:
                     peer.note_proposed(first, core.now.mono_ms)
 
     def close_proposal(self) -> None:
-        """Send later proposals in a new packet."""
+        """End the current packet, so that later proposals are sent in a new one."""
         self._proposing = None
 
     def on_logged(self, zxid: Zxid) -> None:
-        """This peer's own log is durable up to `zxid`: count its own acknowledgement."""
+        """Count this peer's own acknowledgement: its log is durable up to `zxid`."""
         if self.open:
             self._logged[self._core.my_id] = zxid
             self.advance()
@@ -161,7 +161,7 @@ class Broadcast:
                 self.acks.send_durable(zxid, self._links.values())
 
     def ack_error(self, peer: LearnerLink, zxid: Zxid) -> str:
-        """Return what is wrong with a learner's acknowledgement of a proposal, or an empty string."""
+        """Return the error in a learner's acknowledgement of a proposal, or an empty string."""
         if peer.step is not _SYNCED or peer.observer:
             return "it acknowledged a proposal before NEWLEADER"
         if zxid > self._last_proposed:
@@ -169,9 +169,9 @@ class Broadcast:
         return ""
 
     def on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
-        """A learner's log is durable up to `zxid`; logs are in order, so the ack covers everything before it."""
+        """Count a learner's acknowledgement: its log is durable up to `zxid`, and thus everything before it."""
         if zxid > peer.acked:
-            self._proposing = None  # later proposals must be recorded as unacknowledged
+            self._proposing = None  # Later proposals must be recorded as unacknowledged.
             peer.note_acked(zxid, self._last_proposed, self._core.now.mono_ms)
             self._logged[peer.peer_id] = zxid
             self.advance()
@@ -206,19 +206,19 @@ class Broadcast:
         return self._joint is not None and bool(pending) and pending[0].zxid <= self._joint_until
 
     def _reached(self) -> int:
-        """The highest zxid that may be committed."""
+        """Return the highest zxid that can be committed."""
         if self._joint is None or not self._needs_both:
             return self._core.quorum.reached(self._logged)
         both = self._joint.reached(self._logged)
         return both if both < self._joint_until else self._core.quorum.reached(self._logged)
 
     def can_commit(self, synced: Container[PeerId]) -> bool:
-        """Whether these learners suffice for current proposals, and for those from before a membership change."""
+        """Return whether these learners suffice for current proposals, and for those before a membership change."""
         quorum = self._core.quorum
         return quorum.contains(synced) and (not self._needs_both or self._joint is None or self._joint.contains(synced))
 
     def _commit(self, reached: int) -> None:
-        """Commit the transactions up to `reached`, or up to a reconfiguration, which changes what a quorum is."""
+        """Commit the transactions up to `reached`, or up to a reconfiguration, because it changes the quorum."""
         core = self._core
         assert core.pending[0].zxid == self.last_committed + 1, "commits are in zxid order, without gaps"
         txns = list(islice(core.pending, reached - self.last_committed))
@@ -240,7 +240,10 @@ class Broadcast:
     # -- syncs and sessions ----------------------------------------------------------------------------------------
 
     def add_sync(self, request: SyncRequest | Revalidate, origin: LinkId | None) -> None:
-        """Answer a sync once everything proposed by now is committed, and a quorum still follows this leader."""
+        """Queue a sync.
+
+        The reply is sent when everything proposed so far is committed, and a quorum still follows this leader.
+        """
         if not self.open:
             return
         my_id = self._core.my_id
@@ -251,14 +254,14 @@ class Broadcast:
         self._answer_syncs()
 
     def _answered_round(self) -> int:
-        """The newest ping round that a quorum, this peer included, has answered."""
+        """Return the newest ping round to which a quorum, including this peer, has replied."""
         answered = {peer.peer_id: peer.answered_round for peer in self._links.values() if peer.counts}
         return self._core.quorum.reached({self._core.my_id: self._syncs.round, **answered})
 
     def _answer_syncs(self) -> None:
-        """Answer the syncs that are complete; begin a ping round if any needs it."""
+        """Reply to completed syncs; begin a ping round if any sync needs it."""
         core = self._core
-        if self._advancing or not self._syncs:  # Commits must be sent before the answers that rely on them.
+        if self._advancing or not self._syncs:  # Commits must be sent before the replies that depend on them.
             return
         if self._syncs.needs_round(self._answered_round()):
             self.ping()
@@ -271,7 +274,7 @@ class Broadcast:
                 core.perform(core.application.sync_done(core.now, sync.request))
 
     def answer_revalidate(self, asked: Revalidate, origin: LinkId | None) -> None:
-        """Answer whether a session is alive: "yes" at once, "no" after a quorum check (see `sync_requests`)."""
+        """Reply whether a session is alive: "yes" at once, "no" after a quorum check (see `sync_requests`)."""
         core = self._core
         learner = self._links.get(origin) if origin is not None else None
         by = learner.peer_id if learner is not None else PeerId(core.config.my_id)
@@ -288,12 +291,12 @@ class Broadcast:
             core.perform(core.application.revalidated(core.now, asked.session_id, valid, self._last_proposed))
 
     def _answer(self, origin: LinkId, answer: Packet) -> None:
-        # The answer relies on every commit before it.
+        # The reply depends on every commit before it.
         self.acks.make_up_for([self._links[origin]] if origin in self._links else ())
         self._core.send(origin, answer)
 
     def ping(self) -> None:
-        """Ask every learner whether it still follows this leader."""
+        """Ping every learner, to check whether it still follows this leader."""
         self._syncs.round += 1
         ping = Ping(self._last_proposed)
         for peer in self._links.values():
@@ -301,11 +304,11 @@ class Broadcast:
                 self._core.send(peer.link, ping)
 
     def is_due(self, peer: LearnerLink) -> bool:
-        """Whether this learner has an unanswered ping. It got every round since UPTODATE."""
+        """Return whether this learner has an unanswered ping. It received every round since UPTODATE."""
         return peer.answered_round < self._syncs.round
 
     def on_pong(self, peer: LearnerLink, pong: Ping) -> None:
-        """A learner has answered its oldest unanswered ping: answers arrive in the order of the pings."""
+        """Handle a learner's reply to its oldest unanswered ping; replies arrive in the order of the pings."""
         peer.answered_round += 1
         for session_id, timeout_ms in pong.touched:
             self._core.application.touch(self._core.now, session_id, timeout_ms, peer.peer_id)

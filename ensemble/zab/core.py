@@ -1,4 +1,4 @@
-"""The state that all roles of a peer share: the history, the disk barriers, and the effects of the current turn.
+"""State that all roles of a peer share: the history, the disk barriers, and the effects of the current turn.
 
 Theory of operation
 ===================
@@ -38,7 +38,7 @@ history, and `load`, at the start and after a truncation, apply transactions who
 Invariants
 ----------
 
-1. Memory states what the disk holds once its queue is empty.  The queue is strictly in order, so a barrier shows that
+1. Memory equals the disk's state once its queue is empty.  The queue is strictly in order, so a barrier shows that
    everything queued before it is durable (`on_durable`).  No message effect waits for the disk: a role that must not
    send before something is durable sends from a barrier's callback or from `on_logged`.
 2. A callback of an ended role does not run.  `barrier` notes the role, and `on_durable` compares it with the present
@@ -48,7 +48,7 @@ Invariants
    `save_current_epoch` has queued the epoch's initial history before.
 5. `pending` is empty when a truncation or a snapshot changes the history (`truncate`, `replace`), and when a leader's
    term begins (`Leader._establish_with_quorum`).
-6. A snapshot that this peer takes holds only committed transactions: `_take_snapshot` does nothing unless the peer is
+6. A snapshot that this peer takes has only committed transactions: `_take_snapshot` does nothing unless the peer is
    serving (ZOOKEEPER-1549).
 7. The journal does not report a commit that is not known.  `_apply_uncommitted` holds the events of such transactions
    in `_held` until a leader is established (`report_history`).  A truncation drops the events above it (`load`), a
@@ -62,10 +62,11 @@ A proposal at a follower
 ------------------------
 
 Two PROPOSAL packets arrive together: `Peer.on_packets` -> `Learner.on_packets` -> `Following.log` -> `append`, twice.
-The second call extends the same Append.  `end_turn` adds Barrier(n) and returns both effects.  The driver writes,
-fsyncs, and calls `Peer.on_durable`; `on_durable` -> `_note_logged` -> `Learner.on_logged` sends the ACK.  The COMMIT
-arrives in a later turn: `apply_up_to` moves both transactions from `pending` to the tree, at most STRETCH_TXNS at once,
-and `perform` passes the application's answers on.  While a disk stalls, turns go on and barriers wait in `_barriers`.
+The second call extends the same Append. `end_turn` adds Barrier(n) and returns both effects. The driver writes,
+fsyncs, and calls `Peer.on_durable`; `on_durable` -> `_note_logged` -> `Learner.on_logged` sends the ACK. The COMMIT
+arrives in a later turn: `apply_up_to` moves both transactions from `pending` to the tree, at most STRETCH_TXNS at
+once, and `perform` passes the application's replies on. While a disk stalls, turns continue and barriers wait in
+`_barriers`.
 
 Sources
 -------
@@ -123,16 +124,16 @@ from zabka.journal.events import (
 
 CHECKPOINT_INTERVAL_TXNS = 1000
 STRETCH_TXNS = 128
-"""How many transactions are prepared or applied before their effects are passed on."""
+"""Number of transactions that are prepared or applied before their effects are passed on."""
 _RECONFIG = int(OpCode.RECONFIG)
 _ASKING = (SubmitSync, AskRevalidate, TreeDiffers)
-"""Cached separately: a union would be created again at each check."""
+"""Cached separately, because a union would be created again at each check."""
 _LOOKING = (PeerState.LOOKING, Phase.ELECTION, PeerId(-1))
-"""A peer without a role."""
+"""State of a peer without a role."""
 
 
 class Core:
-    """The peer's durable state as held in memory, and the outlet for effects."""
+    """In-memory copy of the peer's durable state, and the outlet for effects."""
 
     def __init__(
         self, config: EnsembleConfig, application: Application, recovered: Recovered, random: Random, cumulative: bool
@@ -148,7 +149,7 @@ class Core:
         self.role: Role | None = None
         self.leaving: str | None = None
         self.cause = START
-        """Cause of this peer's next role change: the reason of the election, and then the election itself."""
+        """Cause of this peer's next role change: first the reason of the election, then the election itself."""
         self.successor: PeerId | None = None
         """The next leader when this peer leaves its role without an election."""
         self.round = 0
@@ -156,29 +157,38 @@ class Core:
 
         self.accepted_epoch, self.current_epoch = recovered.accepted_epoch, recovered.current_epoch
         self.incomplete = not recovered.complete
-        """The disk has lost transactions that this peer may have acknowledged.
+        """Whether the disk has lost transactions that this peer may have acknowledged.
 
-        Until a leader has sent it the whole history again, its votes and its ACKEPOCH do not count: a quorum with it
-        could miss committed transactions.
+        Until a leader has sent this peer the whole history again, its votes and its ACKEPOCH do not count, because a
+        quorum with it could lack committed transactions.
         """
         self.in_doubt = recovered.in_doubt
-        """This history led to another tree than a leader's: until a snapshot replaces it this peer does not lead."""
+        """Whether this history led to another tree than a leader's.
+
+        This peer then does not lead until a snapshot replaces it.
+        """
         self.epoch_floor = Epoch(0)
         """The highest epoch that any learner is known to have accepted."""
         self.last_logged = self.base = Zxid(0)
         self.borders: dict[Zxid, Zxid] = {}
-        """For the history after `base`: the last transaction of each epoch, and the transaction after it."""
+        """Last transaction of each epoch in the history after `base`, mapped to the transaction after it."""
         self.unreadable_after = Zxid(-1)
-        """Where reading the log for a learner failed: learners at or before this zxid are not served from the log."""
+        """Zxid where reading the log for a learner failed. Learners at or before it are not served from the log."""
         self.pending: deque[Txn] = deque()
         self.committed_log: deque[Txn] = deque(maxlen=config.committed_log_length)
         self.snaps_sent = self.diffs_sent = self.log_diffs_sent = self.syncs_put_off = 0
-        """Learners that got a snapshot, transactions, or transactions from the log; how often a learner waited."""
+        """Counts of learners that got a snapshot, transactions, or logged transactions, and of their waits."""
         self.quits_over_voters = 0
-        """How often this peer gave up leading before its term began, because a voter that it needed was looking."""
+        """Number of times this peer gave up leading before its term began.
+
+        The reason is that a voter that it needed was LOOKING.
+        """
         self.awaiting_recovery = False
         self.needs_snapshot = False
-        """A leader sent a TRUNC to before the log's beginning: only a SNAP can synchronise this peer."""
+        """Whether only a SNAP can synchronise this peer.
+
+        A leader sent a TRUNC to before the log's beginning.
+        """
 
         self.reconfiguration = Reconfiguration(self, config)
 
@@ -197,7 +207,7 @@ class Core:
     # -- effects ---------------------------------------------------------------------------------------------------
 
     def send(self, link: LinkId, packet: Packet) -> None:
-        """Send a packet on a link, after the packets of this turn on that link."""
+        """Send a packet on a link, after the earlier packets of this turn on that link."""
         packets = self._sending.get(link)
         if packets is None:
             self._sending[link] = packets = []
@@ -218,7 +228,7 @@ class Core:
         self.out.append(CloseLink(link, reason))
 
     def emit(self, event: Event) -> None:
-        """Write to the journal."""
+        """Write an event to the journal."""
         self.out.append(Emit(event))
 
     def set_timer(self, name: str, delay_ms: int) -> None:
@@ -230,28 +240,31 @@ class Core:
         self.out.append(CancelTimer(name))
 
     def ticks_ms(self, ticks: int) -> int:
-        """A number of ticks in milliseconds."""
+        """Return a number of ticks in milliseconds."""
         return ticks * self.config.tick_time_ms
 
     @property
     def quorum(self) -> QuorumSystem:
-        """The current quorum system: of two memberships while a reconfiguration is in progress."""
+        """The current quorum system; it consists of two memberships while a reconfiguration is in progress."""
         return self.reconfiguration.quorum
 
     def quit_over(self, voter: PeerId) -> None:
-        """Give up a term that has not begun (Leader.quitWaitForEpoch)."""
+        """Give up a term that has not begun, because of this voter (Leader.quitWaitForEpoch)."""
         self.quits_over_voters += 1
         self.leave(f"voter {voter} is looking again and no quorum has come", looking_cause(voter))
 
     def leave(self, reason: str, cause: Cause, successor: PeerId | None = None) -> None:
-        """Leave the role: at the end of this turn the peer looks for a leader again, unless `successor` is given."""
+        """Leave the role.
+
+        At the end of this turn the peer is LOOKING again, unless `successor` is given.
+        """
         if self.leaving is None:
             self.leaving = reason
             self.cause = cause
             self.successor = successor
 
     def report_broken(self, peer_id: int, reason: str) -> None:
-        """The other side broke the protocol; the caller drops it."""
+        """Report that the other side violated the protocol; the caller drops it."""
         self.emit(PeerProtocolBroken(f"peer-{peer_id}", reason))
 
     def _report_state(self) -> None:
@@ -271,7 +284,7 @@ class Core:
                 self.cause = looking_cause(self.my_id)
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        """Execute the application's effects: `Submit` and those of `_ASKING` here, all others by the driver."""
+        """Execute the application's effects: `Submit` and those in `_ASKING` here, all others through the driver."""
         requests: list[ForwardedRequest] = []
         for effect in effects:
             if isinstance(effect, Submit):
@@ -286,7 +299,7 @@ class Core:
             self._submit(requests)
 
     def _submit(self, requests: list[ForwardedRequest]) -> None:
-        # Without a role the clients' connections are being closed.
+        # Without a role, the clients' connections are being closed.
         if requests and self.role is not None and self.leaving is None:
             self.role.submit(requests)
 
@@ -308,7 +321,7 @@ class Core:
         self.out.append(effect)
 
     def barrier(self, then: Callable[[], None] | None = None) -> None:
-        """Call `then` when everything queued for the disk so far is durable, unless the role has ended before."""
+        """Call `then` when everything queued for the disk so far is durable, unless the role ends before."""
         self._token += 1
         self._barriers.append((self._token, self.last_logged, then, self.role))
         self._barrier_due = False
@@ -334,14 +347,14 @@ class Core:
         self._sending.clear()
 
     def hand_over(self) -> None:
-        """Pass the effects of this turn so far to the driver: the rest of the turn takes a while."""
+        """Pass the effects of this turn so far to the driver, because the rest of the turn takes a while."""
         if self.outlet is not None and self.out:
             self._close_batches()
             out, self.out = self.out, []
             self.outlet(out)
 
     def on_durable(self, token: int) -> None:
-        """A barrier is durable, and with it every older barrier: the disk's queue is in order."""
+        """Handle a durable barrier; every older barrier is durable too, because the disk's queue is in order."""
         logged: Zxid | None = None
         while self._barriers and self._barriers[0][0] <= token:
             _, logged, then, role = self._barriers.popleft()
@@ -379,7 +392,7 @@ class Core:
             return
         for txn in txns:
             if txn.type == _RECONFIG:
-                self.reconfiguration.proposed(txn)  # the disk must store it before the transaction
+                self.reconfiguration.proposed(txn)  # The disk must store this before the transaction.
             self._append((txn,))
 
     def _append(self, txns: Sequence[Txn]) -> None:
@@ -395,7 +408,7 @@ class Core:
         self._appending.extend(txns)
 
     def save_accepted_epoch(self, epoch: Epoch, then: Callable[[], None]) -> None:
-        """Accept `epoch`, durably, then call `then`. Epochs only grow."""
+        """Accept `epoch` durably, then call `then`. Epochs never decrease."""
         assert epoch > self.accepted_epoch, "an accepted epoch never goes back"
         self.accepted_epoch = epoch
         self.to_disk(SaveAcceptedEpoch(epoch))
@@ -407,14 +420,14 @@ class Core:
         self.barrier(durable)
 
     def save_current_epoch(self, epoch: Epoch, then: Callable[[], None]) -> None:
-        """Set the current epoch, durably, then call `then`.
+        """Set the current epoch durably, then call `then`.
 
-        The caller has made the epoch's initial history durable before.
+        The caller must have made the epoch's initial history durable before.
         """
         assert self.current_epoch <= epoch <= self.accepted_epoch, "a peer adopts only what it has accepted"
         self.current_epoch = epoch
         self.to_disk(SaveCurrentEpoch(epoch))
-        # The history on the disk is complete then, in whatever role this peer is by that time.
+        # Once this barrier is reached, the history on the disk is complete, whatever role this peer then has.
         self._barriers.append((self._token + 1, self.last_logged, self._be_whole, None))
 
         def durable() -> None:
@@ -429,7 +442,7 @@ class Core:
     # -- history ---------------------------------------------------------------------------------------------------
 
     def apply_up_to(self, zxid: Zxid) -> None:
-        """Every pending transaction up to `zxid` is committed: apply them, and let the application answer."""
+        """Apply the pending transactions up to `zxid`, which are committed; the application sends the replies."""
         pending = self.pending
         if pending and pending[-1].zxid <= zxid:
             txns = list(pending)
@@ -457,7 +470,7 @@ class Core:
         self._snapshots.count(txns)
 
     def _take_snapshot(self) -> None:
-        """Take a snapshot at the end of a turn, so that a driver that executes the effect at once sees this state.
+        """Take a snapshot at the end of a turn, so that a driver that executes the effect at once uses this state.
 
         Only the tree of a serving peer consists of committed transactions (ZOOKEEPER-1549); otherwise the snapshot
         waits until the peer serves again.
@@ -473,8 +486,8 @@ class Core:
     def apply_pending(self) -> bool:
         """Apply pending transactions that are not known to be committed, so that the tree equals the log again.
 
-        Return whether the tree now differs from the transactions' leader's tree; a candidate in an election must know
-        that.
+        Return whether the tree now differs from the tree of the leader that proposed them; a candidate in an election
+        must know this.
         """
         differs = False
         while self.pending:
@@ -484,7 +497,7 @@ class Core:
     def _apply_uncommitted(self, txns: Sequence[Txn]) -> bool:
         """Apply transactions that are not known to be committed; hold their journal events until they are.
 
-        That is known when a leader is established. If there are several transactions, none of them has an event.
+        This is known when a leader is established. If there are several transactions, none of them has an event.
         """
         effects = self._apply(txns)
         self._held.extend((txns[-1].zxid, e) for e in effects if isinstance(e, Emit))
@@ -500,12 +513,12 @@ class Core:
         return effects
 
     def report_history(self) -> None:
-        """The leader is established: everything in the tree is committed, and the journal may report it."""
+        """Report the held events, because a leader is established and thus everything in the tree is committed."""
         self.out.extend(emit for _, emit in self._held)
         self._held.clear()
 
     def start_serving(self, leading: bool) -> None:
-        """In sync with an established leader: everything in the tree is committed."""
+        """Start serving, because this peer is in sync with an established leader and its whole tree is committed."""
         self.serving = True
         membership = self.reconfiguration.current
         self.application.describe_membership(self.now, self.reconfiguration.text, membership.version)
@@ -515,7 +528,7 @@ class Core:
         self.perform(self.application.start_serving(self.now, leading))
 
     def load(self, recovered: Recovered) -> None:
-        """Load the content of the disk: at start, and after a truncation."""
+        """Load the content of the disk at start, and after a truncation."""
         restarted = not self.awaiting_recovery
         held, self._held, from_zxid = self._held, [], self.last_logged
         self.incomplete, self.in_doubt = not recovered.complete, recovered.in_doubt
@@ -526,7 +539,7 @@ class Core:
         self.borders.clear()
         self.pending.clear()
         self.committed_log.clear()
-        self._barriers.clear()  # all of them were queued before the truncation
+        self._barriers.clear()  # All barriers were queued before the truncation.
         self._barrier_due = False
         self._unlogged.clear()
         for txn in recovered.txns:
@@ -534,7 +547,7 @@ class Core:
                 assert follows(self.last_logged, txn.zxid), f"gap: {txn.zxid:#x} after {self.last_logged:#x} in the log"
                 self.borders[self.last_logged] = txn.zxid
             self.last_logged = txn.zxid
-        # Applying them together is faster; only the beginning and end of sessions are in every journal.
+        # Applying transactions together is faster; every journal contains only the begin and end of sessions.
         for reported, run in groupby(recovered.txns, lambda txn: txn.type < 0 or self.config.full_journal):
             if reported:
                 for txn in run:
@@ -542,8 +555,8 @@ class Core:
             else:
                 self._apply_uncommitted(list(run))
         self._snapshots.count(recovered.txns)
-        # A truncation adds nothing new. After a restart it is unknown which events the journal has already. Only a full
-        # journal, which must not miss a commit, gets the events of the whole log again.
+        # A truncation adds no events. After a restart it is unknown which events the journal already has. Only a full
+        # journal, which must contain every commit, gets the events of the whole log again.
         if not restarted:
             self.emit(TxnLogTruncated(from_zxid, self.last_logged))
             self._held = [(zxid, emit) for zxid, emit in held if zxid <= self.last_logged]
@@ -559,7 +572,7 @@ class Core:
             self.diffs_sent += 1
 
     def truncate(self, zxid: Zxid) -> None:
-        """Truncate the log to `zxid`; `load` follows once the disk has done it."""
+        """Truncate the log to `zxid`; `load` is called when the disk has finished."""
         assert not self.pending, "the tree equals the log before a truncation"
         self.awaiting_recovery = True
         self.to_disk(TruncateLog(zxid))
@@ -581,5 +594,5 @@ class Core:
 
     @property
     def last_committed(self) -> Zxid:
-        """The newest committed transaction, which is the newest in the tree: nothing else is applied."""
+        """The newest committed transaction. It is the newest in the tree, because only committed ones are applied."""
         return self.application.last_applied

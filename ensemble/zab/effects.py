@@ -1,13 +1,14 @@
 """Effects: requests of the pure core to its driver.
 
 A handler of `zabka.ensemble.zab.peer.Peer` returns a list of effects; the driver (asyncio shell or simulated world)
-executes them in order. Disk effects go into one queue per peer, executed strictly in order; `Barrier(token)` calls back
-`on_durable(token)` once everything queued before it is fsynced. A driver may join many barriers into one fsync. A
-message effect never waits for the disk: the core orders them itself, by waiting for a barrier.
+executes them in order. Each peer has one queue of disk effects, executed strictly in order. For `Barrier(token)` the
+driver calls `on_durable(token)` when everything queued before it is fsynced; it may use one fsync for many barriers.
+A message effect never waits for the disk: if the order matters, the core waits for a barrier before it emits the
+message effect.
 
 A turn has few effects, even if many packets arrived together: all packets on a link are one effect, and so are all
-appended transactions. A driver that gave the peer an outlet gets the first part of a long turn's effects while the turn
-goes on.
+appended transactions. A driver that gave the peer an outlet receives the first effects of a long turn before the turn
+ends.
 """
 
 from __future__ import annotations
@@ -24,31 +25,37 @@ from zabka.journal.events import Event
 
 
 class Effect(msgspec.Struct, gc=False):
-    """Base of all effects."""
+    """Base class of all effects."""
 
 
 class SendNotification(Effect):
-    """Send on the election port. May be lost; a newer message to the same peer replaces an unsent one."""
+    """Send on the election port.
+
+    The message may be lost; a newer message to the same peer replaces an unsent one.
+    """
 
     to: PeerId
     notification: Notification
 
 
 class OpenLink(Effect):
-    """Connect to that peer's quorum port.  Answered by `on_link_up(now, link, to)` or `on_link_failed(now, to)`."""
+    """Connect to that peer's quorum port.
+
+    The driver then calls `on_link_up(now, link, to)` or `on_link_failed(now, to)`.
+    """
 
     to: PeerId
 
 
 class SendPackets(Effect):
-    """Send all packets of a turn on a link, in order, reliably until the link breaks."""
+    """Send all packets of a turn on a link, in order, and reliably until the link breaks."""
 
     link: LinkId
     packets: list[Packet]
 
 
 class CloseLink(Effect):
-    """Close a link after sending its queued packets. The core expects no `on_link_down` for it."""
+    """Close a link after its queued packets are sent. The core expects no `on_link_down` for it."""
 
     link: LinkId
     reason: str
@@ -61,23 +68,25 @@ class Append(Effect):
 
 
 class TruncateLog(Effect):
-    """Disk: remove every logged transaction above `zxid`, and every snapshot newer than it, durably; then reload.
-    Answered by `on_recovered(now, recovered)`."""
+    """Disk: remove every transaction above `zxid` from the log, and every newer snapshot, durably; then reload.
+
+    The driver then calls `on_recovered(now, recovered)`.
+    """
 
     zxid: Zxid
 
 
 class ReadLog(Effect):
-    """Read some logged transactions that follow `after`, for the learner on `link`, without waiting for the disk queue.
+    """Read some logged transactions after `after`, for the learner on `link`, without waiting for the disk queue.
 
-    Answered by `on_log_read(now, link, after, txns)`.
+    The driver then calls `on_log_read(now, link, after, txns)`.
 
-    `txns` are in order and without a gap, and none of them fails its checksum. It is None if there are none, if
-    `after` is neither `base` nor a transaction in the log, or, with a `size_factor` other than 0, if all that follow
-    are larger than that part of the newest snapshot (snapshotSizeFactor).
+    `txns` are in order and without a gap, and none of them fails its checksum. `txns` is None in these cases: there are
+    none; `after` is neither `base` nor a transaction in the log; or `size_factor` is not 0 and all transactions after
+    `after` together are larger than that part of the newest snapshot (snapshotSizeFactor).
 
-    `borders` maps the last transaction of each epoch in this peer's history to the next transaction: the numbers alone
-    do not show whether an epoch has been read to its end.
+    `borders` maps the last transaction of each epoch in this peer's history to the next transaction: the zxids alone do
+    not show whether an epoch has been read to its end.
     """
 
     link: LinkId
@@ -98,13 +107,13 @@ class SaveSnapshot(Effect):
 
 
 class SaveAcceptedEpoch(Effect):
-    """Disk: acceptedEpoch, durably, atomically."""
+    """Disk: store acceptedEpoch, durably and atomically."""
 
     epoch: Epoch
 
 
 class SaveCurrentEpoch(Effect):
-    """Disk: currentEpoch, durably, atomically.  The history before it is complete (see `Recovered`)."""
+    """Disk: store currentEpoch, durably and atomically. The history before it is complete (see `Recovered`)."""
 
     epoch: Epoch
 
@@ -114,19 +123,19 @@ class SaveDoubt(Effect):
 
 
 class SaveMembership(Effect):
-    """Disk: store durably that this membership is in force (`zoo.cfg.dynamic.<version>`, and zoo.cfg names it)."""
+    """Disk: store the active membership durably (`zoo.cfg.dynamic.<version>`, which zoo.cfg then names)."""
 
     membership: Membership
 
 
 class SaveNextMembership(Effect):
-    """Disk: store durably a proposed membership (`zoo.cfg.dynamic.next`). Comes before the proposal's own Append."""
+    """Disk: store a proposed membership durably (`zoo.cfg.dynamic.next`), before the proposal's own Append."""
 
     membership: Membership
 
 
 class UseMembership(Effect):
-    """Connect to and accept the servers of these two memberships from now on: in force, and last seen."""
+    """Connect to, and accept, the servers of these two memberships: the active one and the last seen one."""
 
     current: Membership
     last_seen: Membership
@@ -139,14 +148,14 @@ class Barrier(Effect):
 
 
 class SetTimer(Effect):
-    """Call `on_timer(now, name)` once, after `delay_ms`; replaces a pending timer of that name."""
+    """Call `on_timer(now, name)` once, after `delay_ms`; this replaces a pending timer with that name."""
 
     name: str
     delay_ms: int
 
 
 class CancelTimer(Effect):
-    """Cancel the timer of that name."""
+    """Cancel the timer with that name."""
 
     name: str
 
@@ -159,9 +168,9 @@ class Answer(Effect):
 
 
 class CloseConnection(Effect):
-    """Close a client's connection after sending its queued frames. No `on_client_closed` follows.
+    """Close a client's connection after its queued frames are sent. No `on_client_closed` follows.
 
-    `reason` is for the log, if the client was refused a session.
+    `reason` is for the log, if the client's session was rejected.
     """
 
     connection: ConnectionId
@@ -183,10 +192,10 @@ class Halt(Effect):
 class Recovered(msgspec.Struct, frozen=True):
     """Content of the disk at start (or after a truncation): epochs, the newest usable snapshot, and the log after it.
 
-    `complete` is false if the disk has lost transactions that this peer may have acknowledged. It stays false, across
-    restarts too, until the next SaveCurrentEpoch: by then a leader has sent it the whole history again.
+    `complete` is False if the disk has lost transactions that this peer may have acknowledged. It stays False, also
+    across restarts, until the next SaveCurrentEpoch; by then a leader has sent the whole history again.
 
-    `in_doubt` is true from SaveDoubt to the next snapshot that replaces the history.
+    `in_doubt` is True from SaveDoubt to the next snapshot that replaces the history.
     """
 
     accepted_epoch: Epoch

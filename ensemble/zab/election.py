@@ -1,13 +1,13 @@
 """Fast leader election (org.apache.zookeeper.server.quorum.FastLeaderElection).
 
-A looking peer votes for the best candidate of the votes received in its round, and decides once a quorum votes the
-same. A vote binds no peer: votes may be lost, and a wrong decision only costs time, because a leader needs a quorum of
-ACKEPOCHs before it can do anything. So a vote may contain a zxid that is not durable yet; ACKEPOCH, which is binding,
-waits for a barrier queued after that transaction.
+A LOOKING peer votes for the best candidate in the votes received in its round, and decides when a quorum has the same
+vote. A vote is not binding: votes may be lost, and a wrong decision only costs time, because a leader needs a quorum
+of ACKEPOCHs before it can do anything. So a vote may contain a zxid that is not durable yet; ACKEPOCH, which is
+binding, waits for a barrier queued after that transaction.
 
 A peer that has lost transactions (`Core.incomplete`) has no vote. If a peer's history led to another tree than its
 leader's (`Core.in_doubt`), some transaction is missing or wrong. Such a peer is not a candidate. It votes only for
-peers with a history that ends no earlier than its own, since acknowledged transactions must not be lost.
+peers whose history ends no earlier than its own, because acknowledged transactions must not be lost.
 """
 
 from __future__ import annotations
@@ -25,22 +25,25 @@ FINALIZE_WAIT_MS = 200
 RESEND_MIN_MS = 200
 """First interval of re-sending the vote (fastleader.minNotificationInterval)."""
 RESEND_MAX_MS = 1600
-"""Longest interval. ZooKeeper's grows to 60 s, which makes an election after a long outage needlessly slow."""
+"""Maximum interval of re-sending.
+
+ZooKeeper's grows to 60 s, which makes an election after a long outage unnecessarily slow.
+"""
 RESEND_TIMER = "election.resend"
 FINALIZE_TIMER = "election.finalize"
 NO_DATA_ZXID = Zxid(-1)
 """Zxid in the vote of a server that neither votes nor is a candidate."""
 ROUND_LEAP_MAX = 1 << 32
-"""Largest accepted lead of another server's round.
+"""Maximum accepted lead of another server's round.
 
-A larger round is treated as garbage, so that no peer follows it to the end of the rounds.
+A higher round is treated as invalid, so that no peer adopts it and uses up all rounds.
 """
 OBSERVER_VOTE_FLOOR = -(2**63)
-"""Zxid and epoch in an observer's vote: no peer can prefer it."""
+"""Zxid and epoch in an observer's vote, so that no peer prefers it."""
 
 
 def better(candidate: Vote, current: Vote) -> bool:
-    """Whether `candidate` beats `current`: the higher epoch, then zxid, then server id (totalOrderPredicate)."""
+    """Return whether `candidate` beats `current`: higher epoch, then zxid, then server id (totalOrderPredicate)."""
     return (candidate.peer_epoch, candidate.zxid, candidate.leader) > (
         current.peer_epoch,
         current.zxid,
@@ -49,14 +52,14 @@ def better(candidate: Vote, current: Vote) -> bool:
 
 
 def preferred(candidate: Vote, current: Vote, quorum: QuorumSystem) -> bool:
-    """Whether a vote is better than another; servers without weight never win and never block others."""
+    """Return whether a vote is better than another; servers without weight never win, but never block others."""
     if not quorum.weight(candidate.leader):
         return False
     return not quorum.weight(current.leader) or better(candidate, current)
 
 
 class Settled(NamedTuple):
-    """The vote of a peer that is not looking, since its leader is chosen."""
+    """Vote of a peer that is not LOOKING, because its leader is chosen."""
 
     vote: Vote
     round: int
@@ -64,7 +67,7 @@ class Settled(NamedTuple):
 
 
 class Election:
-    """A peer's part in elections. `decided` is set when this round is over; the caller continues from there."""
+    """One peer's part in elections. `decided` is set when this round has ended; the caller then continues."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -83,14 +86,17 @@ class Election:
         self._history = (Zxid(0), Epoch(0))
 
     def start(self, zxid: Zxid, current_epoch: Epoch, lost_leader: PeerId | None) -> None:
-        """Begin a new round, voting for this peer. `lost_leader` is not waited for: its link has just broken."""
+        """Begin a new round, voting for this peer.
+
+        It does not wait for `lost_leader`, whose link has just broken.
+        """
         self._history = zxid, current_epoch
         self.round += 0 if self._goes_on else 1
         self._goes_on = False
         self.looking = True
         self.decided = None
         if self._core.incomplete or self._core.in_doubt:
-            # ZooKeeper's servers report lost data in this way; others ignore the vote and reply with the current
+            # ZooKeeper's servers report lost data in this way. Other servers ignore the vote and reply with the current
             # leader.
             self._initial = Vote(self._core.my_id, NO_DATA_ZXID, Epoch(0))
         elif self._core.reconfiguration.votes:
@@ -108,26 +114,26 @@ class Election:
         self._check()
 
     def on_unreachable(self, voter: PeerId) -> None:
-        """The election port of that voter cannot be reached: do not wait for its vote."""
+        """Stop waiting for the vote of that voter, because its election port cannot be reached."""
         self._silent[voter] = None
         if self.looking:
             self._check()
 
     def on_quorum_changed(self) -> None:
-        """The quorum changed: other sets of peers can decide now."""
+        """Check again, because the quorum changed and other sets of peers can now decide."""
         if self.looking:
             self._check()
 
     def on_sign_of_life(self, voter: PeerId) -> None:
-        """That voter responds again: the next election waits for its vote."""
+        """Wait for that voter's vote in the next election, because it responds again."""
         self._silent.pop(voter, None)
 
     def on_notification(self, src: PeerId, notification: Notification) -> None:
-        """Process a message of another peer while this peer is looking."""
+        """Process a message from another peer while this peer is LOOKING."""
         if notification.round > self.round + ROUND_LEAP_MAX:
             return
         if self._core.reconfiguration.learn_current(notification.config):
-            # Other peers have a newer membership: earlier votes do not count.
+            # Other peers have a newer membership, so earlier votes do not count.
             self.start(*self._history, None)
         voters = self._core.quorum.voters
         self._silent.pop(src, None)
@@ -139,7 +145,7 @@ class Election:
         if vote.leader not in voters:
             return
         if vote.leader == self._core.my_id and (self._core.incomplete or self._core.in_doubt):
-            # The sender means this peer's state before it lost data, and will detect the loss itself.
+            # The sender's vote refers to this peer's state before it lost data; the sender will detect the loss itself.
             return
         if vote.zxid == NO_DATA_ZXID:
             # There is no need to wait for its vote.
@@ -154,10 +160,10 @@ class Election:
     def recount(self, src: PeerId, notification: Notification) -> bool:
         """Process a vote that arrives after a decision for this peer; return whether the last other supporter has left.
 
-        A supporter has left if it is looking with a better vote in this round: a voter's own vote only improves in a
-        round, so it will follow another leader. While another supporter remains, it may follow this peer already.
-        Giving up would leave it behind, or start a new round that ends the term of another leader elected in this
-        round; two peers could do that to each other for ever.
+        A supporter has left if it is LOOKING with a better vote in this round: a vote only improves within a round, so
+        the supporter will follow another leader. While another supporter remains, that supporter may already follow
+        this peer. Giving up would leave that supporter without a leader, or start a new round that ends the term of
+        another leader elected in this round; two peers could do this to each other forever.
         """
         vote, quorum, me = notification.vote, self._core.quorum, self._core.my_id
         if not self._agreed or notification.round != self.round or vote.zxid == NO_DATA_ZXID:
@@ -173,15 +179,15 @@ class Election:
         return all(peer == me for peer in self._agreed) and not quorum.contains({me: None})
 
     def go_on(self) -> None:
-        """Stay in the current round at the next start, which takes no peer away from another leader."""
+        """Stay in the current round at the next start, so that no peer leaves another leader because of it."""
         self._goes_on = True
 
     def pass_over(self) -> None:
-        """This peer gets a role without an election."""
+        """End the election without a decision, because this peer gets a role in another way."""
         self._agreed = {}
 
     def on_timer(self, name: str) -> None:
-        """Send the vote again, or stop waiting for a better one."""
+        """Send the vote again, or stop waiting for a better vote."""
         if not self.looking:
             return
         if name == RESEND_TIMER:
@@ -189,7 +195,7 @@ class Election:
             self._resend_ms = min(self._resend_ms * 2, RESEND_MAX_MS)
             self._core.set_timer(RESEND_TIMER, self._resend_ms)
         elif name == FINALIZE_TIMER and self._finalizing:
-            # A voter without a reply is paused or cut off: the next election need not wait for it again.
+            # A voter that did not reply is paused or cut off, so the next election need not wait for it again.
             self._silent |= dict.fromkeys(self._unanswered())
             self._decide(self.proposal, self._supporters())
 
@@ -207,9 +213,9 @@ class Election:
         elif self._prefers(vote, self.proposal):
             self._propose(vote)
         elif better(self.proposal, vote) or self._received.get(src) != vote:
-            # Our vote may have reached the sender before it was looking, or not at all. ZooKeeper leaves this to the
-            # re-sending 200 ms later. (The condition is an order that both sides share; otherwise two replies could
-            # follow each other for ever.)
+            # Our vote may have reached the sender before it was LOOKING, or not at all. ZooKeeper relies on the
+            # re-sending 200 ms later. (Both sides use the same order in this condition; otherwise two replies could
+            # follow each other forever.)
             self._send(src)
         self._received[src] = vote
         self._check()
@@ -221,7 +227,7 @@ class Election:
         return preferred(candidate, current, self._core.quorum)
 
     def _on_settled(self, src: PeerId, settled: Settled) -> None:
-        """Join a leader that a quorum follows, if that leader itself reports that it leads."""
+        """Join a leader that a quorum follows, if that leader itself reports that it is leading."""
         leader = settled.vote.leader
         if settled.round == self.round:
             self._received[src] = settled.vote
@@ -240,7 +246,10 @@ class Election:
             self._check()
 
     def _leads(self, leader: PeerId, round: int) -> bool:
-        """FastLeaderElection.checkLeader: a dead leader's followers must not elect it again."""
+        """Return whether the leader is valid (FastLeaderElection.checkLeader).
+
+        Followers of a dead leader must not elect it again.
+        """
         if leader == self._core.my_id:
             return round == self.round
         leader_vote = self._settled.get(leader)
@@ -254,7 +263,10 @@ class Election:
         self._broadcast()
 
     def _check(self) -> None:
-        """Decide when a quorum agrees: at once if no voter could still have a better vote, else after a short wait."""
+        """Decide if a quorum agrees.
+
+        Decide at once if no voter can still have a better vote, otherwise after a short wait.
+        """
         supporters = self._supporters()
         if not self._core.quorum.contains(supporters):
             return
@@ -272,7 +284,7 @@ class Election:
         return supporters
 
     def _unanswered(self) -> list[PeerId]:
-        """Voters that may still send a better vote."""
+        """Return the voters that may still send a better vote."""
         answered = ({self._core.my_id: None}, self._received, self._settled, self._silent)
         return [voter for voter in self._core.quorum.voters if not any(voter in known for known in answered)]
 
@@ -290,7 +302,7 @@ class Election:
                 self._send(voter)
 
     def _send(self, to: PeerId) -> None:
-        # No peer needs to catch up with the round of a peer that does not vote.
+        # No peer needs to reach the round of a peer that does not vote.
         round = 0 if self._core.incomplete else self.round
         notification = Notification(PeerState.LOOKING, self.proposal, round, self._core.reconfiguration.text)
         self._core.out.append(SendNotification(to, notification))

@@ -33,10 +33,10 @@ from zabka.journal.cause import request_cause
 
 
 class Following:
-    """Work of a learner from UPTODATE on, over its link to the leader.
+    """Work of a learner after UPTODATE, over its link to the leader.
 
-    `cumulative`: the leader's acknowledgements and commits stand for all before them. An observer (`observes`)
-    acknowledges nothing. `broken` is called if the leader breaks the protocol.
+    `cumulative`: the leader's acknowledgements and commits include all earlier ones. An observer (`observes`)
+    acknowledges nothing. `broken` is called if the leader violates the protocol.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class Following:
         self._syncs: deque[tuple[SyncRequest, LinkId | None]] = deque()
         self._revalidations: deque[tuple[SessionId, LinkId | None]] = deque()
         self._lacks: Zxid | None = None
-        """The zxid that must be committed here before this peer serves."""
+        """Zxid that must be committed here before this peer serves."""
         self.master: ObserverMaster | None = None
         """The observers that this follower serves, if any."""
 
     def start_serving(self, proposed: Sequence[Txn], *, logged: int, committed: int) -> None:
-        """Serve, and log the transactions proposed meanwhile; the first `committed` of them are committed.
+        """Serve, and log the transactions proposed during synchronisation; the first `committed` of them are committed.
 
-        If this peer has lost transactions, the first `logged` of them are in its log already. It may have committed
-        these before, after its leader's acknowledgement; so they must be committed again before it serves.
+        If this peer has lost transactions, the first `logged` of them are already in its log. It may have committed
+        these before, after its leader's acknowledgement, so they must be committed again before it serves.
         """
         core = self._core
         core.report_history()
@@ -85,7 +85,7 @@ class Following:
             self.master.start()
 
     def on_packet(self, packet: Packet) -> None:
-        """Process a packet of the leader."""
+        """Process a packet from the leader."""
         if isinstance(packet, Proposal):
             self._on_proposal(packet.txns)
         elif isinstance(packet, Commit):
@@ -106,14 +106,14 @@ class Following:
             self._broken(f"unexpected {type(packet).__name__} in broadcast")
 
     def _on_ping(self, ping: Ping) -> None:
-        """Answer with the sessions that were active here, and at the observers that learn from here."""
+        """Reply with the sessions that were active here, and on the observers that learn from this peer."""
         touched = tuple(self._core.application.drain_touched())
         if self.master is not None:
             touched += self.master.drain_touched()
         self._core.send(self._link, Ping(ping.zxid, touched))
 
     def _on_inform(self, packet: Inform | InformAndActivate) -> None:
-        """An observer's transaction, which is committed already."""
+        """Process a transaction sent to an observer, which is already committed."""
         core, txn = self._core, packet.txn
         if self._may_follow(core.last_logged, txn.zxid):
             core.append((txn,))
@@ -122,7 +122,7 @@ class Following:
             self._apply_up_to(txn.zxid)
 
     def _on_synced(self) -> None:
-        """The oldest sync is done: the answer on the wire contains nothing else."""
+        """Complete the oldest sync; the reply on the wire contains no id."""
         core = self._core
         request, origin = self._syncs.popleft()
         if origin is None:
@@ -131,7 +131,7 @@ class Following:
             self.master.answer(origin, request)
 
     def _on_revalidated(self, answer: Revalidate, valid: bool) -> None:
-        """Pass the answer to the first request for that session: answers come in the order of the requests."""
+        """Pass the reply to the first request for that session; replies arrive in the order of the requests."""
         core = self._core
         asked = next((each for each in self._revalidations if each[0] == answer.session_id), None)
         if asked is not None:
@@ -158,7 +158,7 @@ class Following:
         return False
 
     def log(self, txns: Sequence[Txn]) -> None:
-        """Log proposed transactions; the acknowledgement follows once they are durable."""
+        """Log proposed transactions; they are acknowledged when they are durable."""
         self._core.append(txns)
         if not self._observes:
             self._unacked.append(txns)
@@ -178,13 +178,13 @@ class Following:
         self._commit_common()
 
     def _commit_common(self) -> None:
-        """Commit the transactions that both logs hold, except while a membership change may change the quorum."""
+        """Commit the transactions that are in both logs, except while a membership change may change the quorum."""
         pending, end = self._core.pending, self._common.chosen_zxid
         if pending and pending[0].zxid <= end and not self._core.reconfiguration.under_way:
             self._commit(end)
 
     def _commit(self, zxid: Zxid) -> None:
-        """Everything up to `zxid` is chosen; part or all of it may have been committed before."""
+        """Commit everything up to `zxid`, which is chosen; part or all of it may have been committed before."""
         pending = self._core.pending
         if pending and pending[0].zxid <= zxid:
             if self.master is not None:
@@ -209,7 +209,7 @@ class Following:
         self._apply_up_to(packet.zxid)
 
     def on_logged(self, zxid: Zxid) -> None:
-        """The log is durable up to `zxid`: acknowledge this leader's proposals up to there."""
+        """Acknowledge this leader's proposals up to `zxid`, because the log is durable up to there."""
         last: Zxid | None = None
         while self._unacked and self._unacked[0][-1].zxid <= zxid:
             logged = self._unacked.popleft()
@@ -225,7 +225,7 @@ class Following:
     # -- the application's wishes ----------------------------------------------------------------------------------
 
     def submit(self, requests: Sequence[ForwardedRequest]) -> None:
-        """Forward writes to the leader; links are FIFO, and so is each client's order."""
+        """Forward writes to the leader. Links are FIFO, which preserves each client's order."""
         self._core.send_all(self._link, requests)
 
     def submit_sync(self, request: SyncRequest, origin: LinkId | None = None) -> None:
@@ -241,7 +241,7 @@ class Following:
 
 
 def activate(core: Core, txn: Txn, designated: PeerId) -> None:
-    """Put a committed reconfiguration into force; leave the role if this peer's role or leader changes."""
+    """Activate a committed reconfiguration; leave the role if this peer's role or leader changes."""
     membership = core.reconfiguration.read(txn)
     if membership is not None and core.reconfiguration.activate(membership, designated):
         core.leave("the new membership asks for it", request_cause("reconfig"), designated)

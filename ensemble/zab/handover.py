@@ -22,8 +22,8 @@ HANDOVER_TIMER = "leader.handover"
 class Handover:
     """The membership changes of one leader's term.
 
-    `successor` is set when the leader has ended its own leadership. From then on it commits nothing, its learners leave
-    it for that peer, and it follows them.
+    `successor` is set when the leader has resigned. From then on it commits nothing, its learners leave it for the
+    successor, and then it joins the successor too.
     """
 
     def __init__(self, core: Core) -> None:
@@ -31,7 +31,7 @@ class Handover:
         self.successor: PeerId | None = None
 
     def view(self, learners: Iterable[LearnerLink]) -> EnsembleView:
-        """Return the view of the ensemble that a reconfiguration request is validated against."""
+        """Return the view of the ensemble that is used to validate a reconfiguration request."""
         reconfiguration = self._core.reconfiguration
         return EnsembleView(
             current=reconfiguration.current,
@@ -43,13 +43,16 @@ class Handover:
         )
 
     def complete(self, adopted: Iterable[PeerId]) -> None:
-        """A quorum has adopted the history: activate a change that an earlier leader left open (ZOOKEEPER-1324)."""
+        """Activate a change left open by an earlier leader (ZOOKEEPER-1324).
+
+        Called when a quorum has adopted the history.
+        """
         reconfiguration = self._core.reconfiguration
         if reconfiguration.under_way:
             self._activate(reconfiguration.last_seen, dict.fromkeys(adopted, int(self._core.last_logged)))
 
     def commit(self, txn: Txn, logged: Mapping[PeerId, int], learners: Iterable[LearnerLink]) -> None:
-        """A quorum of both memberships has logged this change: activate it, and notify all learners."""
+        """Activate a change that a quorum of both memberships has logged, and notify all learners."""
         core = self._core
         membership = core.reconfiguration.read(txn)
         assert membership is not None, "a leader reads what it wrote"
@@ -66,7 +69,7 @@ class Handover:
         core.reconfiguration.activate(membership, designated)
         if designated != core.my_id:
             self.successor = designated
-            # The learners should close their links, so that they have surely received it; but the wait is bounded.
+            # The learners should close their links, which shows that they have received it; but the wait is limited.
             core.set_timer(HANDOVER_TIMER, core.ticks_ms(core.config.sync_limit))
         return designated
 
@@ -74,9 +77,9 @@ class Handover:
 def designated_leader(my_id: PeerId, before: Membership, after: Membership, logged: Mapping[PeerId, int]) -> PeerId:
     """Return the leader of a newly committed membership.
 
-    That is the leader that committed it, if it is a voter of it at the same address, or its whole quorum; otherwise the
-    voter that acknowledged it and logged most. A server without weight never leads
-    (FastLeaderElection.totalOrderPredicate).
+    This is the leader that committed the membership, if that leader is a voter in it at the same address, or its whole
+    quorum. Otherwise it is the voter that acknowledged the membership and has logged most. A server without weight
+    never leads (FastLeaderElection.totalOrderPredicate).
     """
     address = quorum_address(after, my_id)
     if address is not None and address == (quorum_address(before, my_id) or address):

@@ -1,8 +1,8 @@
 """Leading: discovery, synchronisation of learners, broadcast (org.apache.zookeeper.server.quorum.Leader).
 
 A leader collects the accepted epochs of a quorum, opens a higher one, and synchronises every learner with its own
-history. It is established once a quorum has that history and the epoch durably. From then on it proposes, and commits
-in zxid order the transactions that a quorum has logged; it counts itself only after its own fsync
+history. It is established when a quorum has stored that history and the epoch durably. Then it proposes transactions,
+and commits them in zxid order when a quorum has logged them; it counts itself only after its own fsync
 (`zabka.ensemble.zab.broadcast`).
 """
 
@@ -51,13 +51,13 @@ SILENCE_TIMER = "leader.silence"
 UNKNOWN_LINKS_MAX = 64
 _RECONFIG = int(OpCode.RECONFIG)
 _SYNCING, _SYNCED, _BROADCAST = Step.SYNCING, Step.SYNCED, Phase.BROADCAST
-"""Cached separately: looking up a member of an enumeration costs as much as a call."""
+"""Cached separately, because looking up an enumeration member costs as much as a call."""
 LOOKING_GRACE_MS = 400
-"""How long after the election a voter may still be deciding for this leader (two finalize waits)."""
+"""How long after the election a voter may still be deciding to follow this leader (two finalize waits)."""
 
 
 class Leader:
-    """A leader's term, or an attempt at one."""
+    """A leader's term, or an attempt to start one."""
 
     state = PeerState.LEADING
 
@@ -78,7 +78,7 @@ class Leader:
         # Broadcast.
         self._broadcast = Broadcast(core, self._links, self._synchronise)
         self._half_ticks = 0
-        # Cause of the loss of a learner that cost this term its quorum, if any.
+        # Cause of the loss of the learner whose loss cost this term its quorum, if any.
         self._lost = UNKNOWN
 
     # -- reports ---------------------------------------------------------------------------------------------------
@@ -90,17 +90,17 @@ class Leader:
 
     @property
     def pending_syncs(self) -> int:
-        """Sync requests not answered yet."""
+        """Number of sync requests without a reply."""
         return self._broadcast.pending_syncs
 
     def known_learners(self) -> list[LearnerLink]:
-        """Learners that have introduced themselves, by connection."""
+        """Learners that have introduced themselves, ordered by connection."""
         return [peer for peer in self._links.values() if peer.step > Step.CONNECTED]
 
     # -- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Wait for learners, but not longer than initLimit."""
+        """Wait for learners, at most for initLimit."""
         core = self._core
         assert not core.pending, "the tree equals the log before a controller term"
         assert not (core.incomplete or core.in_doubt), "its own promise counts, and must not stand for what it lacks"
@@ -117,32 +117,32 @@ class Leader:
         self._links.clear()
 
     def on_link_accepted(self, link: LinkId) -> None:
-        """A learner, or another client, connected."""
+        """Handle a connection from a learner, or from another client."""
         if sum(peer.step is Step.CONNECTED for peer in self._links.values()) >= UNKNOWN_LINKS_MAX:
             self._core.close(link, "too many connections that say nothing")
             return
         self._links[link] = LearnerLink(link, self._core.now.mono_ms)
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None:
-        """A link requested earlier, as a learner, is up: too late."""
+        """Handle a link that was requested as a learner and is up too late."""
         self._core.close(link, "no longer wanted")
 
     def on_link_failed(self, to: PeerId) -> None:
-        """A link requested earlier, as a learner, failed: this peer leads now and does not need it."""
+        """Handle a failed link that was requested as a learner; this peer leads now and does not need it."""
 
     def on_link_down(self, link: LinkId) -> None:
-        """A learner disconnected."""
+        """Handle a learner that disconnected."""
         self._lose(link, UNKNOWN)
 
     def _lose(self, link: LinkId, cause: Cause) -> None:
-        """A learner is lost; the cause is its link unless another is given.
+        """Handle a lost learner; `cause` is its link unless another cause is given.
 
-        Without a quorum nothing can be committed, so do not wait for the next tick.
+        Without a quorum nothing can be committed, so this does not wait for the next tick.
         """
         peer = self._links.pop(link, None)
         if peer is None:
             return
-        # Its acknowledgements do not count after a reconnect: its synchronisation may truncate its log.
+        # Its acknowledgements do not count after a reconnect, because its synchronisation may truncate its log.
         self._broadcast.forget(peer)
         self._adopted.pop(peer.peer_id, None)
         cause = cause or link_cause(peer.peer_id)
@@ -153,19 +153,19 @@ class Leader:
         self._broadcast.advance()
 
     def on_recovered(self) -> None:
-        """A leader never truncates."""
+        """Do nothing: a leader never truncates."""
         raise AssertionError("a leader does not truncate its log")
 
     def on_tree_differs(self) -> None:
-        """The digest was this peer's own: a difference does not come from a learner's history."""
+        """Do nothing: the digest was this peer's own, so the difference does not come from a learner's history."""
 
     def on_looking(self, src: PeerId, round: int, outvoted: bool) -> None:
-        """A voter is looking for a leader.
+        """Handle a LOOKING voter.
 
-        While this leader still waits for a quorum, that voter may be missing for ever: start over with it instead of
-        waiting for initLimit (ZOOKEEPER-3109); at once if this leader is `outvoted` (`Election.recount`). A peer that
-        has lost transactions is ignored: it has no vote and counts no rounds, and while it is looking it would end
-        every term that begins slowly.
+        While this leader still waits for a quorum, that voter may never join it. So start again with that voter instead
+        of waiting for initLimit (ZOOKEEPER-3109), and do so at once if this leader is `outvoted` (`Election.recount`).
+        A peer that has lost transactions is ignored: it has no vote and counts no rounds, and while it is LOOKING it
+        would end every term that begins slowly.
         """
         core = self._core
         if self.established or src not in core.quorum.voters or not round:
@@ -177,7 +177,7 @@ class Leader:
             core.quit_over(src)
 
     def on_timer(self, name: str) -> None:
-        """initLimit, half a tick, or the silence limit of a learner has expired."""
+        """Handle the expiry of initLimit, of half a tick, or of a learner's silence limit."""
         core = self._core
         if name == INIT_TIMER:
             self._on_init_limit()
@@ -195,8 +195,8 @@ class Leader:
     def _on_init_limit(self) -> None:
         """Give up without a quorum, unless learners that are still being synchronised would complete one.
 
-        Starting over would restart their snapshots, for ever if one takes longer than initLimit; a learner that is
-        silent that long is dropped. (ZooKeeper gives up, Leader.waitForNewLeaderAck.)
+        Giving up would restart their snapshots, and do so forever if one takes longer than initLimit. A learner that is
+        silent for that time is dropped. (ZooKeeper gives up, Leader.waitForNewLeaderAck.)
         """
         core, adopted = self._core, self._adopted
         if self.established:
@@ -209,7 +209,7 @@ class Leader:
             core.leave("no quorum within initLimit", timer_cause("initLimit"))
 
     def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None:
-        """Process packets of a learner; after a packet that ends its link or this term, the rest is ignored."""
+        """Process packets from a learner; after a packet that ends its link or this term, ignore the rest."""
         peer = self._links.get(link)
         if peer is None:
             return
@@ -276,15 +276,16 @@ class Leader:
         core.epoch_floor = max(core.epoch_floor, info.accepted_epoch)
         if self._epoch is not None and info.accepted_epoch > self._epoch:
             if not core.reconfiguration.expects(info.peer_id):
-                # It has no vote in this leader's list, so no quorum needs it: it does not end this leader's term.
+                # It has no vote in this leader's membership, so no quorum needs it and it does not end this leader's
+                # term.
                 self._drop(
                     peer,
                     f"server {info.peer_id} is not in this leader's list and has accepted epoch {info.accepted_epoch}, "
                     f"this is epoch {self._epoch}; restart each server with the new list",
                 )
                 return
-            # It accepted a higher epoch from a leader that failed, and may never follow this one. Epochs are cheap:
-            # open a higher epoch, which it accepts. (ZooKeeper leaves such a server outside until the next election.)
+            # It accepted a higher epoch from a failed leader, and might never follow this one. Epochs are cheap, so
+            # open a higher epoch, which it accepts. (ZooKeeper excludes such a server until the next election.)
             core.leave(f"server {peer.peer_id} has accepted epoch {info.accepted_epoch}", request_cause("FOLLOWERINFO"))
         elif peer.counts_for_epoch and self._epoch is None:
             self._accepted_epochs[peer.peer_id] = info.accepted_epoch
@@ -293,7 +294,10 @@ class Leader:
             self._offer(peer)
 
     def _open_epoch_with_quorum(self) -> None:
-        """Once a quorum has reported its accepted epochs: open one epoch above all of them, fixed from here on."""
+        """Open one epoch above all accepted epochs, when a quorum has reported these.
+
+        The epoch is fixed from then on.
+        """
         core = self._core
         if self._epoch is not None or not core.quorum.contains(self._accepted_epochs):
             return
@@ -305,7 +309,10 @@ class Leader:
         core.save_accepted_epoch(self._epoch, self._offer_to_all)
 
     def _offer_to_all(self) -> None:
-        """The epoch and the whole history are durable here: offer it, and count this peer's own acknowledgement."""
+        """Offer the epoch, and count this peer's own acknowledgement.
+
+        The epoch and the whole history are durable here.
+        """
         self._offering = True
         self._acknowledged_epoch[self._core.my_id] = None
         for peer in list(self._links.values()):
@@ -337,7 +344,7 @@ class Leader:
     def _leave_if_hopeless(self) -> None:
         """Leave if the acknowledgements of this epoch can no longer become a quorum.
 
-        A voter that accepted this epoch before does not count again. A new epoch now is better than waiting for
+        A voter that accepted this epoch before does not count again. A new epoch at once is better than waiting for
         initLimit.
         """
         if self.phase is not Phase.DISCOVERY:
@@ -350,7 +357,7 @@ class Leader:
             self._core.leave("this epoch can no longer get a quorum of promises", request_cause("ACKEPOCH"))
 
     def _adopt_with_quorum(self) -> None:
-        """Once a quorum has sent ACKEPOCH: this peer's history is the initial history of the epoch.
+        """Make this peer's history the initial history of the epoch, when a quorum has sent ACKEPOCH.
 
         No member of the quorum has a newer history.
         """
@@ -379,7 +386,10 @@ class Leader:
             self._take_in(peer, send_history(self._core, peer))
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None:
-        """The disk has read the transactions after `after` for that learner, which was silent meanwhile."""
+        """Handle the transactions after `after` that the disk has read for a learner.
+
+        The learner was silent during the read.
+        """
         peer = self._links.get(link)
         if peer is not None and peer.reading == after:
             peer.heard_ms = self._core.now.mono_ms
@@ -390,10 +400,10 @@ class Leader:
             self._drop(peer, "what it lacks cannot be read from the log any more")
         elif progress is Progress.DONE:
             known = self._core.reconfiguration
-            # A membership that an earlier leader left open comes into force when this leader is established.
+            # A membership that an earlier leader left uncommitted takes effect when this leader is established.
             membership = known.current if self.established else known.last_seen
             begin_forwarding(self._core, peer, self._newleader_zxid, membership)
-            self._broadcast.close_proposal()  # not to this learner: it has been sent already
+            self._broadcast.close_proposal()  # Not sent to this learner, because it already has it.
 
     @property
     def _newleader_zxid(self) -> Zxid:
@@ -437,20 +447,20 @@ class Leader:
         self._broadcast.add_sync(request, None)
 
     def ask_revalidate(self, session_id: SessionId, timeout_ms: int) -> None:
-        """Answer for a local client's session: this peer knows its state."""
+        """Reply for a local client's session, because this peer knows the session's state."""
         self._broadcast.answer_revalidate(Revalidate(session_id, timeout_ms), None)
 
     def end_turn(self) -> None:
-        """Close the proposal: later proposals belong to another turn."""
+        """Close the proposal, because later proposals belong to another turn."""
         self._broadcast.close_proposal()
 
     def on_logged(self, zxid: Zxid) -> None:
-        """This peer's own log is durable up to `zxid`: count its own acknowledgement."""
+        """Count this peer's own acknowledgement: its log is durable up to `zxid`."""
         self._broadcast.on_logged(zxid)
 
     def _on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
         if counter_of(zxid) == 0:
-            # Answers NEWLEADER, then UPTODATE; one of another epoch does not count.
+            # This acknowledges NEWLEADER, then UPTODATE. An acknowledgement of another epoch does not count.
             if peer.step is Step.SYNCING and zxid == self._newleader_zxid:
                 self._on_newleader_ack(peer)
         elif wrong := self._broadcast.ack_error(peer, zxid):
@@ -475,7 +485,7 @@ class Leader:
         self._half_ticks += 1
         if self.established and self._half_ticks % 2 == 0:
             if not self._broadcast.can_commit(self._synced_voters()):
-                # If no counted learner was lost, the quorum was lost by a change of the membership.
+                # If no counted learner was lost, a membership change cost the quorum.
                 cause = self._lost or request_cause("reconfig")
                 core.leave("no quorum of synced learners", cause, self._broadcast.handover.successor)
                 return
@@ -488,7 +498,7 @@ class Leader:
         for peer in list(self._links.values()):
             if reason := peer.too_slow(now_ms, sync_ms if peer.synced else init_ms, sync_ms):
                 self._drop(peer, reason, cause=silence_cause(peer.peer_id))
-        # Half ticks alone would detect a silent learner up to half a tick late.
+        # Checks only at half ticks would detect a silent learner up to half a tick late.
         ends = [p.silence_deadline_ms(sync_ms if p.synced else init_ms, sync_ms) for p in self._links.values()]
         if ends and min(ends) - now_ms < core.config.tick_time_ms // 2 and core.leaving is None:
             core.set_timer(SILENCE_TIMER, min(ends) - now_ms)

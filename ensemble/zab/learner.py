@@ -4,8 +4,8 @@ Theory of operation
 ===================
 
 A `Learner` is one attempt to follow one leader over one link. `Peer._take_role` creates it when an election or a
-reconfiguration has chosen another peer. It ends when it calls `Core.leave`; the peer then looks for a leader again,
-unless a committed reconfiguration has named the next leader. An observer can use a follower in place of the leader
+reconfiguration has chosen another peer. It ends when it calls `Core.leave`; the peer is then LOOKING again, unless a
+committed reconfiguration has named the next leader. An observer can use a follower in place of the leader
 (`source_id`, `zabka.ensemble.zab.observer_master`).
 
 States (`LearnerStep`; `_PHASES` maps them to ZooKeeper's ZabState) and the events that change them:
@@ -30,9 +30,9 @@ States (`LearnerStep`; `_PHASES` maps them to ZooKeeper's ZabState) and the even
 - An observer sends OBSERVERINFO in place of FOLLOWERINFO.
 - PROPOSAL, COMMIT, INFORM and the two ACTIVATE packets can arrive in every state from RECEIVING to ADOPTED. They go to
   `_queued`; its first `_committed` transactions are committed.
-- PING before UPTODATE only shows that the leader is alive. The learner does not answer it.
+- PING before UPTODATE only shows that the leader is alive. The learner does not reply to it.
 - Any other packet breaks the protocol: `_broken` reports it and leaves.
-- The learner also leaves when the link breaks, when the leader looks for a leader in a later round (`on_looking`), and
+- The learner also leaves when the link breaks, when the leader is LOOKING in a later round (`on_looking`), and
   when no packet came for initLimit ticks; from NEWLEADER on the limit is syncLimit (`_limit_ms`).
 - `on_tree_differs` leaves when a transaction leads to another tree than the leader's, except after a SNAP. The next
   FOLLOWERINFO then asks for a snapshot, in a byte that ZooKeeper's leaders ignore.
@@ -44,9 +44,9 @@ Invariants
 1. ACKEPOCH is sent only when acceptedEpoch is durable, and with it everything logged before (`_acknowledge_epoch`;
    ZOOKEEPER-2845). An ACKEPOCH with currentEpoch -1 does not count for the leader's quorum. A peer sends -1 when it
    had accepted the epoch before, and when its disk has lost transactions (`Core.incomplete`).
-2. The learner keeps what a synchronization brings aside until NEWLEADER, and then takes it over in one turn
+2. The learner keeps the received history separate until NEWLEADER, and then takes it over in one turn
    (`_on_newleader`). A failure before that leaves memory and disk as they were (ZOOKEEPER-3642, 5094), with two
-   exceptions: a TRUNC has truncated both at the same zxid, and a committed reconfiguration is already in force
+   exceptions: a TRUNC has truncated both at the same zxid, and a committed reconfiguration is already active
    (`_queue_activation`).
 3. The ACK of NEWLEADER is sent only when first the history and then currentEpoch are durable (`_history_durable`,
    `_epoch_durable`; ZOOKEEPER-3911, 4643, 4646).
@@ -55,7 +55,7 @@ Invariants
    them with the history, because it may have acknowledged them before.
 5. The history has no gaps: `_queue` accepts only the next zxid or the first of a higher epoch (`follows`).
 6. Commits arrive in the order of the proposals: `_queue_commit` takes any but the oldest for a broken protocol. A
-   cumulative COMMIT, which both sides agree on in FOLLOWERINFO and LEADERINFO, stands for all proposals before it.
+   cumulative COMMIT, which both sides agree on in FOLLOWERINFO and LEADERINFO, includes all proposals before it.
 
 A follower rejoins
 ------------------
@@ -69,10 +69,10 @@ then goes `submit` -> REQUEST -> PROPOSAL -> `Core.append` -> `on_logged` -> ACK
 `zabka.ensemble.zab.leader_acks`) -> `Core.apply_up_to`.
 
 The leader sends SNAP if it has the transactions after 0x500000007 neither in memory nor in a usable log, and also if
-peer 3 had logged 0x500000008, which the leader lacks: the histories part at the end of an epoch. A leader that ends at
-0x500000007 itself, before the first transaction of epoch 6, sends TRUNC(0x500000007) in that case. If the log of a
-learner begins after the point of a TRUNC, the learner leaves. When the leader offers the same epoch again, the learner
-reports zxid 0 (FORCE_SNAP_ZXID) and receives a SNAP.
+peer 3 had logged 0x500000008, which the leader lacks: the histories diverge at the end of an epoch. A leader whose
+own history ends at 0x500000007, before the first transaction of epoch 6, sends TRUNC(0x500000007) in that case. If
+the log of a learner begins after the point of a TRUNC, the learner leaves. When the leader offers the same epoch
+again, the learner reports zxid 0 (FORCE_SNAP_ZXID) and receives a SNAP.
 
 Sources
 -------
@@ -127,7 +127,7 @@ class LearnerStep(IntEnum):
 
 
 _TRUNCATING = LearnerStep.TRUNCATING
-"""Cached separately: looking up a member of an enumeration costs as much as a call."""
+"""Cached separately, because looking up an enumeration member costs as much as a call."""
 _PHASES = {
     LearnerStep.CONNECTING: Phase.DISCOVERY,
     LearnerStep.INTRODUCED: Phase.DISCOVERY,
@@ -151,8 +151,8 @@ class Learner:
     ) -> None:
         """Create a learner; `start` connects.
 
-        `source_id`: the peer to learn from, the leader itself or, for an observer, one of its followers. A source in an
-        epoch after `leads_until` follows another leader already.
+        `source_id`: the peer to learn from, which is the leader or, for an observer, one of its followers. A source in
+        an epoch after `leads_until` already follows another leader.
         """
         self._core = core
         self.source_id = source_id
@@ -178,14 +178,14 @@ class Learner:
         self._last_queued = Zxid(0)
         self._queued: deque[Txn] = deque()
         self._committed = self._logged = 0
-        """How many of the queued transactions are committed, and how many are in the log already."""
+        """Number of queued transactions that are committed, and number of those that are already in the log."""
         self._announced = False
         self._following: Following | None = None
-        """From UPTODATE on: logging, committing, and the observers that learn from this follower."""
+        """Logging, committing, and the observers that learn from this follower; None before UPTODATE."""
 
     @property
     def observers(self) -> list[LearnerLink]:
-        """The observers that learn from this follower."""
+        """Observers that learn from this follower."""
         return [] if self._master is None else self._master.known_learners()
 
     @property
@@ -214,14 +214,14 @@ class Learner:
             self._link = None
 
     def on_link_accepted(self, link: LinkId) -> None:
-        """A connection of a peer that takes this one for the leader, or for an observer master."""
+        """Handle a connection from a peer that treats this one as the leader or as an observer master."""
         if self._master is not None:
             self._master.on_link_accepted(link)
         else:
             self._core.close(link, "this peer does not lead")
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None:
-        """Connected: send FOLLOWERINFO or OBSERVERINFO."""
+        """Send FOLLOWERINFO or OBSERVERINFO, because the link is up."""
         core = self._core
         if to != self.source_id or self._step is not LearnerStep.CONNECTING:
             core.close(link, "no longer wanted")
@@ -243,7 +243,7 @@ class Learner:
         )
 
     def on_link_failed(self, to: PeerId) -> None:
-        """The leader may not listen yet: try again soon, within a time limit."""
+        """Try again soon, within a time limit, because the leader may not be listening yet."""
         core = self._core
         if to != self.source_id or self._step is not LearnerStep.CONNECTING:
             return
@@ -255,11 +255,11 @@ class Learner:
         self._retry_ms = min(self._retry_ms * 2, RETRY_MAX_MS)
 
     def on_link_down(self, link: LinkId) -> None:
-        """The leader disconnected, or rejects this peer."""
+        """Handle the broken link: the leader disconnected or rejects this peer."""
         if link == self._link:
             self._link = None
             if self._handed_over and self._step is LearnerStep.INTRODUCED:
-                # A new membership made it leader, and it may not have been notified yet.
+                # A new membership made it the leader, and it may not have been notified yet.
                 self._go(LearnerStep.CONNECTING)
                 self.on_link_failed(self.source_id)
                 return
@@ -268,7 +268,7 @@ class Learner:
             self._master.on_link_down(link)
 
     def on_looking(self, src: PeerId, round: int, outvoted: bool) -> None:
-        """The leader itself is looking for a leader."""
+        """Handle the leader's own return to LOOKING."""
         if src in (self.leader_id, self.source_id) and round > self._core.round:
             leader = f"leader {src}" if src == self.leader_id else self._source
             self._core.leave(f"{leader} has given up", looking_cause(src))
@@ -289,7 +289,7 @@ class Learner:
             self._master.on_timer()
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None:
-        """The disk has read the transactions after `after` for an observer."""
+        """Handle the transactions after `after` that the disk has read for an observer."""
         if self._master is not None:
             self._master.on_log_read(link, after, txns)
 
@@ -303,7 +303,7 @@ class Learner:
         return core.ticks_ms(config.sync_limit if self._step >= LearnerStep.ADOPTING else config.init_limit)
 
     def on_packets(self, link: LinkId, packets: Sequence[messages.Packet]) -> None:
-        """Process packets of the leader; after a packet that ends this role, the rest is ignored."""
+        """Process packets from the leader; after a packet that ends this role, ignore the rest."""
         core = self._core
         if link != self._link:
             if self._master is not None:
@@ -321,7 +321,7 @@ class Learner:
                 return
 
     def end_turn(self) -> None:
-        """Does nothing: a learner does not join packets over a turn."""
+        """Do nothing: a learner does not combine the packets of a turn."""
 
     def _broken(self, reason: str) -> None:
         self._core.report_broken(self.source_id, reason)
@@ -332,7 +332,7 @@ class Learner:
     def _on_recovery(self, packet: messages.Packet) -> None:
         step = self._step
         if isinstance(packet, messages.Ping):
-            return  # Not answered before UPTODATE: the leader expects other packets.
+            return  # Not acknowledged before UPTODATE, because the leader expects other packets.
         if isinstance(packet, messages.LeaderInfo) and step is LearnerStep.INTRODUCED:
             self._on_leader_info(packet)
         elif isinstance(packet, messages.Diff | messages.Trunc | messages.Snap) and step is LearnerStep.PROMISED:
@@ -375,16 +375,17 @@ class Learner:
             current_epoch = -1 if core.incomplete else core.current_epoch
             core.save_accepted_epoch(info.epoch, lambda: self._acknowledge_epoch(core.last_logged, current_epoch))
         elif core.needs_snapshot:
-            # The log cannot be truncated to the point where this leader's history differs. This ACKEPOCH does not
-            # count, so it may contain a zxid that only a snapshot can serve.
+            # The log cannot be truncated to the point where this leader's history diverges. This ACKEPOCH does not
+            # count, so it can contain a zxid that only a snapshot can serve.
             self._forces_snapshot = True
             core.barrier(lambda: self._acknowledge_epoch(FORCE_SNAP_ZXID, -1))
         else:
-            # Accepted earlier, perhaps from another leader: not counted, but the barrier still makes it durable.
+            # The epoch was accepted earlier, perhaps from another leader, so this does not count; but the barrier makes
+            # it durable.
             core.barrier(lambda: self._acknowledge_epoch(core.last_logged, -1))
 
     def _acknowledge_epoch(self, last_zxid: Zxid, current_epoch: int) -> None:
-        """Send ACKEPOCH: the accepted epoch is durable, and everything logged before it (ZOOKEEPER-2845)."""
+        """Send ACKEPOCH, because the accepted epoch and everything logged before are durable (ZOOKEEPER-2845)."""
         assert self._link is not None and self._core.accepted_epoch == self._epoch
         self._go(LearnerStep.PROMISED)
         self._core.send(self._link, messages.AckEpoch(last_zxid, current_epoch))
@@ -398,7 +399,7 @@ class Learner:
             self._snapshot = first.snapshot
             self._last_queued = first.snapshot.zxid
         elif self._forces_snapshot:
-            # An empty leader: it found nothing committed in a quorum, so nothing here was committed.
+            # An empty leader has found nothing committed in a quorum, so nothing on this server was committed.
             if first.zxid == 0:
                 self._begin_truncation(first.zxid)
             else:
@@ -415,7 +416,7 @@ class Learner:
         if zxid > core.last_logged:
             self._broken(f"TRUNC to 0x{zxid:x}, which this log does not reach")
         elif 0 < zxid < core.base:
-            # The log begins after that point, at a snapshot taken from a leader that was never established.
+            # The log begins after that point, at a snapshot received from a leader that was never established.
             core.needs_snapshot = True
             core.leave(f"the log cannot be cut back to 0x{zxid:x}: a snapshot is needed", request_cause("TRUNC"))
         else:
@@ -424,7 +425,7 @@ class Learner:
             core.truncate(zxid)
 
     def on_recovered(self) -> None:
-        """The log is truncated, and the tree follows it: process the packets that arrived meanwhile."""
+        """Process the packets that arrived during the truncation: the log is truncated, and the tree equals it."""
         core = self._core
         assert self._step is LearnerStep.TRUNCATING
         if core.last_logged != self._last_queued:
@@ -454,7 +455,7 @@ class Learner:
             self._broken(f"COMMIT of 0x{commit.zxid:x}, which is not the oldest one proposed")
 
     def _queue_activation(self, packet: messages.CommitAndActivate | messages.InformAndActivate) -> None:
-        """A reconfiguration was committed during the synchronisation: it is in force, even if not applied yet."""
+        """Activate a reconfiguration committed during the synchronisation, even if it is not applied yet."""
         if isinstance(packet, messages.InformAndActivate):
             self._queue((packet.txn,))
             txn, self._committed = packet.txn, self._committed + 1
@@ -466,11 +467,11 @@ class Learner:
         activate(self._core, txn, packet.designated)
 
     def _on_newleader(self, packet: messages.NewLeader) -> None:
-        """Take over the initial history: log and tree first.
+        """Take over the initial history, beginning with log and tree.
 
         Proposals that are not committed wait for UPTODATE, so that no proposal's ack precedes NEWLEADER's
-        (ZOOKEEPER-4685). But a peer that has lost transactions may have acknowledged them, too, and is complete only
-        with them in its log.
+        (ZOOKEEPER-4685). But a peer that has lost transactions may have acknowledged these proposals too, and is
+        complete only with them in its log.
         """
         core = self._core
         assert self._epoch is not None
@@ -478,7 +479,7 @@ class Learner:
             self._broken(f"NEWLEADER 0x{packet.zxid:x} in epoch {self._epoch}")
             return
         self._go(LearnerStep.ADOPTING)
-        # on disk before the history that may contain it
+        # This must be on disk before the history that may contain it.
         core.reconfiguration.see_text(packet.config)
         self._announced = bool(packet.config)
         core.set_timer(LIVENESS_TIMER, self._limit_ms())
@@ -491,7 +492,7 @@ class Learner:
             self._snapshot = None
         core.append([self._queued.popleft() for _ in range(self._committed)])
         self._committed = 0
-        # Not applied as committed: if this leader is not established yet, the commit is unknown.
+        # Do not apply these as committed: if this leader is not established yet, it is unknown whether they are.
         core.apply_pending()
         if core.incomplete and not self._observer:
             proposed = what_both_may_commit(self._queued)
@@ -504,7 +505,7 @@ class Learner:
         self._core.save_current_epoch(self._epoch, self._epoch_durable)
 
     def _epoch_durable(self) -> None:
-        """History, then epoch are durable: acknowledge NEWLEADER (ZOOKEEPER-3911, 4643, 4646)."""
+        """Acknowledge NEWLEADER, because the history and then the epoch are durable (ZOOKEEPER-3911, 4643, 4646)."""
         core = self._core
         assert self._link is not None and self._epoch is not None and self._step is LearnerStep.ADOPTING
         self._go(LearnerStep.ADOPTED)
@@ -521,7 +522,10 @@ class Learner:
         )
 
     def _on_up_to_date(self) -> None:
-        """The leader is established: serve clients, and log the transactions proposed meanwhile."""
+        """Serve clients, because the leader is established.
+
+        Log the transactions proposed during synchronisation.
+        """
         core = self._core
         assert self._link is not None and self._epoch is not None
         core.send(self._link, messages.Ack(make_zxid(self._epoch, 0)))
@@ -538,14 +542,14 @@ class Learner:
     # -- in step with the leader -------------------------------------------------------------------------------------
 
     def on_logged(self, zxid: Zxid) -> None:
-        """The log is durable up to `zxid`: acknowledge this leader's proposals up to there."""
+        """Acknowledge this leader's proposals up to `zxid`, because the log is durable up to there."""
         if self._following is not None:
             self._following.on_logged(zxid)
 
     def on_tree_differs(self) -> None:
-        """The history here differs from the leader's: leave it, and reconnect for its whole tree.
+        """Leave the leader, because this history differs from the leader's, and reconnect for its whole tree.
 
-        If this tree has just come from the leader, the history is not at fault; then continue, as ZooKeeper does.
+        If this tree has just come from the leader, the history is not the reason; then continue, as ZooKeeper does.
         """
         core = self._core
         if self._mode is not SyncMode.SNAP and not core.in_doubt:
@@ -554,7 +558,10 @@ class Learner:
             core.leave(f"the tree here is not that of {self._source}", request_cause("PROPOSAL"))
 
     def submit(self, requests: Sequence[messages.ForwardedRequest]) -> None:
-        """Forward writes to the leader; before UPTODATE, or without a link, their client is being disconnected."""
+        """Forward writes to the leader.
+
+        Before UPTODATE, or without a link, drop them: their client is being disconnected.
+        """
         if self._following is not None and self._link is not None:
             self._following.submit(requests)
 

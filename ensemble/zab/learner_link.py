@@ -1,4 +1,4 @@
-"""A leader's view of one connected learner (LearnerHandler's state)."""
+"""A leader's view of one connected learner (state of LearnerHandler)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.ensemble.zab.messages import FollowerInfo
 
 
 class Step(IntEnum):
-    """Progress of a learner's connection, in order."""
+    """Step of a learner's connection, in order."""
 
     CONNECTED = 0
     INTRODUCED = 1
@@ -56,23 +56,23 @@ class LearnerLink:
         self.observer = False
         self.cumulative = self.heeds_acks = self.wants_snapshot = False
         self.last_zxid = Zxid(0)
-        # The transaction after which the log is being read for it, and whether any was read from there.
+        # The transaction after which the log is being read for this learner, and whether any transaction was read.
         self.reading: Zxid | None = None
         self.reads_on = False
         self.heard_ms = now_ms
         self.acked = Zxid(0)
-        # The zxid of the last leader's acknowledgement sent to the learner; 0 once a COMMIT has covered it.
+        # The zxid of the last leader's acknowledgement sent to the learner; 0 once a COMMIT covers it.
         self.leader_acked = Zxid(0)
         self.answered_round = 0
-        # A sampled unacknowledged proposal, to detect a disk or a link that has stopped (SyncLimitCheck).
+        # A sampled unacknowledged proposal, to detect a disk or link that no longer responds (SyncLimitCheck).
         self.unacked_zxid: Zxid | None = None
         self.unacked_since_ms = 0
 
     def introduce(self, info: FollowerInfo, cumulative: bool) -> None:
         """Record the learner's identity and features; `cumulative`: whether this side supports cumulative packets.
 
-        A participant that is not a voter (yet) gets proposals like a voter; its acknowledgements count when it becomes
-        one.
+        A participant that is not (yet) a voter receives proposals like a voter; its acknowledgements count when it
+        becomes a voter.
         """
         self.peer_id = info.peer_id
         self.observer = info.observer
@@ -83,40 +83,40 @@ class LearnerLink:
 
     @property
     def synced(self) -> bool:
-        """Whether it serves clients and answers pings."""
+        """Whether the learner serves clients and replies to pings."""
         return self.step is _SYNCED
 
     @property
     def is_syncing(self) -> bool:
-        """Whether its history is being sent, or read for it, and not acknowledged yet."""
+        """Whether the learner's history is being sent or read, and is not acknowledged yet."""
         return self.step is _SYNCING or self.reading is not None
 
     @property
     def counts_for_epoch(self) -> bool:
-        """Whether its ACKEPOCH and its history count for the epoch.
+        """Whether the learner's ACKEPOCH and history count for the epoch.
 
-        An observer of our own implementation keeps both like a follower, and may be a voter of a membership that it has
-        not seen yet: without it such a membership might never come into force.
+        An observer of this implementation stores both like a follower, and may be a voter in a membership that it has
+        not received yet: without it, such a membership might never become active.
         """
         return not self.observer or self.cumulative
 
     @property
     def counts(self) -> bool:
-        """Whether its acknowledgement of a proposal counts, if it is a voter."""
+        """Whether the learner's acknowledgement of a proposal counts, if it is a voter."""
         return self.step is _SYNCED and not self.observer
 
     @property
     def forwarding(self) -> bool:
-        """Whether it receives proposals and commits: from its synchronisation on (Leader.startForwarding)."""
+        """Whether the learner receives proposals and commits: after its synchronisation (Leader.startForwarding)."""
         return self.step >= _SYNCING
 
     @property
     def takes_one_commit(self) -> bool:
-        """Whether one COMMIT covers all transactions up to its zxid."""
+        """Whether one COMMIT for this learner includes all transactions up to its zxid."""
         return self.cumulative and not self.observer and self.step >= _SYNCING
 
     def too_slow(self, now_ms: int, silence_ms_max: int, unacked_ms_max: int) -> str:
-        """Return why not to wait for it any longer; empty while it keeps up."""
+        """Return why to stop waiting for the learner; empty while it keeps up."""
         if now_ms - self.heard_ms > silence_ms_max:
             return "it was not heard from in time"
         if self.unacked_zxid is not None and now_ms - self.unacked_since_ms > unacked_ms_max:
@@ -124,14 +124,14 @@ class LearnerLink:
         return ""
 
     def silence_deadline_ms(self, silence_ms_max: int, unacked_ms_max: int) -> int:
-        """Return when it becomes too slow, if it sends nothing until then."""
+        """Return when the learner becomes too slow, if it sends nothing until then."""
         ends_ms = self.heard_ms + silence_ms_max
         if self.unacked_zxid is not None:
             ends_ms = min(ends_ms, self.unacked_since_ms + unacked_ms_max)
         return ends_ms + 1
 
     def note_proposed(self, zxid: Zxid, now_ms: int) -> None:
-        """Record that a proposal was sent to it."""
+        """Record that a proposal was sent to the learner."""
         if self.unacked_zxid is None:
             self.unacked_zxid = zxid
             self.unacked_since_ms = now_ms

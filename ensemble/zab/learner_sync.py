@@ -1,12 +1,12 @@
-"""Sending a learner its missing history: from memory, from the log on disk, or as a whole tree.
+"""Sends a learner its missing history: from memory, from the log on disk, or as a whole tree.
 
-The log is used if the learner is too old for the transactions in memory, and its own last transaction is in this peer's
-history. That history consists of the transactions replayed at the start and logged since (`Core.base` and later). Other
-transactions in the directory may never have been committed (ZOOKEEPER-2846), and some may be missing: autopurge keeps
-the logs that snapshots need, not all that a learner might need. So the transactions read must continue exactly as in
-this peer's history, across the ends of epochs too (`Core.borders`). They are read in pieces, outside the log's own
-thread. They are joined with those in memory without a gap (ZOOKEEPER-2418), in the turn that adds the learner to the
-broadcast.
+The log is used if the learner is too old for the transactions in memory, and its own last transaction is in this
+peer's history. That history consists of the transactions replayed at the start and logged since (`Core.base` and
+later). Other transactions in the directory may never have been committed (ZOOKEEPER-2846), and some may be missing:
+autopurge keeps the logs that snapshots need, not all that a learner might need. So the transactions that are read
+must be exactly the ones in this peer's history, also across the ends of epochs (`Core.borders`). They are read in
+pieces, outside the log's thread. The transactions in memory follow them without a gap (ZOOKEEPER-2418), in the turn
+that adds the learner to the broadcast.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from zabka.ensemble.zab.sync import SyncMode, SyncPlan, plan_sync, what_both_may
 
 
 class Progress(Enum):
-    """Progress of a learner's history: all of it is sent, the disk was asked for more, or it cannot continue."""
+    """Progress of sending a learner's history.
+
+    All of it is sent, more was requested from the disk, or it cannot continue.
+    """
 
     DONE = "done"
     READING = "reading"
@@ -33,7 +36,7 @@ class Progress(Enum):
 
 
 def send_history(core: Core, peer: LearnerLink) -> Progress:
-    """Send the transactions after `peer.last_zxid`, from memory or as a snapshot, or begin to read the log."""
+    """Send the transactions after `peer.last_zxid` from memory or as a snapshot, or begin to read the log."""
     plan = plan_sync(peer.last_zxid, core.last_committed, core.committed_log)
     if peer.wants_snapshot:
         plan = SyncPlan(SyncMode.SNAP, core.last_committed, [])
@@ -45,7 +48,10 @@ def send_history(core: Core, peer: LearnerLink) -> Progress:
 
 
 def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> Progress:
-    """Send the next transactions that the disk has read; `txns` is None if the log lacks some or they are too many."""
+    """Send the next transactions that the disk has read.
+
+    `txns` is None if the log lacks some, or if they are too many.
+    """
     peer.reading = None
     committed = [txn for txn in txns or () if txn.zxid <= core.last_committed]
     if not committed or committed[0].zxid != core.borders.get(peer.last_zxid, peer.last_zxid + 1):
@@ -69,17 +75,17 @@ def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> 
 
 
 def begin_forwarding(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
-    """Send every proposal to the learner from here on: it has its missing history.
+    """Forward every proposal to the learner from now on, because its missing history is sent.
 
-    This happens in the same turn, so that no transaction can be missed. `membership` will be in force when the learner
-    gets UPTODATE.
+    This happens in the same turn, so that no transaction can be missed. `membership` will be active when the learner
+    receives UPTODATE.
 
-    (ZooKeeper always sends the last membership seen, and its learner puts that into force. While a change is in
-    progress, a reconnecting learner then takes for committed a change that may fail, and passes it on, and the ensemble
-    can split.)
+    (ZooKeeper always sends the last seen membership, and its learner activates that. While a change is in progress, a
+    reconnecting learner then treats a change that may fail as committed, and passes it on, and the ensemble can split.)
     """
     outstanding = tuple(core.pending) if not peer.observer else ()
-    # The last membership that a learner receives is the last one seen: a proposed one comes after that in force.
+    # The last membership that a learner receives is the last one seen, so send the proposed one after the current
+    # one.
     before = what_both_may_commit(outstanding)
     after = outstanding[len(before) :]
     newleader = NewLeader(newleader_zxid, membership.text)

@@ -1,8 +1,8 @@
-"""Membership of the ensemble: the servers, their roles and addresses, and the quorums; one version.
+"""One version of the ensemble's membership: the servers, their roles and addresses, and the quorums.
 
-ZooKeeper calls it a dynamic configuration (QuorumVerifier, QuorumPeerConfig.parseDynamicConfig). As text it has one
-`server.N=...` per line, `group.N` and `weight.N` for hierarchical quorums, and last `version=` in hexadecimal: the zxid
-that created it. /zookeeper/config contains this text, and peers send it to each other.
+ZooKeeper calls it a dynamic configuration (QuorumVerifier, QuorumPeerConfig.parseDynamicConfig). Its text contains
+one `server.N=...` per line, `group.N` and `weight.N` for hierarchical quorums, and finally `version=` in hexadecimal:
+the zxid that created it. /zookeeper/config contains this text, and peers send it to each other.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from zabka.ensemble.zab.server_line import ServerLine, parse_server_line
 PEER_ID_MAX = 255
 """Maximum server id.
 
-Java accepts any number, but a session id begins with the lowest eight bits of its server's id: those of 256 equal those
-of 0, and both could give one id to two sessions.
+ZooKeeper accepts any number, but a session id begins with the lowest eight bits of its server's id. Servers 256 and 0
+have the same eight bits, so both could assign the same id to two sessions.
 """
 _NUMBER_MAX = 2**63 - 1
 _DIGITS_MAX = 100
@@ -31,11 +31,11 @@ class BadMembership(ValueError):
 
 
 class NoNumber(BadMembership):
-    """A number is expected, but the text is something else; ZooKeeper reports it with another error than the rest."""
+    """A string is not a number where one is expected. ZooKeeper reports this with a separate error."""
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """One configuration. `lines` is empty if addresses are not needed; roles are known all the same."""
+    """One configuration. `lines` is empty if addresses are not needed; roles are always known."""
 
     version: int
     voters: tuple[PeerId, ...]
@@ -52,7 +52,7 @@ class Membership(msgspec.Struct, frozen=True):
         groups: Mapping[int, tuple[PeerId, ...]] | None = None,
         weights: Mapping[PeerId, int] | None = None,
     ) -> Membership:
-        """Create a membership from the servers by id; roles are in their lines."""
+        """Create a membership from the servers, keyed by id; their lines contain the roles."""
         return cls(
             version=version,
             voters=tuple(i for i in sorted(lines) if not lines[i].observer),
@@ -64,7 +64,7 @@ class Membership(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Membership:
-        """Read a configuration's text.  Raises BadMembership."""
+        """Parse the text of a configuration. Raises BadMembership."""
         try:
             return membership_from(trimmed(read_properties(text)))
         except BadProperties as bad:
@@ -72,7 +72,7 @@ class Membership(msgspec.Struct, frozen=True):
 
     @property
     def hierarchical(self) -> bool:
-        """Whether there are groups. If not, a majority is a quorum."""
+        """Whether there are groups. Without groups, a majority is a quorum."""
         return bool(self.groups)
 
     @property
@@ -84,7 +84,7 @@ class Membership(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The text as ZooKeeper writes it; empty if there are no addresses."""
+        """The membership as ZooKeeper writes it; empty if there are no addresses."""
         if not self.lines:
             return ""
         out = [f"server.{i}={line.canonical()}" for i, line in self.lines.items()]
@@ -94,11 +94,11 @@ class Membership(msgspec.Struct, frozen=True):
         return "\n".join([*out, f"version={self.version:x}"])
 
     def with_version(self, version: int) -> Membership:
-        """The same servers under another version."""
+        """Return a membership of the same servers with another version."""
         return msgspec.structs.replace(self, version=version)
 
     def same_servers(self, other: Membership) -> bool:
-        """Whether it differs at most in its version, and in how addresses are written."""
+        """Return whether the memberships differ at most in version and in the notation of addresses."""
         return self.with_version(0).text == other.with_version(0).text
 
 

@@ -1,8 +1,9 @@
-"""Messages between peers: the election's notification and the learner protocol's packets, typed.
+"""Typed messages between peers: notifications of elections, and packets of the learner protocol.
 
 Sources: FastLeaderElection.Notification; org.apache.zookeeper.server.quorum.Leader (packet types), Learner,
-LearnerHandler. `zabka.ensemble.server.net.quorum_wire` turns them into ZooKeeper's bytes and back; the simulated
-network carries them as they are. On the wire every packet is a QuorumPacket {type, zxid, data, authinfo}.
+LearnerHandler. `zabka.ensemble.server.net.quorum_wire` converts them to ZooKeeper's wire format and back; the
+simulated network passes the objects unchanged. On the wire every packet is a QuorumPacket {type, zxid, data,
+authinfo}.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zabka.ensemble.txn import Txn
 
 
 class PeerState(IntEnum):
-    """ServerState, numbered as on the wire."""
+    """State of a peer (ServerState), numbered as on the wire."""
 
     LOOKING = 0
     FOLLOWING = 1
@@ -27,7 +28,7 @@ class PeerState(IntEnum):
 
 
 class Vote(msgspec.Struct, frozen=True):
-    """A vote for a leader, with the values for comparison: (peer_epoch, zxid, leader)."""
+    """Vote for a leader, with the values for comparison: (peer_epoch, zxid, leader)."""
 
     leader: PeerId
     zxid: Zxid
@@ -37,7 +38,7 @@ class Vote(msgspec.Struct, frozen=True):
 class Notification(msgspec.Struct, frozen=True):
     """One election message: the sender's state, its vote and its round (electionEpoch).
 
-    Also the text of the membership in force there (empty from old servers, and if there are no addresses).
+    It also contains the text of the sender's active membership (empty from old servers, and if there are no addresses).
     """
 
     state: PeerState
@@ -46,15 +47,15 @@ class Notification(msgspec.Struct, frozen=True):
     config: str = ""
 
 
-# Field `zxid` is the packet's zxid; the content of ZooKeeper's `data` is in separate fields.
+# The field `zxid` is the packet's zxid; the content of ZooKeeper's `data` is in separate fields.
 
 
 class FollowerInfo(msgspec.Struct, frozen=True):
-    """Follower to leader, first: my accepted epoch (zxid = acceptedEpoch << 32). `observer` sends OBSERVERINFO.
+    """Follower's first message: its accepted epoch (zxid = acceptedEpoch << 32).
 
-    `cumulative` offers cumulative Acks and Commits; on the wire one byte after LearnerInfo, which others ignore.
-    `heeds_acks` offers to commit by the leader's own Acks (see `leader_acks`): that byte is 2, and else 1.
-    `wants_snapshot` requests the whole tree (see `Core.in_doubt`): a second byte, 1.
+    `observer` sends it as OBSERVERINFO. `cumulative` offers cumulative Acks and Commits: on the wire, one byte after
+    LearnerInfo, which others ignore. `heeds_acks` offers to commit by the leader's own Acks (see `leader_acks`): this
+    byte is then 2, otherwise 1. `wants_snapshot` requests the whole tree (see `Core.in_doubt`): a second byte, 1.
     """
 
     accepted_epoch: Epoch
@@ -67,10 +68,10 @@ class FollowerInfo(msgspec.Struct, frozen=True):
 
 
 class LeaderInfo(msgspec.Struct, frozen=True):
-    """Leader: the new epoch (zxid = epoch << 32).
+    """Leader's message with the new epoch (zxid = epoch << 32).
 
-    `cumulative` accepts the learner's offer; on the wire one byte 1 after the protocol version, never sent to a learner
-    that did not offer it.
+    `cumulative` accepts the learner's offer: on the wire, one byte 1 after the protocol version, sent only to a learner
+    that offered it.
     """
 
     epoch: Epoch
@@ -78,35 +79,41 @@ class LeaderInfo(msgspec.Struct, frozen=True):
 
 
 class AckEpoch(msgspec.Struct, frozen=True):
-    """Follower: I accept the epoch. `current_epoch` -1 means: already accepted this epoch earlier, do not count me."""
+    """Follower's acceptance of the epoch.
+
+    `current_epoch` -1 means that it accepted this epoch before, and must not be counted.
+    """
 
     last_zxid: Zxid
     current_epoch: int
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """Leader: your history is a prefix of mine; the missing transactions follow as Proposal and Commit."""
+    """Leader's message that the learner's history is a prefix of its own.
+
+    The missing transactions follow as Proposal and Commit.
+    """
 
     zxid: Zxid
 
 
 class Trunc(msgspec.Struct, frozen=True):
-    """Leader: drop everything after `zxid`; the transactions after it follow as Proposal and Commit."""
+    """Leader's order to drop everything after `zxid`; its later transactions follow as Proposal and Commit."""
 
     zxid: Zxid
 
 
 class Snap(msgspec.Struct, frozen=True):
-    """Leader: take my whole tree as of `zxid` (streamed after the packet on the wire)."""
+    """Leader's whole tree as of `zxid`, which the learner adopts (on the wire, streamed after the packet)."""
 
     zxid: Zxid
     snapshot: TreeSnapshot
 
 
 class NewLeader(msgspec.Struct, frozen=True):
-    """Leader: end of the initial history (zxid = epoch << 32).
+    """Leader's end of the initial history (zxid = epoch << 32).
 
-    `config` is the text of the membership that the leader has seen last, in force or not.
+    `config` is the text of the last membership that the leader has seen, active or not.
     """
 
     zxid: Zxid
@@ -114,13 +121,13 @@ class NewLeader(msgspec.Struct, frozen=True):
 
 
 class UpToDate(msgspec.Struct, frozen=True):
-    """Leader: a quorum has the initial history; serve clients."""
+    """Leader's order to serve clients, because a quorum has the initial history."""
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """Leader: log these transactions, in order, and acknowledge each.
+    """Leader's order to log these transactions in order, and to acknowledge each.
 
-    On the wire there is one PROPOSAL per transaction; a leader joins the proposals of one turn, a connection the
+    On the wire there is one PROPOSAL per transaction. A leader combines the proposals of one turn, and a connection the
     packets that it reads at once.
     """
 
@@ -128,10 +135,10 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Ack(msgspec.Struct, frozen=True):
-    """Learner: `zxid` is durable here. Also answers NewLeader (and UpToDate) with epoch << 32.
+    """Learner's acknowledgement that `zxid` is durable; also its reply to NewLeader (and UpToDate), with epoch << 32.
 
-    `cumulative` acknowledges everything up to zxid; only between peers that agreed to it. Leader, to a follower that
-    heeds it: `zxid` is durable here, and transactions that both of us hold are chosen.
+    `cumulative` acknowledges everything up to zxid, only between peers that agreed to it. From a leader to a follower
+    that supports it (`heeds_acks`): `zxid` is durable in the leader's log, and transactions in both logs are chosen.
     """
 
     zxid: Zxid
@@ -139,22 +146,25 @@ class Ack(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """Leader: apply the transaction `zxid`, the oldest pending one. `cumulative` as in Ack."""
+    """Leader's order to apply the transaction `zxid`, the oldest pending one.
+
+    `cumulative` has the same meaning as in Ack.
+    """
 
     zxid: Zxid
     cumulative: bool = False
 
 
 class Inform(msgspec.Struct, frozen=True):
-    """Leader to observer: a committed transaction."""
+    """Leader's message to an observer: a committed transaction."""
 
     txn: Txn
 
 
 class CommitAndActivate(msgspec.Struct, frozen=True):
-    """Leader: apply the reconfiguration `zxid`, the oldest pending one (COMMITANDACTIVATE).
+    """Leader's order to apply the reconfiguration `zxid`, the oldest pending one (COMMITANDACTIVATE).
 
-    Its membership is in force, and led by `designated`.
+    Its membership becomes active, with `designated` as its leader.
     """
 
     zxid: Zxid
@@ -162,24 +172,24 @@ class CommitAndActivate(msgspec.Struct, frozen=True):
 
 
 class InformAndActivate(msgspec.Struct, frozen=True):
-    """Leader to observer: a committed reconfiguration; as CommitAndActivate (INFORMANDACTIVATE)."""
+    """Leader's message to an observer: a committed reconfiguration, as CommitAndActivate (INFORMANDACTIVATE)."""
 
     txn: Txn
     designated: PeerId
 
 
 class Ping(msgspec.Struct, frozen=True):
-    """Leader: are you there (zxid = last proposed). The answer lists active sessions: (id, timeout_ms)."""
+    """Leader's ping (zxid = last proposed). The reply lists active sessions: (id, timeout_ms)."""
 
     zxid: Zxid
     touched: Sequence[tuple[SessionId, int]] = ()
 
 
 class Revalidate(msgspec.Struct, frozen=True):
-    """Learner: a client wants to continue this session here.
+    """Learner's question whether a client's session can continue on it.
 
-    The answer carries `valid`, and the last zxid proposed before it, which an observer may not have received yet;
-    ZooKeeper's leaders do not send that.
+    The reply contains `valid`, and the last zxid proposed before it, which an observer may not have received yet;
+    ZooKeeper's leaders do not send this zxid.
     """
 
     session_id: SessionId
@@ -189,9 +199,10 @@ class Revalidate(msgspec.Struct, frozen=True):
 
 
 class ForwardedRequest(msgspec.Struct, frozen=True, gc=False):
-    """A client's write, forwarded to the leader (REQUEST): `body` is the encoded request body, as the client sent it.
+    """A client's write, forwarded to the leader (REQUEST).
 
-    `auth` are the (scheme, id) pairs of the client's connection.
+    `body` is the encoded request body, as the client sent it. `auth` contains the (scheme, id) pairs of the client's
+    connection.
     """
 
     session_id: SessionId
@@ -202,7 +213,7 @@ class ForwardedRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class SyncRequest(msgspec.Struct, frozen=True):
-    """Learner: notify me when everything proposed so far is committed. The answer echoes it (SYNC)."""
+    """Learner's request for a reply when everything proposed so far is committed. The reply repeats it (SYNC)."""
 
     session_id: SessionId
     cxid: int

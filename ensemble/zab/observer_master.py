@@ -1,8 +1,8 @@
-"""A follower that serves observers and so relieves the leader (org.apache.zookeeper.server.quorum.ObserverMaster).
+"""A follower that serves observers, to reduce the leader's load.
 
-An observer gets its follower's epoch, history and commits, and its requests are forwarded to the leader. It never
-receives uncommitted transactions, nor transactions that this follower does not have. An observer that is ahead of the
-follower has to use another source.
+Source: org.apache.zookeeper.server.quorum.ObserverMaster. An observer receives its follower's epoch, history and
+commits, and its requests are forwarded to the leader. It never receives uncommitted transactions, nor transactions
+that this follower does not have. An observer that is ahead of the follower has to use another source.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Upstream(Protocol):
 
 
 class ObserverMaster:
-    """The observers of one follower, while it follows one leader in `epoch`."""
+    """Observers of one follower, while it follows one leader in `epoch`."""
 
     def __init__(self, core: Core, upstream: Upstream, epoch: Epoch) -> None:
         self._core = core
@@ -68,18 +68,18 @@ class ObserverMaster:
         return [peer for peer in self._links.values() if peer.step >= Step.INTRODUCED]
 
     def on_link_accepted(self, link: LinkId) -> None:
-        """An observer, or another client, connected."""
+        """Handle a connection from an observer, or from another client."""
         if len(self._links) >= OBSERVERS_MAX:
             self._core.close(link, "too many observers")
         else:
             self._links[link] = LearnerLink(link, self._core.now.mono_ms)
 
     def on_link_down(self, link: LinkId) -> None:
-        """An observer disconnected."""
+        """Handle an observer that disconnected."""
         self._links.pop(link, None)
 
     def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None:
-        """Process packets of an observer; after a packet that ends its link, the rest is ignored."""
+        """Process packets from an observer; after a packet that ends its link, ignore the rest."""
         peer = self._links.get(link)
         if peer is None:
             return
@@ -137,7 +137,8 @@ class ObserverMaster:
         core = self._core
         ahead = ack.last_zxid > core.last_committed and counter_of(ack.last_zxid) > 0
         if ahead and epoch_of(ack.last_zxid) == self._epoch:
-            # It was committed elsewhere: truncating its log would take back data that its clients have seen.
+            # The learner's transactions were committed elsewhere, so truncating its log would undo data that its
+            # clients have seen.
             self._drop(peer, "it is ahead of this follower")
             return
         peer.last_zxid = ack.last_zxid
@@ -145,7 +146,10 @@ class ObserverMaster:
         self._take_in(peer, send_history(core, peer))
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None:
-        """The disk has read the transactions after `after` for that observer, which was silent meanwhile."""
+        """Handle the transactions after `after` that the disk has read for an observer.
+
+        The observer was silent during the read.
+        """
         peer = self._links.get(link)
         if peer is not None and peer.reading == after:
             peer.heard_ms = self._core.now.mono_ms
@@ -158,7 +162,10 @@ class ObserverMaster:
             begin_forwarding(self._core, peer, make_zxid(self._epoch, 0), self._core.reconfiguration.current)
 
     def _on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
-        """NEWLEADER's ack is expected; that of UPTODATE has no meaning, and an observer sends no other."""
+        """Handle an ack from an observer.
+
+        The ack of NEWLEADER is expected; the ack of UPTODATE has no meaning, and an observer sends no other.
+        """
         if peer.step is Step.SYNCING and zxid == make_zxid(self._epoch, 0):
             peer.step = Step.SYNCED
             self._core.send(peer.link, UpToDate())
@@ -166,7 +173,7 @@ class ObserverMaster:
     # -- broadcast -------------------------------------------------------------------------------------------------
 
     def inform(self, zxid: Zxid) -> None:
-        """Everything pending up to `zxid` is committed, and about to be applied here."""
+        """Forward the pending transactions up to `zxid`, which are committed and about to be applied here."""
         peers = [peer.link for peer in self._links.values() if peer.forwarding]
         if not peers:
             return
@@ -175,25 +182,25 @@ class ObserverMaster:
             self._core.send_all(link, informs)
 
     def inform_of_membership(self, txn: Txn, designated: PeerId) -> None:
-        """A change of the ensemble's membership is committed, and about to be applied here."""
+        """Forward a committed change of the ensemble's membership, which is about to be applied here."""
         for peer in self._links.values():
             if peer.forwarding:
                 self._core.send(peer.link, InformAndActivate(txn, designated))
 
     def answer(self, origin: LinkId, packet: Packet) -> None:
-        """The leader has answered an observer's request; the observer may have disconnected."""
+        """Pass the leader's reply to the observer that sent the request, unless the observer has disconnected."""
         if origin in self._links:
             self._core.send(origin, packet)
 
     def drain_touched(self) -> tuple[tuple[SessionId, int], ...]:
-        """Active sessions at the observers, for the next answer to the leader's ping."""
+        """Return the active sessions of the observers, for the next reply to the leader's ping."""
         touched, self._touched = self._touched, {}
         return tuple(touched.items())
 
     # -- liveness --------------------------------------------------------------------------------------------------
 
     def on_timer(self) -> None:
-        """Half a tick: send pings, and drop silent observers."""
+        """Send pings and drop silent observers, every half tick."""
         core = self._core
         core.set_timer(MASTER_TIMER, core.config.tick_time_ms // 2)
         ping = Ping(core.last_committed)

@@ -13,7 +13,7 @@ from zabka.journal.messages import Content, Subject, listed
 
 
 def notification_content(notification: messages.Notification) -> Content:
-    """An election message: the sender's state and round, and its vote."""
+    """Return the content of an election message: the sender's state and round, and its vote."""
     vote = notification.vote
     return Content(
         "election",
@@ -29,7 +29,7 @@ def notification_content(notification: messages.Notification) -> Content:
 
 
 def txn_subject(txn: Txn) -> Subject:
-    """A transaction: its zxid, session and operation, and the znodes that it changes."""
+    """Return the subject of a transaction: zxid, session, operation, and the znodes that it changes."""
     found: Subject = {"zxid": zxid_text(txn.zxid), "session": zxid_text(txn.session_id), "op": op_name(txn.type)}
     body = txn.body
     if isinstance(body, MultiTxn):
@@ -42,7 +42,7 @@ def txn_subject(txn: Txn) -> Subject:
 
 
 def packet_contents(packet: messages.Packet) -> Iterator[Content]:
-    """Contents of a packet of the quorum port; joined proposals are as many messages as on the wire."""
+    """Yield the contents of a packet on the quorum port; combined proposals are separate messages, as on the wire."""
     if isinstance(packet, messages.Proposal):
         for txn in packet.txns:
             yield Content("broadcast", "PROPOSAL", txn_subject(txn))

@@ -1,6 +1,6 @@
 """One ensemble server as a state machine: election, then leading or learning, over one application.
 
-The driver (the asyncio shell or the simulated world) calls the handlers and executes the effects that they return.
+The driver (on asyncio or in the simulated world) calls the handlers and executes the effects that they return.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class LearnerStatus(msgspec.Struct, frozen=True):
 
 
 class PeerStatus(msgspec.Struct, frozen=True):
-    """A peer's state for reports (`mntr`, the API, tests).  `outstanding` counts proposals not committed yet."""
+    """A peer's state for reports (`mntr`, the API, tests).
+
+    `outstanding` counts proposals that are not committed yet.
+    """
 
     peer_id: PeerId
     state: PeerState
@@ -60,25 +63,28 @@ class PeerStatus(msgspec.Struct, frozen=True):
     learners: tuple[LearnerStatus, ...]
     read_only: bool = False
     source_id: PeerId | None = None
-    """The peer that a learner learns from: its leader, or a follower that serves observers."""
+    """Peer that a learner learns from: its leader, or a follower that serves observers."""
     leads_only: bool = False
-    """Whether this peer leads and leaves the clients to the others (leaderServes=no)."""
+    """Whether this peer leads and only the other servers accept clients (leaderServes=no)."""
 
     @property
     def serves_clients(self) -> bool:
-        """Whether clients are served here, at least read-only."""
+        """Whether this peer serves clients, at least read-only."""
         return self.read_only or (self.serving and not self.leads_only)
 
     @property
     def isro(self) -> str:
-        """Answer for clients that look for a leader (IsroCommand): `rw`, `ro`, or `null` if clients are not served."""
+        """Return the reply to clients that search for a leader (IsroCommand).
+
+        `rw`, `ro`, or `null` if clients are not served.
+        """
         if self.read_only:
             return "ro"
         return "rw" if self.serves_clients else "null"
 
 
 class Peer:
-    """The pure ensemble server."""
+    """An ensemble server without I/O."""
 
     def __init__(
         self,
@@ -102,9 +108,9 @@ class Peer:
         self._read_only = False
 
     def hand_effects_to(self, outlet: Callable[[list[Effect]], None]) -> None:
-        """Optional: pass parts of a turn's effects to `outlet` early, while the turn goes on.
+        """Pass parts of a long turn's effects to `outlet` before the turn ends (optional).
 
-        The handler then returns the remaining effects, to be executed after those.
+        The handler then returns the remaining effects, to be executed after those parts.
         """
         self._core.outlet = outlet
 
@@ -124,7 +130,7 @@ class Peer:
 
     @property
     def outstanding(self) -> int:
-        """Transactions that are logged here, or about to be, and are not committed yet."""
+        """Number of transactions that are logged here, or about to be, and not committed yet."""
         return len(self._core.pending)
 
     @property
@@ -144,18 +150,18 @@ class Peer:
 
     @property
     def last_zxid(self) -> Zxid:
-        """The last logged transaction."""
+        """Zxid of the last logged transaction."""
         return self._core.last_logged
 
     @property
     def leader_id(self) -> PeerId:
-        """The leader that this peer follows, itself when leading, -1 when looking."""
+        """Leader that this peer follows; itself when leading, -1 when LOOKING."""
         role = self._core.role
         return PeerId(-1) if role is None else role.leader_id
 
     @property
     def membership(self) -> Membership:
-        """The ensemble's membership in force."""
+        """The ensemble's active membership."""
         return self._core.reconfiguration.current
 
     @property
@@ -201,23 +207,23 @@ class Peer:
 
     @property
     def syncs_sent(self) -> tuple[int, int]:
-        """How many learners got a snapshot here, and how many only transactions."""
+        """Numbers of learners that received a snapshot from this peer, and that received only transactions."""
         return self._core.snaps_sent, self._core.diffs_sent
 
     @property
     def rare_syncs(self) -> tuple[int, int]:
-        """How many learners got a DIFF from the log on disk, and how often one had to wait because it may be ahead."""
+        """Counts of learners that got a DIFF from the log on disk, and of waits of learners that may be ahead."""
         return self._core.log_diffs_sent, self._core.syncs_put_off
 
     @property
     def quits_over_voters(self) -> int:
-        """How often it gave up leading before it had a quorum, for a voter that was looking."""
+        """Number of times this peer gave up leading before it had a quorum, because of a LOOKING voter."""
         return self._core.quits_over_voters
 
     def proposal_sizes(self) -> tuple[int, int, int]:
-        """Size in bytes of the last transaction of this peer's term, and of the largest and smallest still in memory.
+        """Sizes in bytes of transactions: the last of this peer's term, the largest and the smallest in memory.
 
-        -1 if there is none. Computed on demand, so that writes do not pay for it.
+        -1 if there is none. Computed on demand, so that writes are not slower.
         """
         core = self._core
         sizes = [len(txn.encoded()) for txn in core.committed_log if epoch_of(txn.zxid) == core.current_epoch]
@@ -226,7 +232,7 @@ class Peer:
     # -- the driver's calls ----------------------------------------------------------------------------------------
 
     def on_start(self, now: Instant) -> list[Effect]:
-        """Start: load the content of the disk and look for a leader."""
+        """Start: load the content of the disk and begin an election."""
         core = self._core
         core.now = now
         recovered, self._recovered = self._recovered, None
@@ -259,7 +265,7 @@ class Peer:
         return self._finish()
 
     def on_oracle(self, now: Instant, agrees: bool) -> list[Effect]:
-        """Process the oracle's decision whether this server, one of two, may continue without the other."""
+        """Process the oracle's decision whether this server, one of two, can continue without the other."""
         self._core.now = now
         if not self._halted:
             self._core.reconfiguration.set_oracle(agrees)
@@ -267,14 +273,14 @@ class Peer:
         return self._finish()
 
     def on_voter_unreachable(self, now: Instant, voter: PeerId) -> list[Effect]:
-        """Optional: the election port of that voter cannot be reached; an election need not wait for it."""
+        """Do not let an election wait for that voter, whose election port cannot be reached (optional)."""
         self._core.now = now
         if not self._halted:
             self._election.on_unreachable(voter)
         return self._finish()
 
     def on_link_up(self, now: Instant, link: LinkId, to: PeerId) -> list[Effect]:
-        """A link requested by OpenLink is up."""
+        """Handle a link that OpenLink requested and that is up."""
         self._core.now = now
         if self._core.role is None:
             self._core.close(link, "no longer wanted")
@@ -283,7 +289,7 @@ class Peer:
         return self._finish()
 
     def on_link_accepted(self, now: Instant, link: LinkId) -> list[Effect]:
-        """A learner connected to this peer's quorum port."""
+        """Handle a learner's connection to this peer's quorum port."""
         self._core.now = now
         role = self._core.role
         if role is not None:
@@ -291,19 +297,19 @@ class Peer:
         elif len(self._parked) >= PARKED_LINKS_MAX or self._halted:
             self._core.close(link, "too many learners wait for an election")
         else:
-            # Other peers may see the end of an election before this peer does: keep their links until it has decided.
+            # Other peers may finish an election before this peer does; keep their links until this peer has decided.
             self._parked[link] = []
         return self._finish()
 
     def on_link_failed(self, now: Instant, to: PeerId) -> list[Effect]:
-        """A link requested by OpenLink could not be made."""
+        """Handle a link that OpenLink requested and that could not be opened."""
         self._core.now = now
         if self._core.role is not None:
             self._core.role.on_link_failed(to)
         return self._finish()
 
     def on_link_down(self, now: Instant, link: LinkId) -> list[Effect]:
-        """A link broke, or the other side closed it."""
+        """Handle a link that broke or was closed by the other side."""
         self._core.now = now
         self._parked.pop(link, None)
         if self._core.role is not None:
@@ -314,7 +320,7 @@ class Peer:
         """Process packets that arrived together on one link of the learner protocol: one turn and one barrier.
 
         After a packet that closes the link or ends the role, the rest is ignored. An empty sequence means that a large
-        packet is arriving, as a sign of life.
+        packet is still arriving, which shows that the other side is alive.
         """
         core = self._core
         core.now = now
@@ -328,7 +334,7 @@ class Peer:
         return self._finish()
 
     def on_timer(self, now: Instant, name: str) -> list[Effect]:
-        """A timer expired."""
+        """Handle an expired timer."""
         self._core.now = now
         if name == LOCAL_SESSIONS_TIMER:
             self._core.perform(self._application.expire_local_sessions(now))
@@ -343,13 +349,13 @@ class Peer:
         return self._finish()
 
     def on_durable(self, now: Instant, token: int) -> list[Effect]:
-        """A barrier is durable, and everything before it."""
+        """Handle a durable barrier; everything before it is durable too."""
         self._core.now = now
         self._core.on_durable(token)
         return self._finish()
 
     def on_recovered(self, now: Instant, recovered: Recovered) -> list[Effect]:
-        """The disk has truncated the log; `recovered` is the rest."""
+        """Handle the truncated log; `recovered` is the remaining content of the disk."""
         core = self._core
         core.now = now
         assert core.awaiting_recovery, "nobody asked for a truncation"
@@ -365,13 +371,13 @@ class Peer:
         return self._finish()
 
     def on_snapshot_spoiled(self, now: Instant) -> list[Effect]:
-        """Optional: the newest snapshot on the disk is damaged; another one is due as soon as this peer serves."""
+        """Make another snapshot due when this peer serves, because the newest one on disk is damaged (optional)."""
         self._core.now = now
         self._core.make_snapshot_due()
         return self._finish()
 
     def on_log_read(self, now: Instant, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> list[Effect]:
-        """Process the answer to ReadLog."""
+        """Process the result of a ReadLog."""
         self._core.now = now
         if self._core.role is not None:
             self._core.role.on_log_read(link, after, txns)
@@ -380,24 +386,24 @@ class Peer:
     def on_client_connected(
         self, now: Instant, connection: ConnectionId, identities: tuple[AuthId, ...] = ()
     ) -> list[Effect]:
-        """A client connected; see `Application`."""
+        """Handle a new client connection; see `Application`."""
         self._core.now = now
         self._core.perform(self._application.on_client_connected(now, connection, identities))
         return self._finish()
 
     def on_clients(self, now: Instant, messages: Sequence[tuple[ConnectionId, ClientMessage]]) -> list[Effect]:
-        """Process frames of clients that arrived together, in order: one turn, so one barrier for all their writes."""
+        """Process frames of clients that arrived together, in order, in one turn with one barrier for all writes."""
         core = self._core
         core.now = now
         on_client = self._application.on_client
         for connection, message in messages:
             core.perform(on_client(now, connection, message))
             if core.leaving is not None:
-                break  # every client's connection is being closed
+                break  # All client connections are being closed.
         return self._finish()
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
-        """A client's connection was closed."""
+        """Handle a closed client connection."""
         self._core.now = now
         self._core.perform(self._application.on_client_closed(now, connection))
         return self._finish()
@@ -405,7 +411,7 @@ class Peer:
     # -- transitions -----------------------------------------------------------------------------------------------
 
     def _finish(self) -> list[Effect]:
-        """End the turn: change roles if that was decided, then return the effects."""
+        """End the turn: change the role if this was decided, then return the effects."""
         core, election = self._core, self._election
         while core.leaving is not None or election.decided is not None:
             if core.leaving is not None:
@@ -415,7 +421,10 @@ class Peer:
         return core.end_turn(election.round)
 
     def _leave(self) -> None:
-        """Return to LOOKING. No stale write can follow: the disk's queue is in order, and its content is in memory."""
+        """Return to LOOKING.
+
+        No outdated write can follow, because the disk's queue is in order and memory matches its result.
+        """
         core = self._core
         reason, role, successor = core.leaving, core.role, core.successor
         assert reason is not None and role is not None
@@ -443,10 +452,10 @@ class Peer:
         self._election.start(core.last_logged, core.current_epoch, self._lost_leader)
 
     def _serve_read_only(self) -> None:
-        """No leader was found for a while: in a partition, the minority continues to serve reads.
+        """Serve reads after a while without a leader: in a partition, the minority continues to serve reads.
 
-        It affects nothing except clients. In ZooKeeper a read-only server left traces in the history that it offers to
-        others (ZOOKEEPER-3526).
+        This affects only clients. In ZooKeeper a read-only server left traces in the history that it offers to others
+        (ZOOKEEPER-3526).
         """
         core = self._core
         if core.role is None and not core.awaiting_recovery and not self._read_only:
@@ -478,7 +487,7 @@ class Peer:
         for link in parked:
             core.close(link, "this peer does not lead")
         source = self._source_of(vote.leader)
-        # The second vote with the same epoch is accepted: the new epoch may never be announced.
+        # The second vote with the same epoch is accepted, because the new epoch may never be announced.
         leads_until = vote.peer_epoch if source != vote.leader and vote != self._observed else None
         self._observed = vote
         core.role = Learner(core, vote.leader, source, handed_over=handed_over, leads_until=leads_until)
@@ -487,8 +496,8 @@ class Peer:
     def _source_of(self, leader: PeerId) -> PeerId:
         """Return the peer to learn from.
 
-        That is the leader; or, for an observer that relieves the leader, each follower in turn until one accepts it
-        (QuorumPeer.findLearnerMaster). A leader does not serve observers in that case.
+        This is the leader. For an observer that uses followers to reduce the leader's load, it is each follower in turn
+        until one accepts the observer (QuorumPeer.findLearnerMaster). A leader does not serve observers in that case.
         """
         core = self._core
         if not (core.config.observes_followers and core.reconfiguration.observes):
@@ -502,7 +511,7 @@ class Peer:
         return PeerId(followers[self._masters_tried % len(followers)])
 
     def _answer(self, to: PeerId) -> None:
-        """Send a looking peer the leader of this one, with the new epoch once it is in force (ZK-1732)."""
+        """Send this peer's leader to a LOOKING peer, with the new epoch when it is active (ZK-1732)."""
         role, vote = self._core.role, self._vote
         assert role is not None
         if role.phase is Phase.BROADCAST:
@@ -512,7 +521,7 @@ class Peer:
 
 
 def why_unusable(recovered: Recovered) -> str | None:
-    """Return why a peer must not run on the content of its disk, for its log, or None."""
+    """Return why the log on a peer's disk makes the disk unusable, or None."""
     if recovered.accepted_epoch < recovered.current_epoch:
         return (
             f"acceptedEpoch {recovered.accepted_epoch} is less than currentEpoch {recovered.current_epoch}: "
@@ -523,8 +532,8 @@ def why_unusable(recovered: Recovered) -> str | None:
         if not follows(last, txn.zxid):
             return f"transaction 0x{txn.zxid:x} follows 0x{last:x} in the log: transactions in between are missing"
         last = txn.zxid
-    # The last zxid may be of a higher epoch than currentEpoch: a crash between a synchronisation's history and its
-    # epoch. Such a peer did not count in that epoch, and does not claim it now.
+    # The last zxid can have a higher epoch than currentEpoch after a crash between writing a synchronisation's
+    # history and its epoch. Such a peer did not count in that epoch, and does not claim it now.
     if epoch_of(last) > recovered.accepted_epoch:
         return f"the log reaches epoch {epoch_of(last)}, but acceptedEpoch is {recovered.accepted_epoch}"
     return None

@@ -1,9 +1,10 @@
-"""Quorum systems: sets of servers such that any two quorums share a server (QuorumVerifier).
+"""Quorum systems, in which any two quorums share a server (QuorumVerifier).
 
-`Quorum` is a majority (QuorumMaj). `HierarchicalQuorum` requires more than half of the weight in more than half of the
-groups (QuorumHierarchical). `JointQuorum` requires a quorum of the configuration in force and of the proposed one,
-while a reconfiguration is in progress (SyncedLearnerTracker). Servers that are not voters never count. `SurvivorQuorum`
-is an exception: its quorums share a server only because an external oracle guarantees it (QuorumOracleMaj).
+`Quorum` is a majority (QuorumMaj). `HierarchicalQuorum` requires more than half of the weight in more than half of
+the groups (QuorumHierarchical). `JointQuorum` requires a quorum of both the active and the proposed configuration
+while a reconfiguration is in progress (SyncedLearnerTracker). Servers that are not voters never count.
+`SurvivorQuorum` is an exception: its quorums share a server only because an external oracle guarantees it
+(QuorumOracleMaj).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class QuorumSystem(Protocol):
 
     @property
     def voters(self) -> tuple[PeerId, ...]:
-        """Every server that may count, in ascending order."""
+        """All servers that can count, in ascending order."""
         ...
 
     def weight(self, peer: PeerId) -> int:
@@ -27,11 +28,11 @@ class QuorumSystem(Protocol):
         ...
 
     def contains(self, peers: Container[PeerId]) -> bool:
-        """Whether `peers` contains a quorum."""
+        """Return whether `peers` contains a quorum."""
         ...
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """The highest value that a quorum has reached; a voter without a mark counts as -1."""
+        """Return the highest value that a quorum has reached; a voter without a mark counts as -1."""
         ...
 
 
@@ -46,20 +47,23 @@ class Quorum:
         assert self.voters, "an ensemble has at least one voter"
 
     def weight(self, peer: PeerId) -> int:
-        """Every voter has one vote."""
+        """Return 1 for a voter: every voter has one vote."""
         return 1 if peer in self.voters else 0
 
     def contains(self, peers: Container[PeerId]) -> bool:
-        """Whether more than half of the voters are in `peers`."""
+        """Return whether more than half of the voters are in `peers`."""
         return sum(voter in peers for voter in self.voters) >= self.majority
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """The highest value that a majority of voters has reached; a voter without a mark counts as -1."""
+        """Return the highest value that a majority of voters has reached; a voter without a mark counts as -1."""
         return sorted([marks.get(voter, -1) for voter in self.voters], reverse=True)[self.majority - 1]
 
 
 class HierarchicalQuorum:
-    """More than half of the weight in more than half of the groups.  A group whose weights add up to 0 is left out."""
+    """More than half of the weight in more than half of the groups.
+
+    A group whose weights add up to 0 is left out.
+    """
 
     __slots__ = ("_groups", "_weights", "voters")
 
@@ -74,16 +78,16 @@ class HierarchicalQuorum:
         return sum(self._weights[peer] for peer in peers)
 
     def weight(self, peer: PeerId) -> int:
-        """Configured weight; 1 by default."""
+        """Return the configured weight; 1 by default."""
         return self._weights.get(peer, 0)
 
     def contains(self, peers: Container[PeerId]) -> bool:
-        """Whether `peers` holds most of the weight in most of the groups."""
+        """Return whether `peers` has most of the weight in most of the groups."""
         won = sum(2 * self._sum(peer for peer in group if peer in peers) > self._sum(group) for group in self._groups)
         return 2 * won > len(self._groups)
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """The highest value that a quorum has reached; a voter without a mark counts as -1."""
+        """Return the highest value that a quorum has reached; a voter without a mark counts as -1."""
         for value in sorted({marks.get(voter, -1) for voter in self.voters}, reverse=True):
             if self.contains({voter: None for voter in self.voters if marks.get(voter, -1) >= value}):
                 return value
@@ -91,7 +95,7 @@ class HierarchicalQuorum:
 
 
 class JointQuorum:
-    """A quorum of each of two configurations."""
+    """Quorums that contain a quorum of each of two configurations."""
 
     __slots__ = ("_first", "_second", "voters")
 
@@ -100,22 +104,23 @@ class JointQuorum:
         self.voters: tuple[PeerId, ...] = tuple(sorted({*first.voters, *second.voters}))
 
     def weight(self, peer: PeerId) -> int:
-        """The larger weight of the two configurations."""
+        """Return the larger of the weights in the two configurations."""
         return max(self._first.weight(peer), self._second.weight(peer))
 
     def contains(self, peers: Container[PeerId]) -> bool:
-        """Whether `peers` contains a quorum of both."""
+        """Return whether `peers` contains a quorum of both."""
         return self._first.contains(peers) and self._second.contains(peers)
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """The highest value that quorums of both have reached."""
+        """Return the highest value that quorums of both have reached."""
         return min(self._first.reached(marks), self._second.reached(marks))
 
 
 class SurvivorQuorum:
-    """Two voters; `survivor` is sufficient alone: an oracle guarantees that the other does not continue alone.
+    """Quorums of two voters, of which `survivor` alone is sufficient.
 
-    Acknowledgements of the other voter still count: as long as it logs proposals, both must have them.
+    An oracle guarantees that the other voter does not continue alone. Acknowledgements of the other voter still count:
+    while it logs proposals, both must have them.
     """
 
     __slots__ = ("_pair", "_survivor", "voters")
@@ -127,15 +132,15 @@ class SurvivorQuorum:
         self.voters = pair.voters
 
     def weight(self, peer: PeerId) -> int:
-        """Weight in the pair."""
+        """Return the weight among the two voters."""
         return self._pair.weight(peer)
 
     def contains(self, peers: Container[PeerId]) -> bool:
-        """Whether the survivor is in `peers`."""
+        """Return whether the survivor is in `peers`."""
         return self._survivor in peers
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """The value that the survivor has reached; or both voters, if both have a mark."""
+        """Return the value that the survivor has reached, or that both voters have reached if both have a mark."""
         if all(voter in marks for voter in self.voters):
             return self._pair.reached(marks)
         return marks.get(self._survivor, -1)

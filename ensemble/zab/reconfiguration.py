@@ -1,10 +1,11 @@
-"""Memberships known to a peer: the one in force, the last one seen, and their quorums.
+"""Memberships that a peer knows: the active one, the last one seen, and their quorums.
 
 Source: QuorumPeer.processReconfig, setLastSeenQuorumVerifier.
 
-A reconfiguration is proposed like any transaction. From its proposal until it is in force every decision needs a quorum
-of both memberships. A peer stores a reconfiguration on disk as the last one seen before it logs it. A peer that learns
-of the commit (from its leader, or from another peer during an election) puts it into force.
+A reconfiguration is proposed like any transaction. From its proposal until it is active, every decision needs a
+quorum of both memberships. Before a peer logs a reconfiguration, it stores the new membership on disk as the last one
+seen. When a peer learns of the commit (from its leader, or from another peer during an election), it activates the
+new membership.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ class MemberCore(Protocol):
     role: Role | None
 
     def to_disk(self, effect: Effect) -> None:
-        """Queue an effect for the disk, after everything queued before."""
+        """Queue a disk effect after everything that is already queued."""
         ...
 
     def emit(self, event: Event) -> None:
-        """Write to the journal."""
+        """Write an event to the journal."""
         ...
 
     def leave(self, reason: str, cause: Cause) -> None:
-        """Give up the role at the end of this turn."""
+        """Leave the role at the end of this turn."""
         ...
 
 
 def membership_of(config: EnsembleConfig) -> Membership:
-    """The membership that a peer starts with.  Raises BadMembership."""
+    """Return the membership that a peer starts with. Raises BadMembership."""
     if config.membership:
         return Membership.parse(config.membership)
     voters, observers = ([PeerId(i) for i in sorted(ids)] for ids in (config.voters, config.observers))
@@ -66,7 +67,10 @@ def membership_in(txn: Txn) -> Membership:
 
 
 def _led(text: str) -> Membership:
-    """Parse a received membership; one without voters could never decide anything. Raises BadMembership."""
+    """Parse a received membership.
+
+    Raises BadMembership, also for a membership without voters, which could never decide anything.
+    """
     membership = Membership.parse(text)
     if not membership.voters:
         raise BadMembership("a membership without a voter")
@@ -74,7 +78,7 @@ def _led(text: str) -> Membership:
 
 
 class Reconfiguration:
-    """A peer's memberships. If reconfiguration is not enabled, the first membership never changes."""
+    """Memberships of a peer. If reconfiguration is not enabled, the first membership never changes."""
 
     def __init__(self, core: MemberCore, config: EnsembleConfig) -> None:
         self._core = core
@@ -102,7 +106,7 @@ class Reconfiguration:
         return self._has_oracle and len(self.current.voters) == 2 and not self.current.groups
 
     def set_oracle(self, agrees: bool) -> None:
-        """Set the oracle's decision whether this server, one of two, may continue without the other."""
+        """Set the oracle's decision whether this server, one of two, can continue without the other."""
         self._oracle_agrees = agrees
         self.quorum = self._quorum()
 
@@ -112,53 +116,56 @@ class Reconfiguration:
 
     @property
     def under_way(self) -> bool:
-        """Whether a membership was seen that is not in force yet."""
+        """Whether a membership was seen that is not active yet."""
         return self.last_seen.version > self.current.version
 
     @property
     def votes(self) -> bool:
-        """Whether this peer is a voter of the membership in force."""
+        """Whether this peer is a voter in the active membership."""
         return self._core.my_id in self.current.voters
 
     @property
     def observes(self) -> bool:
         """Whether this peer is an observer.
 
-        A peer that is not a member follows without a vote, until it becomes one.
+        A peer that is not a member follows without a vote until it becomes a member.
         """
         return self._core.my_id in self.current.observers
 
     def expects(self, peer: PeerId) -> bool:
-        """Return whether a leader needs this learner in its epoch: it is a member, or can become one by reconfig."""
+        """Return whether a leader needs this learner in its epoch.
+
+        It is a member, or can become a member by reconfig.
+        """
         return self.enabled or peer in self.current.voters or peer in self.current.observers
 
     def is_proposed_only(self, peer: PeerId) -> bool:
-        """Whether it is a voter only of the proposed membership, and not of the one in force.
+        """Return whether a peer is a voter only in the proposed membership, and not in the active one.
 
-        Until a change is in force everything needs a quorum of the membership in force. So if such a voter is ahead of
-        a leader with that quorum, the additional transactions are not committed. A peer that logs anything after a
-        change has put it into force, and follows no leader that has not.
+        Until a change is active, everything needs a quorum of the active membership. So if such a voter is ahead of a
+        leader with that quorum, the additional transactions are not committed. A peer that logs anything after a change
+        has activated the change, and follows no leader that has not activated it.
         """
         return self.under_way and peer in self.last_seen.voters and peer not in self.current.voters
 
     def backs(self, peers: Container[PeerId]) -> bool:
-        """Whether enough of them follow a leader for this peer to try it.
+        """Return whether enough of these peers follow a leader for this peer to try it.
 
-        A quorum of either membership is sufficient: following commits this peer to nothing, and a failed proposal of a
-        membership that it has seen must not keep it out. If an oracle has not chosen this peer, it tries a leader that
-        the oracle may have chosen.
+        A quorum of either membership is sufficient: following is not binding, and a failed proposal of a membership
+        that this peer has seen must not exclude it. If an oracle has not chosen this peer, it tries a leader that the
+        oracle may have chosen.
         """
         if self._asks_oracle and not self._oracle_agrees and any(voter in peers for voter in self.current.voters):
             return True
         return self.current.quorum.contains(peers) or (self.under_way and self.last_seen.quorum.contains(peers))
 
     def restore_current(self) -> None:
-        """Publish both memberships at start: the configuration contains the one in force, but not the proposed one."""
+        """Publish both memberships at start, because the configuration contains only the active one."""
         if self.under_way:
             self._core.out.append(UseMembership(self.current, self.last_seen))
 
     def proposed(self, txn: Txn) -> None:
-        """A reconfiguration is about to be logged here."""
+        """Handle a reconfiguration that is about to be logged here."""
         if not self.enabled:
             return
         membership = self.read(txn)
@@ -166,7 +173,7 @@ class Reconfiguration:
             self.see(membership)
 
     def read(self, txn: Txn) -> Membership | None:
-        """Return the proposed membership of a reconfiguration; leave a leader with an invalid text."""
+        """Return the proposed membership of a reconfiguration; leave the leader if its text is invalid."""
         try:
             return membership_in(txn)
         except BadMembership as bad:
@@ -174,7 +181,7 @@ class Reconfiguration:
             return None
 
     def see(self, membership: Membership) -> None:
-        """Set the last membership seen; it is on disk before any effect queued later.
+        """Set the last seen membership; it is on disk before any effect queued later.
 
         A leader's message may also revert a membership that failed.
         """
@@ -186,7 +193,7 @@ class Reconfiguration:
         self._changed()
 
     def see_text(self, text: str) -> None:
-        """Set the last membership seen from the text of a new leader."""
+        """Set the last seen membership from a new leader's text."""
         if self.enabled and text:
             try:
                 self.see(_led(text))
@@ -194,9 +201,9 @@ class Reconfiguration:
                 self._core.leave(f"the leader's membership cannot be read: {bad}", request_cause("reconfig"))
 
     def activate(self, membership: Membership, designated: PeerId | None) -> bool:
-        """Put a membership into force; return whether the peer's role or leader changes, so that it must start over.
+        """Activate a membership; return whether the peer's role or leader changes.
 
-        It then follows `designated` or, if that is None, looks for a leader.
+        If so, the peer must leave its role. It then follows `designated` or, if that is None, is LOOKING.
         """
         if not self.enabled or membership.version <= self.current.version:
             return False
@@ -218,9 +225,10 @@ class Reconfiguration:
         return self.observes != observed or leader_id is None or not _same_leader(before, membership, leader_id)
 
     def take_up(self, proposed: Iterable[Txn]) -> bool:
-        """Put the last seen membership into force: the leader that sent it is established.
+        """Activate the last seen membership, because the leader that sent it is established.
 
-        Not if it is only `proposed`: a ZooKeeper leader sends such a membership, too. Returns the result of `activate`.
+        Do not activate it if it is only `proposed`: a ZooKeeper leader sends such a membership, too. Returns the result
+        of `activate`.
         """
         version = self.last_seen.version
         if any(txn.zxid == version and txn.type == OpCode.RECONFIG for txn in proposed):
@@ -228,7 +236,7 @@ class Reconfiguration:
         return self.activate(self.last_seen, None)
 
     def open_epoch(self, zxid: Zxid) -> None:
-        """Begin a new leader's epoch: give the initial membership of the servers' own files a version.
+        """Begin a new leader's epoch: set a version on the initial membership, which comes from the servers' own files.
 
         With that version it takes precedence over memberships of servers that want to join (ZOOKEEPER-1783).
         """
@@ -236,7 +244,10 @@ class Reconfiguration:
             self.see(self.current.with_version(zxid))
 
     def learn_current(self, text: str) -> bool:
-        """A looking peer received another peer's membership in force; return whether it was newer and adopted."""
+        """Adopt another peer's active membership, received while LOOKING, if it is newer.
+
+        Return whether it was adopted.
+        """
         if not self.enabled or not text or text == self.text:
             return False
         try:

@@ -12,7 +12,7 @@ from zabka.ensemble.zab.messages import ForwardedRequest, Packet, PeerState, Syn
 
 
 class Phase(StrEnum):
-    """Phase of a peer within the protocol (QuorumPeer.ZabState)."""
+    """Phase of a peer in the protocol (QuorumPeer.ZabState)."""
 
     ELECTION = "ELECTION"
     DISCOVERY = "DISCOVERY"
@@ -21,7 +21,7 @@ class Phase(StrEnum):
 
 
 class Role(Protocol):
-    """A leader or a learner, from the election's end until it gives up."""
+    """A leader or a learner, from the end of the election until it leaves the role."""
 
     @property
     def state(self) -> PeerState: ...

@@ -17,7 +17,7 @@ class Address(NamedTuple):
 
 
 class ServerLine(NamedTuple):
-    """A server of the ensemble, by its first address; `others` are further addresses."""
+    """A server of the ensemble with its first address; `others` contains further addresses."""
 
     host: str
     quorum_port: int
@@ -29,22 +29,22 @@ class ServerLine(NamedTuple):
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """All addresses, the first one first."""
+        """All addresses, beginning with the first one."""
         return (Address(self.host, self.quorum_port, self.election_port), *self.others)
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts of all addresses."""
+        """Hosts of all addresses."""
         return tuple(address.host for address in self.addresses)
 
     def listens_at(self, *, on_all: bool) -> tuple[Address, ...]:
-        """Where such a server listens for others: at each of its addresses, or on all interfaces (host "")."""
+        """Return where this server listens for others: each of its addresses, or all interfaces (host "")."""
         if not on_all:
             return self.addresses
         return tuple(dict.fromkeys(address._replace(host="") for address in self.addresses))
 
     def canonical(self) -> str:
-        """The text as ZooKeeper writes it in its configuration znode."""
+        """Return the line as ZooKeeper writes it to its configuration znode."""
         role = "observer" if self.observer else "participant"
         addresses = sorted(self.addresses) if self.others else self.addresses
         text = "|".join(f"{bracketed(host)}:{quorum}:{election}" for host, quorum, election in addresses) + f":{role}"
@@ -54,12 +54,12 @@ class ServerLine(NamedTuple):
 
 
 def bracketed(host: str) -> str:
-    """A host as written before a port."""
+    """Return a host as it is written before a port."""
     return f"[{host}]" if ":" in host else host
 
 
 def _fields(text: str) -> list[str]:
-    """Split at colons, but not inside [IPv6]."""
+    """Split a string at colons, but not inside [IPv6]."""
     if text.startswith("["):
         host, closed, rest = text[1:].partition("]")
         if not closed or (rest and not rest.startswith(":")):
@@ -75,7 +75,7 @@ def _port(text: str) -> int:
 
 
 def _address(text: str) -> tuple[Address, str]:
-    """Parse one address and the role after it, empty if there is none."""
+    """Parse one address and the role after it; the role is empty if there is none."""
     fields = _fields(text.strip())
     if not 3 <= len(fields) <= 4 or not fields[0]:
         raise ValueError("expected host:quorumPort:electionPort[:role]")
@@ -86,7 +86,10 @@ def _address(text: str) -> tuple[Address, str]:
 
 
 def _host(text: str) -> str:
-    """Parse a host; it must not end its line or begin another, or other servers could not parse the text."""
+    """Parse a host.
+
+    The host must not end its line or begin another, because other servers could not parse the result.
+    """
     if not text.isprintable() or any(char in text for char in " \\[]"):
         raise ValueError(f"{text!r} is no host")
     return text

@@ -1,8 +1,8 @@
-"""When a peer writes its next ordinary snapshot: after a number of transactions, or a number of their bytes.
+"""Decides when a peer writes its next ordinary snapshot: after a number of transactions, or of their bytes.
 
-If `snapCount` is set, it applies. Otherwise a snapshot also waits until the log since the previous one has as many
-bytes as that snapshot. So a large tree is not written again after few changes, and snapshots write no more bytes than
-the log. The replay time of a restart bounds the wait.
+If `snapCount` is set, it is the limit. Otherwise a snapshot also waits until the log since the previous snapshot has
+as many bytes as that snapshot. So a large tree is not written again after few changes, and snapshots write no more
+bytes than the log. The time to replay the log at a restart limits the wait.
 
 Source: SyncRequestProcessor.shouldSnapshot.
 """
@@ -20,7 +20,7 @@ SNAP_COUNT = 100_000
 REPLAY_TXNS_PER_S = 150_000
 """Approximate number of logged transactions that a peer reads and applies per second when it starts."""
 REPLAY_S_MAX = 2
-"""By how much replaying the log may prolong a start, compared with a snapshot of the last state."""
+"""Maximum time by which replaying the log may prolong a start, compared with a snapshot of the last state."""
 SNAP_COUNT_MAX = REPLAY_S_MAX * REPLAY_TXNS_PER_S
 _NO_LIMIT_BYTES = 1 << 62
 
@@ -28,8 +28,8 @@ _NO_LIMIT_BYTES = 1 << 62
 class SnapshotPace:
     """Counts the transactions applied since the last snapshot.
 
-    For every snapshot a random point between half and all of each limit is chosen, so that the peers of an ensemble do
-    not all write one at once.
+    For each snapshot it chooses a random point between half and all of each limit, so that the peers of an ensemble do
+    not all write a snapshot at the same time.
     """
 
     __slots__ = ("_bytes", "_bytes_max", "_config", "_random", "_tree_bytes", "_txns", "_txns_max", "_txns_min")
@@ -51,14 +51,14 @@ class SnapshotPace:
 
     @property
     def is_due(self) -> bool:
-        """Whether a snapshot should be taken now."""
+        """Return whether a snapshot should be taken now."""
         if self._txns >= self._txns_min and (self._txns >= self._txns_max or self._bytes >= self._tree_bytes):
             return True
         return self._bytes >= self._bytes_max
 
     @property
     def txns_left(self) -> int:
-        """Minimum number of further transactions before a snapshot is due by their number."""
+        """Minimum number of further transactions before a snapshot is due because of the transaction count."""
         return self._txns_min - self._txns
 
     def count(self, txns: Sequence[Txn]) -> None:
@@ -68,12 +68,12 @@ class SnapshotPace:
             self._bytes += len(txn.raw or txn.encoded())
 
     def taken(self, tree_bytes: int) -> None:
-        """A snapshot of `tree_bytes` is being written: reset the counts."""
+        """Reset the counts, because a snapshot of `tree_bytes` is being written."""
         self.replaced(tree_bytes)
         self._draw()
 
     def replaced(self, tree_bytes: int) -> None:
-        """A snapshot of the current tree exists, of `tree_bytes`."""
+        """Note that a snapshot of the current tree exists, of `tree_bytes`."""
         self._txns = self._bytes = 0
         self._tree_bytes = tree_bytes
 

@@ -1,4 +1,4 @@
-"""How a leader brings one learner to its own history: DIFF, TRUNC or SNAP (LearnerHandler.syncFollower)."""
+"""How a leader synchronises a learner with its own history: DIFF, TRUNC or SNAP (LearnerHandler.syncFollower)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from zabka.ensemble.records import OpCode
 from zabka.ensemble.txn import Txn
 
 COMMITTED_LOG_LENGTH = 500
-"""How many of the latest transactions a peer keeps in memory for DIFF and TRUNC (zookeeper.commitLogCount)."""
+"""Number of latest transactions that a peer keeps in memory for DIFF and TRUNC (zookeeper.commitLogCount)."""
 
 SNAPSHOT_SIZE_FACTOR = 0.33
-"""Maximum size of the part of the log that is sent instead of a snapshot, relative to it (snapshotSizeFactor)."""
+"""Maximum size of a log part that is sent instead of a snapshot, as a fraction of the snapshot.
+
+Source: snapshotSizeFactor.
+"""
 
 
 class SyncMode(StrEnum):
-    """The first instruction of the leader to the learner."""
+    """Leader's first instruction to a learner."""
 
     DIFF = "DIFF"
     TRUNC = "TRUNC"
@@ -28,7 +31,7 @@ class SyncMode(StrEnum):
 
 
 class SyncPlan(msgspec.Struct, frozen=True):
-    """The first packet's kind and zxid, and the committed transactions that follow it."""
+    """Kind and zxid of the first packet, and the committed transactions that follow it."""
 
     mode: SyncMode
     zxid: Zxid
@@ -38,7 +41,7 @@ class SyncPlan(msgspec.Struct, frozen=True):
 def what_both_may_commit(proposed: Iterable[Txn]) -> tuple[Txn, ...]:
     """Return the transactions that a follower can commit by its leader's acknowledgement and its own.
 
-    They end before a change of membership; that change, and transactions after it, the leader commits first.
+    They end before a change of membership. The leader must commit that change, and transactions after it, first.
     """
     return tuple(takewhile(lambda txn: txn.type != OpCode.RECONFIG, proposed))
 
@@ -46,8 +49,8 @@ def what_both_may_commit(proposed: Iterable[Txn]) -> tuple[Txn, ...]:
 def plan_sync(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]) -> SyncPlan:
     """Decide, in ZooKeeper's order of cases, how a learner whose log ends at `learner_zxid` is synchronised.
 
-    `committed_log` holds the leader's latest transactions without gaps, oldest first, ending at `last_processed`; when
-    it is empty the leader has only its tree.
+    `committed_log` contains the leader's latest transactions without gaps, oldest first, ending at `last_processed`; if
+    it is empty, the leader has only its tree.
     """
     lowest = committed_log[0].zxid if committed_log else last_processed
     highest = committed_log[-1].zxid if committed_log else last_processed
@@ -82,5 +85,5 @@ def _walk(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]
 
 
 def follows(previous: int, zxid: int) -> bool:
-    """Whether `zxid` can directly follow `previous` in a history: the next number, or the first of a higher epoch."""
+    """Return whether `zxid` can directly follow `previous`: the next number, or the first of a higher epoch."""
     return zxid == previous + 1 or (counter_of(zxid) == 1 and epoch_of(zxid) > epoch_of(previous))

@@ -1,13 +1,14 @@
 """Sync as a quorum operation.
 
-ZooKeeper answers a sync as soon as the leader has committed what it had proposed; a leader that was paused and replaced
-meanwhile answers too, and the client reads the past (ZOOKEEPER-1675, 2136, 3600). Here the leader first verifies that a
-quorum still follows it. A request forwarded by a follower proves that the follower did so after the request arrived; if
-the two are a quorum, as in an ensemble of three, nothing more is needed. Otherwise the leader pings, and waits until a
-quorum has answered a ping sent after the request arrived.
+ZooKeeper replies to a sync when the leader has committed everything that it had proposed. A leader that was paused,
+and replaced during the pause, replies too, and the client reads old data (ZOOKEEPER-1675, 2136, 3600). This leader
+first verifies that a quorum still follows it. A request forwarded by a follower proves that the follower did so after
+the request arrived; if the two are a quorum, as in an ensemble of three, nothing more is needed. Otherwise the leader
+pings, and waits until a quorum has replied to a ping sent after the request arrived.
 
-The answer that a session has expired waits here too. A leader that was replaced and does not know it yet may have
-expired the session alone, or may lack it; once a quorum confirms the leader, the close is committed too.
+The reply that a session has expired waits here too. A leader that was replaced and does not know it yet may have
+expired the session alone, or may lack the session. When a quorum has confirmed the leader, the close is committed
+too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from zabka.ensemble.zab.messages import Revalidate, SyncRequest
 
 
 class WaitingSync(msgspec.Struct, frozen=True):
-    """A sync, the learner link that it came from (None: a local client), and what it waits for."""
+    """A sync, the learner link that it came from (None for a local client), and what it waits for."""
 
     request: SyncRequest | Revalidate
     origin: LinkId | None
@@ -30,10 +31,10 @@ class WaitingSync(msgspec.Struct, frozen=True):
 
 
 class SyncRequests:
-    """The waiting syncs, oldest first: the rounds and zxids that they wait for only grow.
+    """Waiting syncs, oldest first. The rounds and zxids that they wait for never decrease.
 
-    Syncs that need no round overtake the others. A learner applies an answer to its oldest sync, which is safe: what
-    holds for a later sync holds for the ones before it.
+    Syncs that need no round overtake the others. A learner applies a reply to its oldest sync. This is safe, because
+    the condition of a later sync includes those of the earlier ones.
     """
 
     __slots__ = ("_confirmed", "_waiting", "round")
@@ -47,19 +48,25 @@ class SyncRequests:
         return len(self._waiting) + len(self._confirmed)
 
     def add(self, request: SyncRequest | Revalidate, origin: LinkId | None, last_proposed: Zxid) -> None:
-        """Wait for an answered round that begins after now, and for everything proposed so far."""
+        """Add a request that waits for a ping round that begins after now, and for everything proposed so far."""
         self._waiting.append(WaitingSync(request, origin, self.round + 1, last_proposed))
 
     def add_confirmed(self, request: SyncRequest | Revalidate, origin: LinkId | None, last_proposed: Zxid) -> None:
-        """Wait only for everything proposed so far: a quorum followed this leader after the request arrived."""
+        """Add a request that waits only for everything proposed so far.
+
+        A quorum followed this leader after the request arrived.
+        """
         self._confirmed.append(WaitingSync(request, origin, 0, last_proposed))
 
     def needs_round(self, answered_round: int) -> bool:
-        """Whether a ping round should begin now. At most one is in progress; requests during it share the next."""
+        """Return whether a ping round should begin now.
+
+        At most one is in progress; requests during it share the next one.
+        """
         return bool(self._waiting) and self._waiting[-1].round > self.round and answered_round >= self.round
 
     def take_done(self, answered_round: int, last_committed: Zxid) -> list[WaitingSync]:
-        """Remove and return the requests whose wait is over, in order."""
+        """Remove and return the requests that need not wait any more, in order."""
         done: list[WaitingSync] = []
         for waiting in (self._confirmed, self._waiting):
             while waiting and waiting[0].round <= answered_round and waiting[0].zxid <= last_committed:
@@ -67,6 +74,6 @@ class SyncRequests:
         return done
 
     def forget(self, origin: LinkId) -> None:
-        """Forget the requests of a learner that disconnected."""
+        """Remove the requests of a learner that disconnected."""
         self._waiting = deque(sync for sync in self._waiting if sync.origin != origin)
         self._confirmed = deque(sync for sync in self._confirmed if sync.origin != origin)

@@ -12,7 +12,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def main() -> None:
-    """Write the pages that have changed, and print their names."""
+    """Write the pages that have changed and print their names."""
     for folder, pages in (("reference", PAGES), ("lessons", LESSON_PAGES)):
         for name, page in pages.items():
             path, text = DOCS / folder / name, page()

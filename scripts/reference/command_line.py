@@ -1,4 +1,4 @@
-"""The command line: every verb with its options, from the parsers themselves."""
+"""Reference page of the command line: every verb with its options, read from the parsers."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _INTRODUCTION = (
 
 
 class _Caught(Exception):
-    """Carries a tool's parser out of the tool."""
+    """Exception that carries the parser out of a tool's `main`."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self.parser = parser
 
 
 def page() -> str:
-    """Return the page."""
+    """Return the page of the command line."""
     listed = table(
         ["verb", "what it does"], ([f"[`zabka {verb}`](#zabka-{verb})", said] for verb, said in VERBS.items())
     )
@@ -81,7 +81,7 @@ def _options(verb: Any) -> str:
 
 
 def _parser_options(main: Callable[[list[str]], int]) -> str:
-    """Return the options of a verb without Typer: those of the parser that it makes."""
+    """Return the options of a verb that does not use Typer, read from the parser that it creates."""
 
     def caught(self: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
         raise _Caught(self)

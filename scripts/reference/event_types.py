@@ -1,4 +1,4 @@
-"""The journal's event types: the meaning of each, and its fields."""
+"""Reference page of the journal's event types: their meaning and fields."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INTRODUCTION = (
 
 
 def page() -> str:
-    """Return the page."""
+    """Return the page of event types."""
     listed = table(
         ["type", "level", "what it says"],
         ([f"[`{snake(t.__name__)}`](#{snake(t.__name__)})", _level(t), sentence(t.__doc__)] for t in EVENT_TYPES),
@@ -66,7 +66,7 @@ def _type_name(kind: object) -> str:
 
 
 def _field_meanings(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the strings below the fields of the class."""
+    """Return the docstrings of the fields of the class."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(definition, ast.ClassDef)
     meanings = {}

@@ -1,4 +1,4 @@
-"""The HTTP API: every route, from the OpenAPI document."""
+"""Reference page of the HTTP API: every route, read from the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INTRODUCTION = (
 
 
 def page() -> str:
-    """Return the page."""
+    """Return the page of the HTTP API."""
     document_ = openapi()
     schemas: dict[str, Any] = document_["components"]["schemas"]
     parts = []
@@ -40,7 +40,7 @@ _SCHEMAS = "What requests and answers are made of. A field that may be `null` sa
 
 
 def openapi() -> dict[str, Any]:
-    """Return the document of an application without a server."""
+    """Return the OpenAPI document of the application, without starting a server."""
     settings = Settings.model_construct(host="127.0.0.1", allowed_hosts=[], web=None, node_modules=None)
     return create_app(cast(Services, SimpleNamespace(settings=settings, emit=lambda event: None)), token=None).openapi()
 
@@ -91,7 +91,7 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 def _alternatives(name: str, schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the schema by its name, or each alternative of it, if it has fields."""
+    """Return the schema with its name if it has fields, or each of its alternatives."""
     alternatives = schema.get("oneOf")
     if alternatives is None:
         return [(name, schema)] if schema.get("properties") else []

@@ -1,4 +1,4 @@
-"""The keys of a broker and of a topic: Kafka's, with the effect of each in zabka."""
+"""Reference page of the keys of brokers and topics: Kafka's keys, with the effect of each in zabka."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DYNAMIC = "*May change while the broker runs.*"
 
 
 def page() -> str:
-    """Return the page.  Raises KeyError for a key without a description."""
+    """Return the page of broker and topic keys.  Raises KeyError for a key without a description."""
     brokers = {key: KAFKA_KEYS[key].definition for key in KAFKA_KEYS} | REPLICATION_QUOTAS | BROKER_KEYS
     of_topics = [key for name, key in TOPIC_KEYS.items() if name not in {*TOPIC_WITHOUT_EFFECT, *SUPPORTED_OF_TOPICS}]
     without = {*BROKER_WITHOUT_EFFECT, *SUPPORTED_OF_BROKERS}
@@ -76,7 +76,7 @@ def _broker_row(key: ConfigKey) -> list[str]:
 
 
 def _historical() -> list[list[str]]:
-    """Return each switch with the sentence below it in the enumeration."""
+    """Return each switch with the docstring below it in the enumeration."""
     import ast
     import inspect
 

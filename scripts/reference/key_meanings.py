@@ -1,7 +1,7 @@
 """The effect of each key of zoo.cfg, in one sentence.
 
-The tables of keys in the code hold types, limits and defaults; the sentences are here.  A key without a sentence stops
-the generator, so that a new key is described when it is added.
+The code's tables of keys contain types, limits and defaults; this module contains the descriptions.  The generator
+fails for a key without a description, so that new keys are described when they are added.
 """
 
 from __future__ import annotations

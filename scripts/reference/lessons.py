@@ -1,6 +1,6 @@
-"""The lessons as text: a page each, made from the same lessons as the dashboard's, and from a play of each script.
+"""Reference pages of the lessons, one each, made from the dashboard's lessons and from a run of each script.
 
-The right answer, the sentence of the lesson's moment, and its causes are read from the play.
+The correct choice, the sentence of the lesson's moment, and its causes are read from the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LETTERS = "abc"
 
 
 def scene_of(lesson: Lesson) -> Scene:
-    """Return the lesson's moment in a play of its script."""
+    """Run the lesson's script and return the scene of the lesson's moment."""
     script = LIBRARY[lesson.scenario]
     assert isinstance(script, WorldScenario)
     verdict = play(script)
@@ -36,7 +36,7 @@ def scene_of(lesson: Lesson) -> Scene:
 
 
 def index() -> str:
-    """Return the list of lessons."""
+    """Return the page that lists the lessons."""
     rows = ([f"[{lesson.title}]({name}.md)", f"`{lesson.scenario}`"] for name, lesson in LESSONS.items())
     return document("Lessons", _INTRODUCTION, table(["lesson", "scenario"], rows))
 

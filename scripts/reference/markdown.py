@@ -1,4 +1,4 @@
-"""Markdown from tables and names."""
+"""Markdown helpers: pages, tables, code and diagrams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ GENERATED = "<!-- Made by `python -m scripts.reference` from the code. Change th
 
 
 def document(title: str, introduction: str, *parts: str) -> str:
-    """Return a whole page: its title, an introductory paragraph, and its parts, each of which ends its own lines."""
+    """Return a whole page: its title, an introductory paragraph, and its parts, each of which ends with a newline."""
     return "\n".join([GENERATED, f"# {title}\n", f"{introduction}\n", *parts])
 
 
@@ -24,20 +24,20 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def cell(text: str) -> str:
-    """Escape a text for a table's cell."""
+    """Escape a string for a table cell."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def code(text: str) -> str:
-    """Return a name or value in the typeface of code; nothing if it is empty."""
+    """Return a name or value as inline code, or an empty string if it is empty."""
     return f"`{text}`" if text else ""
 
 
 def sentence(docstring: str | None) -> str:
-    """Return a docstring as one paragraph."""
+    """Return a docstring as one paragraph, or an empty string for None."""
     return " ".join(inspect.cleandoc(docstring or "").split())
 
 
 def mermaid(text: str) -> str:
-    """Return a diagram."""
+    """Return a fenced Mermaid diagram."""
     return f"```mermaid\n{text.rstrip()}\n```\n"

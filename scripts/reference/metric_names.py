@@ -1,4 +1,4 @@
-"""The metrics: those of the API, rendered once; those of a peer, by the names in its code."""
+"""Reference page of the metrics: the API's from one rendering, and a peer's from the names in its code."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _KINDS = {
 
 
 def page() -> str:
-    """Return the page."""
+    """Return the page of metrics."""
     return document(
         "Metrics",
         _INTRODUCTION,
@@ -58,7 +58,7 @@ def page() -> str:
 
 
 def _of_cluster() -> Iterator[list[str]]:
-    """Render a cluster of one peer, one broker and one partition, and read the metrics from the result."""
+    """Render the metrics of a cluster of one peer, one broker and one partition, and yield a row for each."""
     broker = Broker.model_construct(
         id=1,
         process="running",

@@ -1,4 +1,4 @@
-"""Every generated page, by the name of its file."""
+"""All generated pages, keyed by file name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gold tables of the pipeline: the meaning of a row, its key, the event types it depends on, and its rules."""
+"""Reference page of the pipeline's gold tables: meaning of a row, key, required event types, and rules."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _CAMPAIGNS = (
 
 
 def page() -> str:
-    """Return the page."""
+    """Return the page of gold tables."""
     listed = table(["table", "a row is identified by"], ([f"[`{t.name}`](#{t.name})", _names(t.key)] for t in TABLES))
     return document(
         "Tables of the pipeline", _INTRODUCTION, listed, *(_section(each) for each in TABLES), _AUDITS, _CAMPAIGNS

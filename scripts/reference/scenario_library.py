@@ -1,4 +1,4 @@
-"""The outage library: each scenario with its title and the rule that it tests."""
+"""Reference page of the outage library: each scenario with its title and the rule that it tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DRIVERS: dict[type[AnyScenario], str] = {
 
 
 def page() -> str:
-    """Return the page."""
+    """Return the page of the outage library."""
     player = LivePlayer()
     listed = table(
         ["name", "what went wrong upstream", "`--live`"],

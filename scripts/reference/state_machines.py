@@ -1,4 +1,4 @@
-"""The state machines: partitions and replicas of a controller, roles and phases of a peer."""
+"""Reference page of the state machines: partitions and replicas of a controller, roles and phases of a peer."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _PHASES = {
 
 
 def page() -> str:
-    """Return the page."""
+    """Return the page of state machines."""
     return document(
         "State machines",
         _INTRODUCTION,
@@ -88,7 +88,7 @@ def _controller(valid: Mapping[Enum, tuple[Enum, ...]] | Mapping[PartitionState,
 
 
 def _observed() -> dict[Transition, None]:
-    """Return the changes of role and phase of the peers of some seeds; a start is no change."""
+    """Return the transitions of role and phase that peers make in some seeds, without starts of a peer."""
     found: dict[Transition, None] = {}
     for scenario in SCENARIOS:
         for seed in SEEDS:

@@ -1,4 +1,4 @@
-"""The keys of a zoo.cfg, recorded while a peer's parser asks for them."""
+"""Reference page of the zoo.cfg keys, recorded while a peer's parser reads a configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MORE = (
 
 
 class _Asked:
-    """Records every key that is asked for, with its type and default, and passes the call on."""
+    """Records every key that the parser reads, with its type and default, and forwards the call."""
 
     def __init__(self) -> None:
         self.keys: dict[str, tuple[str, object]] = {}
@@ -46,7 +46,7 @@ class _Asked:
 
 
 def asked_keys() -> dict[str, tuple[str, object]]:
-    """Return each key that a peer asks a plain configuration for, with its type and its default."""
+    """Return each key that a peer reads from a configuration, with its type and its default."""
     asked = _Asked()
     kinds: dict[str, Callable[..., str]] = {
         "number": _range,
@@ -81,7 +81,7 @@ def _choice(chosen: str, other: str) -> str:
 
 
 def page() -> str:
-    """Return the page.  Raises KeyError for a key without a description."""
+    """Return the page of zoo.cfg keys.  Raises KeyError for a key without a description."""
     rows = [
         [code(key), kind, code(_default(default)), ZOOKEEPER[key]]
         for key, (kind, default) in sorted(asked_keys().items())

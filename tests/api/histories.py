@@ -1,4 +1,4 @@
-"""Real histories for the tests of kept runs and past states, from runs of the simulated world."""
+"""Journals of simulated runs, for the tests of kept runs and past states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.journal.writer import encode_line
 from zabka.simulation.run import run_with_journal
 
 PIECE = 100
-"""Number of events in a piece: the page size of the server in these tests."""
+"""Number of events in a chunk: the server's page size in these tests."""
 
 
 @cache
@@ -28,7 +28,7 @@ def played(scenario: str = "kafka-1211", seed: int = 1) -> tuple[Entry, ...]:
 
 
 def copies(history: tuple[Entry, ...], times: int) -> list[Entry]:
-    """Return a longer history: the same events repeated, each copy later than the one before it."""
+    """Return a longer history that repeats these events `times` times, each repetition later than the previous one."""
     span = max(entry.wall_us for entry in history) - min(entry.wall_us for entry in history) + 1
     last = {}
     for entry in history:
@@ -48,7 +48,7 @@ def copies(history: tuple[Entry, ...], times: int) -> list[Entry]:
 
 
 def kept_run(run_id: str, created_ms: int, history: tuple[Entry, ...], **about: object) -> Run:
-    """Return the description of a run of that history."""
+    """Return the description of a run with that history."""
     known = {
         "id": run_id, "kind": "upload", "title": run_id, "first_seq": 1, "last_seq": len(history), "first_us": 0,
         "last_us": 0, "events": len(history), "created_ms": created_ms,
@@ -57,14 +57,14 @@ def kept_run(run_id: str, created_ms: int, history: tuple[Entry, ...], **about: 
 
 
 def keep(kept: KeptRuns, run: Run, history: tuple[Entry, ...]) -> Run:
-    """Keep a run of that history."""
+    """Keep a run with that history."""
     kept.keep(run, history)
     kept.admit(run)
     return run
 
 
 def collect_history(collector: Collector, history: list[Entry]) -> list[Entry]:
-    """Feed a history to a collector in pieces, and return its events with the collector's numbers."""
+    """Feed a history to a collector in chunks, and return its events with the numbers assigned by the collector."""
     numbered: list[Entry] = []
     for begin in range(0, len(history), PIECE):
         piece = history[begin : begin + PIECE]

@@ -17,12 +17,12 @@ def test_watch_list_yields_the_sessions_of_a_path() -> None:
 
 
 @pytest.mark.parametrize("answer", ["", "\n", "wchp is not executed because it is not in the whitelist.\n"])
-def test_refused_command_is_not_a_watch_list(answer: str) -> None:
+def test_rejected_command_is_not_a_watch_list(answer: str) -> None:
     assert not is_watch_list(answer)
 
 
 @pytest.mark.parametrize("path", ["/a\u2028b", "/a\x85b", "/a\x0bb", "/a\nb", "/a\u2028"])
-def test_watched_path_with_newline_hides_no_other_watchers(path: str) -> None:
+def test_watched_path_with_newline_does_not_hide_other_watchers(path: str) -> None:
     answer = f"/before\n\t0x1\n{path}\n\t0x2\n/after\n\t0x3\n"
 
     assert is_watch_list(answer)

@@ -1,4 +1,4 @@
-"""HTTP calls to a host agent: kept connections, and the outcome of calls that get no answer."""
+"""HTTP calls to a host agent: persistent connections, and the outcome of calls without a response."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_connection_closed_by_agent_is_not_reused() -> None:
     assert asyncio.run(play()) == [200, 200, 200]
 
 
-def test_chunked_answer_is_joined() -> None:
+def test_chunked_response_is_joined() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request_head(reader)
         writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
@@ -128,7 +128,7 @@ async def _garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 @pytest.mark.parametrize("serve", [_silence, _goodbye, _half, _garbage])
-def test_incomplete_answer_leaves_the_outcome_unknown(serve: Serve) -> None:
+def test_incomplete_response_means_unknown_outcome(serve: Serve) -> None:
     async def play() -> None:
         async with agent(serve) as http:
             await http.call("POST", "/v1/processes/broker-1/kill", timeout_s=1.5)

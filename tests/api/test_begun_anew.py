@@ -1,4 +1,4 @@
-"""A node with an emptied disk numbers its lines from 1 again: no line is lost and none is collected twice."""
+"""A node whose disk was emptied numbers its lines from 1 again. Every line is still collected exactly once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODE = "broker-1"
 
 
 class Host:
-    """A node's journal, an agent that serves it and the API that collects it; each can be restarted."""
+    """A node's journal, the agent that serves it, and the API that collects it. Each can be restarted."""
 
     def __init__(self, directory: Path) -> None:
         self.journal = directory / "journal"
@@ -49,7 +49,7 @@ class Host:
         self._tail = JournalTail(self.journal, NODE)
 
     def begin_api(self) -> None:
-        # The collector before was killed: it is not closed.
+        # The previous collector was killed, not closed.
         clock = self.clock
         self.collector = Collector(self._collected, wall_us=lambda: clock.wall_us, mono_s=lambda: clock.mono_s)
         self.collectors.append(self.collector)
@@ -67,7 +67,7 @@ class Host:
         self.collector.number_due(everything=True)
 
     def collected(self) -> list[tuple[int, int, int]]:
-        """Return each event's number, the node's own number and the accepted epoch."""
+        """Return each event's number, the node's number for it, and the accepted epoch."""
         entries = [decode_line(event.json) for event in self.collector.after(0, 10_000)]
         return [(e.seq, e.node_seq, e.event.accepted_epoch) for e in entries if isinstance(e.event, EpochAccepted)]
 
@@ -87,7 +87,7 @@ def once(*epochs: int) -> list[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("new", [[7], [7, 8, 9], [6, 7, 8, 9, 10]], ids=["shorter", "as long", "longer"])
 @pytest.mark.parametrize("again", ["nobody", "api", "agent", "both"])
-def test_events_after_an_emptied_disk_follow_the_earlier_ones(host: Host, new: list[int], again: str) -> None:
+def test_events_after_data_loss_follow_the_earlier_events(host: Host, new: list[int], again: str) -> None:
     host.write_epochs(1, 2, 3)
     host.collect()
     host.empty_disk()
@@ -105,7 +105,7 @@ def test_events_after_an_emptied_disk_follow_the_earlier_ones(host: Host, new: l
     assert host.collected() == once(1, 2, 3, *new, 20)
 
 
-def test_disk_emptied_repeatedly_loses_no_event(host: Host) -> None:
+def test_repeatedly_emptied_disk_loses_no_event(host: Host) -> None:
     host.write_epochs(1, 2)
     host.collect()
     for epoch in (3, 4, 5):
@@ -131,7 +131,7 @@ def test_all_files_of_the_new_journal_are_read_after_api_restart(host: Host) -> 
     assert host.collected() == once(*range(1, 61))
 
 
-def test_rotation_and_restarts_do_not_count_as_a_new_journal(host: Host) -> None:
+def test_rotation_and_restart_are_not_a_new_journal(host: Host) -> None:
     host.writer.close()
     host.start_node(file_bytes_max=300, files_max=3)
     for epoch in range(1, 31):
@@ -149,7 +149,7 @@ def test_rotation_and_restarts_do_not_count_as_a_new_journal(host: Host) -> None
 
 
 def test_cause_in_a_restarted_journal_is_renumbered(host: Host) -> None:
-    """A cause in the node's own journal follows its new number; one in another node's journal stays."""
+    """A cause in the node's own journal is renumbered with that journal; a cause in another node's journal is not."""
     host.write_epochs(1, 2)
     host.collect()
     host.empty_disk()
@@ -163,7 +163,7 @@ def test_cause_in_a_restarted_journal_is_renumbered(host: Host) -> None:
     assert [e.caused_by for e in events if isinstance(e, ControllerElected)] == ["broker-1#3", "broker-2#1"]
 
 
-def test_state_follows_the_new_journal(host: Host) -> None:
+def test_state_is_folded_from_the_restarted_journal(host: Host) -> None:
     host.writer.write(ControllerElected(1, 5, 5))
     host.writer.flush()
     host.collect()
@@ -189,7 +189,7 @@ def test_restarted_journal_is_detected_without_the_agents_flag(host: Host) -> No
     assert host.collected() == once(1, 2, 3, 4)
 
 
-def test_events_waiting_at_the_restart_are_numbered_first(host: Host) -> None:
+def test_events_pending_at_the_restart_are_numbered_first(host: Host) -> None:
     host.write_epochs(1)
     host.collect()
     host.write_epochs(2)
@@ -216,7 +216,7 @@ def test_restarted_journal_is_reported_for_ten_minutes(host: Host) -> None:
     assert host.collector.restarted_journals == ""
 
 
-def test_first_journal_does_not_count_as_restarted(host: Host) -> None:
+def test_first_journal_is_not_reported_as_restarted(host: Host) -> None:
     line = encode_line("peer-1", 1, 1, 1, EpochAccepted(1))
     host.collector.accept_chunk(JournalChunk("peer-1", line, Position("f", len(line)), anew=True))
     host.collector.number_due(everything=True)

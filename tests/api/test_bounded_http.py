@@ -1,4 +1,4 @@
-"""Limits on bodies, slow requests and connections, applied before the server keeps any data of them."""
+"""Limits on bodies, slow requests and connections. They apply before the server stores any received data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 @pytest.fixture
 def hasty(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """Wait for a request for so short a time that a busy machine may miss it."""
+    """Set a request timeout so short that a busy machine may miss it."""
     monkeypatch.setattr(bounded_http, "REQUEST_S", HASTY_S)
     return server
 
@@ -51,7 +51,7 @@ def dial(server: Server) -> socket.socket:
 
 
 def read_all(link: socket.socket) -> bytes:
-    """Return everything up to the end of the connection."""
+    """Return everything received until the connection is closed."""
     received = b""
     try:
         while data := link.recv(65_536):
@@ -61,7 +61,7 @@ def read_all(link: socket.socket) -> bytes:
     return received
 
 
-def test_body_with_too_large_content_length_is_refused_unread(server: Server) -> None:
+def test_body_with_too_large_content_length_is_rejected_unread(server: Server) -> None:
     with dial(server) as link:
         link.sendall(HEAD + b"content-length: %d\r\n\r\n" % (512 * 1024 * 1024))
         answer = read_all(link)
@@ -70,7 +70,7 @@ def test_body_with_too_large_content_length_is_refused_unread(server: Server) ->
     assert b"content-security-policy" in answer
 
 
-def test_chunked_body_that_grows_too_large_is_refused(server: Server) -> None:
+def test_chunked_body_that_grows_too_large_is_rejected(server: Server) -> None:
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     with dial(server) as link:
         link.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n")
@@ -82,7 +82,7 @@ def test_chunked_body_that_grows_too_large_is_refused(server: Server) -> None:
         assert read_all(link).startswith(b"HTTP/1.1 413 ")
 
 
-def test_body_within_the_limit_is_accepted_byte_by_byte(server: Server) -> None:
+def test_body_sent_byte_by_byte_within_the_limit_is_accepted(server: Server) -> None:
     body = b'{"name":"a","partitions":1,"replication_factor":1}'
     with dial(server) as link:
         link.sendall(HEAD + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body))
@@ -92,8 +92,8 @@ def test_body_within_the_limit_is_accepted_byte_by_byte(server: Server) -> None:
 
 
 def answered(server: Server, request: bytes) -> tuple[socket.socket, bytes]:
-    """Return a connection on which a request arrived in time (a busy machine may need retries) and its first reply
-    bytes.
+    """Return a connection whose request was received in time, and the first bytes of the response. A busy machine may
+    need retries.
     """
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -107,7 +107,7 @@ def answered(server: Server, request: bytes) -> tuple[socket.socket, bytes]:
 
 
 @pytest.mark.parametrize("beginning", [b"", b"GET / HT", HEAD, HEAD + b"content-length: 5\r\n\r\n{"])
-def test_slow_request_loses_its_connection(hasty: Server, beginning: bytes) -> None:
+def test_slow_request_is_disconnected(hasty: Server, beginning: bytes) -> None:
     with dial(hasty) as link:
         link.sendall(beginning)
         began = time.monotonic()
@@ -115,14 +115,14 @@ def test_slow_request_loses_its_connection(hasty: Server, beginning: bytes) -> N
         assert time.monotonic() - began < 5
 
 
-def test_slow_second_request_loses_its_connection(hasty: Server) -> None:
+def test_slow_second_request_is_disconnected(hasty: Server) -> None:
     link, begun = answered(hasty, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /he")
     with link:
         answer = begun + read_all(link)
     assert answer.startswith(b"HTTP/1.1 200 ") and answer.count(b"HTTP/1.1") == 1
 
 
-def test_stream_outlasts_the_request_timeout(hasty: Server) -> None:
+def test_stream_can_last_longer_than_the_request_timeout(hasty: Server) -> None:
     link, begun = answered(hasty, b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
     assert begun.startswith(b"HTTP/1.1 200 ")
     with link:
@@ -132,7 +132,7 @@ def test_stream_outlasts_the_request_timeout(hasty: Server) -> None:
                 continue
 
 
-def test_connection_over_the_limit_is_answered_503(server: Server) -> None:
+def test_connection_over_the_limit_gets_503(server: Server) -> None:
     links = [dial(server) for _ in range(3)]
     for link in links:
         link.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
@@ -165,7 +165,7 @@ def test_connection_over_the_limit_is_answered_503(server: Server) -> None:
         HEAD + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\nno length\r\n",
     ],
 )
-def test_malformed_http_is_refused_with_a_problem_document(server: Server, request_: bytes) -> None:
+def test_malformed_http_is_rejected_with_a_problem_document(server: Server, request_: bytes) -> None:
     with dial(server) as link:
         link.sendall(request_)
         head, _, body = read_all(link).partition(b"\r\n\r\n")
@@ -177,12 +177,12 @@ def test_malformed_http_is_refused_with_a_problem_document(server: Server, reque
 LONG = b"x" * (1 << 20)
 LONG_COUNT = 8
 KERNEL_KEEPS = 1 << 16
-"""Small socket buffers: most of the answer waits in the server, which soon notices what the client reads."""
+"""Socket buffer size, small so that most of a response waits in the server until the client reads."""
 
 
 @pytest.fixture
 def long_answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, uvicorn.Server]]:
-    """A client with small buffers, and the server that sends it a long answer."""
+    """Return a client with small buffers, and the server that sends it a long response."""
     monkeypatch.setattr(bounded_http, "STALLED_S", 1.0)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -208,7 +208,7 @@ def long_answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket
         assert not thread.is_alive()
 
 
-def test_client_that_reads_nothing_loses_its_connection(
+def test_client_that_reads_nothing_is_disconnected(
     long_answer: tuple[socket.socket, uvicorn.Server],
 ) -> None:
     link, server = long_answer
@@ -220,7 +220,7 @@ def test_client_that_reads_nothing_loses_its_connection(
     assert len(read_all(link)) < len(LONG) * LONG_COUNT
 
 
-def test_client_that_reads_slowly_gets_the_whole_answer(long_answer: tuple[socket.socket, uvicorn.Server]) -> None:
+def test_client_that_reads_slowly_gets_the_whole_response(long_answer: tuple[socket.socket, uvicorn.Server]) -> None:
     link, _ = long_answer
     received, began = 0, time.monotonic()
     while data := link.recv(1 << 20):
@@ -232,7 +232,7 @@ def test_client_that_reads_slowly_gets_the_whole_answer(long_answer: tuple[socke
 
 
 def ask_agent(tmp_path: Path, token: str, body_bytes: int) -> tuple[int, int]:
-    """Return the agent's status, and the number of pieces of the body that it read before it answered."""
+    """Return the agent's status code, and the number of body chunks that it read before it responded."""
     topology = plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(topology, topology.hosts[0], tmp_path)
     app = create_app(host, "secret")
@@ -258,7 +258,7 @@ def ask_agent(tmp_path: Path, token: str, body_bytes: int) -> tuple[int, int]:
     return status, asked
 
 
-def test_agent_checks_its_token_before_it_reads_a_body(tmp_path: Path) -> None:
+def test_agent_checks_the_token_before_reading_a_body(tmp_path: Path) -> None:
     assert ask_agent(tmp_path, "wrong", 512 * 1024 * 1024) == (401, 0)
 
 
@@ -267,7 +267,7 @@ def test_agent_stops_reading_a_body_that_is_too_large(tmp_path: Path) -> None:
     assert status == 413 and asked <= 5
 
 
-def test_large_bodies_are_limited_and_small_ones_pass() -> None:
+def test_concurrent_large_bodies_are_limited_but_small_ones_pass() -> None:
     async def scene() -> list[int]:
         released = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Campaigns, audits and the lake's tables over HTTP: stored data is returned, and missing data is reported."""
+"""Campaigns, audits and the lake's tables over HTTP: the API returns stored data and reports missing data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def campaign(lake: Path, name: str, **stands: object) -> Path:
     return directory
 
 
-def test_table_with_a_damaged_file_is_unavailable(http: httpx.Client, lake: Path) -> None:
+def test_analytics_table_with_a_damaged_file_returns_503(http: httpx.Client, lake: Path) -> None:
     table = lake / "failovers"
     table.mkdir()
     pq.write_table(pa.table({"x": [1, 2]}), table / "part-0.parquet")
@@ -75,12 +75,12 @@ def test_running_campaign_reports_its_progress(http: httpx.Client, lake: Path) -
 
 
 @pytest.mark.parametrize("name", ["none", "..", "%2e%2e%2fapi", "..%2f..%2fetc%2fpasswd", "not one"])
-def test_directory_that_is_no_campaign_is_not_found(http: httpx.Client, lake: Path, name: str) -> None:
+def test_missing_or_invalid_campaign_report_returns_404(http: httpx.Client, lake: Path, name: str) -> None:
     (lake / "campaigns" / "not one").mkdir(parents=True)
     assert http.get(f"{V1}/campaigns/{name}/report").status_code == 404
 
 
-def test_report_is_sandboxed_and_framed_by_our_page_only(http: httpx.Client, lake: Path) -> None:
+def test_report_is_sandboxed_and_framed_only_by_our_page(http: httpx.Client, lake: Path) -> None:
     directory = campaign(lake, "a campaign", ended="every seed was played", answer=["Yes."], violations=1)
     (directory / "report.html").write_text("<html><script>alert(1)</script></html>")
     answer = http.get(f"{V1}/campaigns/a%20campaign/report")
@@ -94,7 +94,7 @@ def test_report_is_sandboxed_and_framed_by_our_page_only(http: httpx.Client, lak
     assert (body["answer"], body["violations"], body["report"]) == (["Yes."], 1, True)
 
 
-def test_missing_audit_is_answered_with_its_command(http: httpx.Client) -> None:
+def test_missing_audit_response_names_the_command_to_run(http: httpx.Client) -> None:
     body = http.get(f"{V1}/audits").json()
     assert (body["runs"], body["verdicts"], body["written_ms"]) == (0, [], None)
     assert "zabka pipeline audit" in body["command"]

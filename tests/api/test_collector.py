@@ -1,4 +1,4 @@
-"""The numbered history: its order, its numbers (each given once), and how much of it is kept."""
+"""The numbered history: its order, its unique numbers, and how much of it is kept."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from zabka.journal.writer import JournalWriter, encode_line
 
 
 class Clock:
-    """The collector's clocks, set by hand."""
+    """Clocks of the collector, set by the test."""
 
     def __init__(self) -> None:
         self.wall_us = 10_000_000
@@ -51,14 +51,14 @@ MakeCollector = Callable[..., Collector]
 
 @pytest.fixture(autouse=True)
 def log_entries() -> Iterator[list[MutableMapping[str, Any]]]:
-    """Return the log entries, captured so that they do not go to pytest's file, whose size is limited here too."""
+    """Return the captured log entries. They bypass pytest's log file, because these tests limit file sizes."""
     with capture_logs() as entries:
         yield entries
 
 
 @pytest.fixture
 def collector(tmp_path: Path) -> Iterator[MakeCollector]:
-    """Make collectors over one directory, and close them."""
+    """Return a function that creates collectors in one directory. They are closed at the end."""
     made: list[Collector] = []
 
     def make(clock: Clock, **bounds: int) -> Collector:
@@ -100,7 +100,7 @@ def test_lines_of_several_nodes_are_ordered_by_wall_clock(collector: MakeCollect
         (["host-1", "host-2"], 1.0, 0.13),  # The lines of several agents arrive over a network.
     ],
 )
-def test_line_waits_as_long_as_concurrent_lines_may_take(
+def test_line_waits_for_the_maximum_delay_of_other_nodes(
     collector: MakeCollector, agents: list[str], since_s: float, passed_s: float
 ) -> None:
     clock = Clock()
@@ -137,7 +137,7 @@ def test_line_waits_less_while_every_agent_sends_lines(
         asked_again = asyncio.Event()
 
         class Telling(Agent):
-            """The first host sends one line, the others send none."""
+            """Agent whose first host sends one line and whose other hosts send none."""
 
             async def read_journal(self, positions: dict[str, Position], wait_ms: int) -> JournalAnswer:
                 if self.name == "host-1" and positions["peer-1"].after == 0:
@@ -162,7 +162,7 @@ def test_line_waits_less_while_every_agent_sends_lines(
     asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
-def test_node_with_a_clock_ahead_waits_briefly(collector: MakeCollector) -> None:
+def test_line_of_node_with_a_fast_clock_waits_briefly(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-1", (1, clock.wall_us + 3_600_000_000, A)))
@@ -183,12 +183,12 @@ def test_node_order_is_kept_when_its_clock_steps_back(collector: MakeCollector) 
     assert [row[2] for row in served(found)] == [1, 2]
 
 
-def test_numbering_continues_after_a_restart_without_duplicates(collector: MakeCollector) -> None:
+def test_restarted_collector_continues_numbering_without_repeats(collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
     first.accept_chunk(chunk("peer-1", (1, 10, A), (2, 20, A)))
     first.number_due()
-    # The first collector was killed: it is not closed.
+    # The first collector was killed, not closed.
     second = collector(clock)
     second.accept_chunk(chunk("peer-1", (1, 10, A), (2, 20, A), (3, 30, A)))
     second.number_due()
@@ -196,7 +196,7 @@ def test_numbering_continues_after_a_restart_without_duplicates(collector: MakeC
     assert served(second) == [(1, "peer-1", 1), (2, "peer-1", 2), (3, "peer-1", 3)]
 
 
-def test_torn_line_of_a_killed_collector_is_renumbered(tmp_path: Path, collector: MakeCollector) -> None:
+def test_torn_line_after_collector_crash_is_renumbered(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
     first.accept_chunk(chunk("peer-1", (1, 10, A), (2, 20, A)))
@@ -210,7 +210,7 @@ def test_torn_line_of_a_killed_collector_is_renumbered(tmp_path: Path, collector
     assert served(second) == [(1, "peer-1", 1), (2, "peer-1", 2)]
 
 
-def test_quiet_node_is_known_after_its_files_are_deleted(tmp_path: Path, collector: MakeCollector) -> None:
+def test_quiet_node_is_remembered_after_its_files_are_deleted(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
     first.accept_chunk(chunk("peer-1", (1, 10, A)))
@@ -226,7 +226,7 @@ def test_quiet_node_is_known_after_its_files_are_deleted(tmp_path: Path, collect
     assert served(third) == [(2, "peer-2", 1)]
 
 
-def test_fold_equals_the_history_after_a_restart(collector: MakeCollector) -> None:
+def test_state_after_restart_equals_fold_of_the_history(collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
     first.accept_chunk(chunk("broker-2", (1, 10, ControllerElected(2, 5, 5))))
@@ -250,10 +250,10 @@ def test_bad_lines_are_set_aside_and_counted(collector: MakeCollector) -> None:
 
 
 LINE_ENDS_OF_TEXT = "/a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\x1dh\x1ei\rj\nk"
-"""Every character that ends a line of text, by chapter 5.8 of the Unicode Standard or by `str.splitlines`."""
+"""Every character that ends a line, according to chapter 5.8 of the Unicode Standard or `str.splitlines`."""
 
 
-def test_path_with_unicode_line_ends_stays_one_event(tmp_path: Path, collector: MakeCollector) -> None:
+def test_unicode_line_end_in_a_path_does_not_split_the_event(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     writer = JournalWriter(tmp_path / "journal", "peer-1", clocks=lambda: (10, 0))
     writer.write(SessionClosed(9, 5, [LINE_ENDS_OF_TEXT]))
@@ -291,7 +291,7 @@ def test_malformed_line_does_not_stop_the_collector(collector: MakeCollector, li
     assert served(found) == [(1, "peer-1", 1)]
 
 
-def test_full_disk_pauses_the_history_without_loss(
+def test_full_disk_pauses_the_history_without_losing_events(
     tmp_path: Path, collector: MakeCollector, log_entries: list[MutableMapping[str, Any]]
 ) -> None:
     clock = Clock()
@@ -299,14 +299,14 @@ def test_full_disk_pauses_the_history_without_loss(
     found.accept_chunk(chunk("peer-1", (1, 10, A)))
     found.number_due()
     size = next(tmp_path.glob("*.collected")).stat().st_size
-    # The limit lies in the middle of the second of two lines.
+    # The limit is reached in the middle of the second of two lines.
     with no_file_grows_beyond(size + 150):
         found.accept_chunk(chunk("peer-1", (2, 20, A), (3, 30, A)))
         for _ in range(3):
             assert found.number_due() == 0
         assert found.trouble == "the history does not advance, because it cannot be stored: File too large"
         assert served(found) == [(1, "peer-1", 1)]
-        # A collector restarted now has the served events, and accepts the others again.
+        # A restarted collector keeps the events that were already served, and accepts the others again.
         again = collector(clock)
         assert served(again) == [(1, "peer-1", 1)]
         found.accept_chunk(chunk("peer-2", (1, 25, A)))
@@ -332,7 +332,7 @@ def test_full_disk_before_a_new_file_pauses_the_history(tmp_path: Path, collecto
     assert served(collector(clock)) == [(1, "peer-1", 1)]
 
 
-def test_fetching_stops_at_the_limit_of_waiting_lines(
+def test_fetching_pauses_at_the_limit_of_pending_lines(
     collector: MakeCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collector_module, "WAITING_MAX", 2)
@@ -364,7 +364,7 @@ def test_fetching_stops_at_the_limit_of_waiting_lines(
     assert [row[2] for row in served(found)] == list(range(1, len(asked) + 1))
 
 
-def test_too_old_events_are_refused_with_the_oldest_number(collector: MakeCollector) -> None:
+def test_request_for_deleted_events_returns_oldest_seq(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock, served_max=10)
     found.accept_chunk(chunk("peer-1", *[(i, i, A) for i in range(1, 31)]))
@@ -425,7 +425,7 @@ def test_unreadable_line_of_an_older_file_is_skipped(collector: MakeCollector, t
 
 
 @pytest.mark.parametrize("spoiled", [b'{"seq":%d,"type":"of_a_newer_version"}', b'{"seq":%d,"x":' + b"[" * 20_000])
-def test_line_that_is_no_event_does_not_use_up_its_number(
+def test_invalid_event_line_does_not_use_a_sequence_number(
     collector: MakeCollector, tmp_path: Path, spoiled: bytes
 ) -> None:
     clock = Clock()
@@ -447,13 +447,13 @@ def test_line_that_is_no_event_does_not_use_up_its_number(
     assert served(again, 4) == of_2
 
 
-def test_older_file_is_indexed_only_as_far_as_requested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_file_is_indexed_only_up_to_the_requested_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = NumberedJournal(tmp_path)
     written.append([Entry("peer-1", number, number, 0, A) for number in range(1, 5_001)])
     written.close()
     written.append([Entry("peer-1", 5_001, 5_001, 0, A)])
     written.close()
-    # Only the newest file is known at the start; nothing is known of the older file.
+    # At the start only the newest file is known, not the older file.
     again = NumberedJournal(tmp_path)
     assert [entry.seq for entry, _ in again.recover(lambda _: True)] == [5_001]
     looked: list[bytes] = []
@@ -468,7 +468,7 @@ def test_older_file_is_indexed_only_as_far_as_requested(tmp_path: Path, monkeypa
     assert len(looked) <= 5_005, "no line is parsed twice"
 
 
-def test_missing_numbers_in_a_file_hide_no_later_ones(tmp_path: Path) -> None:
+def test_gap_in_a_files_numbers_does_not_hide_later_events(tmp_path: Path) -> None:
     written = NumberedJournal(tmp_path)
     written.append([Entry("peer-1", number, number, 0, A) for number in range(1, 101)])
     written.close()
@@ -487,7 +487,7 @@ def test_missing_numbers_in_a_file_hide_no_later_ones(tmp_path: Path) -> None:
             assert [n.seq for n in again.read(seq, limit)] == [n for n in kept if n >= seq][:limit], (seq, limit)
 
 
-def test_files_delete_the_oldest_events_at_their_limit(collector: MakeCollector, tmp_path: Path) -> None:
+def test_size_limit_deletes_the_oldest_events(collector: MakeCollector, tmp_path: Path) -> None:
     files = NumberedJournal(tmp_path / "small", file_bytes_max=2000, bytes_max=4000)
     for number in range(1, 101):
         files.append([Entry("peer-1", number, number, 0, A)])
@@ -498,7 +498,7 @@ def test_files_delete_the_oldest_events_at_their_limit(collector: MakeCollector,
     files.close()
 
 
-def test_long_answer_is_read_in_batches_and_complete(collector: MakeCollector) -> None:
+def test_long_response_is_read_in_batches_and_is_complete(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock, recent_max=100)
     found.accept_chunk(chunk("peer-1", *[(i, i, A) for i in range(1, 5001)]))
@@ -509,7 +509,7 @@ def test_long_answer_is_read_in_batches_and_complete(collector: MakeCollector) -
     assert asyncio.run(events.some(found, 5000, 10)) == []
 
 
-def test_event_is_streamed_with_its_number_as_the_id(collector: MakeCollector) -> None:
+def test_streamed_event_has_its_sequence_number_as_id(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-1", (1, 10, A)))
@@ -582,8 +582,8 @@ def test_file_deleted_by_rotation_is_skipped(tmp_path: Path) -> None:
     ],
     ids=["a number that is none", "a number without end", "a pid beyond 64 bits", "a moment beyond 64 bits"],
 )
-def test_bad_line_neither_stops_the_history_nor_repeats(collector: MakeCollector, bad: bytes) -> None:
-    """Such a line was once renumbered fifty times a second with all waiting lines, and crashed a restarted API."""
+def test_bad_line_is_counted_once_and_the_history_continues(collector: MakeCollector, bad: bytes) -> None:
+    """An invalid line was once renumbered fifty times a second with all lines after it, and crashed a restarted API."""
     clock = Clock()
     found = collector(clock)
     others = [encode_line("host-1", n, 20 + n, 0, A) for n in range(3, 300)]
@@ -597,10 +597,10 @@ def test_bad_line_neither_stops_the_history_nor_repeats(collector: MakeCollector
     assert collector(clock).last_seq == found.last_seq
 
 
-def test_error_after_numbering_numbers_no_event_twice(
+def test_error_after_numbering_does_not_number_events_twice(
     collector: MakeCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The events are in the files by then, even if folding them fails."""
+    """The events are already in the files when folding them fails."""
     found = collector(Clock())
     found.accept_chunk(
         JournalChunk("host-1", b"".join(encode_line("host-1", n, 20 + n, 0, A) for n in range(1, 4)), None)

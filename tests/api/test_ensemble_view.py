@@ -1,4 +1,4 @@
-"""Znodes as the API reads them: valid ones are shown, others are left out and reported, and none stops the view."""
+"""Znodes as the API reads them. Valid znodes are shown; invalid ones are left out and reported, without an error."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ GOOD: dict[str, object] = {
 
 
 class FakeClient:
-    """A session with an ensemble that holds these znodes; reads of the `refused` paths fail with NoAuth."""
+    """Session with an ensemble that contains these znodes. Reads of the `refused` paths fail with NoAuth."""
 
     state = SessionState.CONNECTED
 
@@ -74,7 +74,7 @@ class FakeClient:
 
 
 def _answered(outcome: Any) -> Awaitable[Any]:
-    """Return the outcome at once, as an awaitable like the client's own."""
+    """Return the outcome immediately, as an awaitable like the real client's."""
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     if isinstance(outcome, Exception):
         answer.set_exception(outcome)
@@ -106,7 +106,7 @@ def still_good(fresh: Fresh) -> bool:
     )
 
 
-def test_valid_znodes_are_read_and_none_is_reported() -> None:
+def test_valid_znodes_are_read_without_an_unreadable_report() -> None:
     znodes = {**as_json({**LAWFUL, **GOOD}), "/controller_epoch": b"4"}
     fresh = read(znodes)
     assert still_good(fresh)
@@ -118,7 +118,7 @@ def test_valid_znodes_are_read_and_none_is_reported() -> None:
 @pytest.mark.parametrize(
     "path", ["/brokers/ids/78", "/brokers/topics/x", "/brokers/topics/good/partitions/1/state", "/config/topics/good"]
 )
-def test_too_deeply_nested_znode_is_left_out_and_reported(path: str) -> None:
+def test_too_deeply_nested_znode_is_skipped_and_reported(path: str) -> None:
     znodes = {**as_json(GOOD), path: b"[" * 200_000}
     znodes["/brokers/topics/good"] = b'{"version":2,"partitions":{"0":[1],"1":[1]}}'
     fresh = read(znodes)
@@ -127,20 +127,20 @@ def test_too_deeply_nested_znode_is_left_out_and_reported(path: str) -> None:
     assert [line.partition(":")[0] for line in fresh.reading.unreadable] == [path]
 
 
-def test_child_of_brokers_ids_that_is_no_id_is_reported() -> None:
+def test_invalid_child_of_brokers_ids_is_reported() -> None:
     fresh = read(
         {**as_json(GOOD), "/brokers/ids/²": b"{}", "/brokers/ids/007": b"{}", "/brokers/ids/" + "9" * 9999: b""}
     )
     assert still_good(fresh) and len(fresh.reading.unreadable) == 3
 
 
-def test_znode_with_forbidding_acl_is_reported() -> None:
+def test_znode_without_read_permission_is_reported() -> None:
     fresh = read({**as_json(GOOD), "/brokers/topics/secret": b"{}"}, refused=("/brokers/topics/secret",))
     assert still_good(fresh)
     assert fresh.reading.unreadable == ("/brokers/topics/secret: its ACL does not allow reading it",)
 
 
-def test_request_for_a_forbidden_znode_is_answered_403() -> None:
+def test_request_for_an_unreadable_znode_returns_403() -> None:
     async def ask() -> None:
         view = EnsembleView("127.0.0.1:1", 6000)
         view._client = cast(Client, FakeClient({"/secret": b"x"}, refused=("/secret",)))
@@ -151,21 +151,21 @@ def test_request_for_a_forbidden_znode_is_answered_403() -> None:
     assert refused.value.status == 403
 
 
-def test_topic_with_too_many_partitions_is_left_out() -> None:
+def test_topic_with_too_many_partitions_is_skipped() -> None:
     huge = {"version": 2, "partitions": {str(n): [1] for n in range(50_001)}}
     fresh = read(as_json({**GOOD, "/brokers/topics/huge": huge}))
     assert still_good(fresh)
     assert list(fresh.reading.topics) == ["good"] and len(fresh.reading.unreadable) == 1
 
 
-def test_unreadable_znodes_beyond_100_are_only_counted() -> None:
+def test_unreadable_znodes_after_the_first_100_are_only_counted() -> None:
     fresh = read({**as_json(GOOD), **{f"/brokers/topics/t{n}": b"[" for n in range(150)}})
     assert len(fresh.reading.unreadable) == 101
     assert fresh.reading.unreadable[-1] == "and 50 more"
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_cluster_is_shown_whatever_the_znodes_contain(tmp_path: Any, seed: int) -> None:
+def test_cluster_is_shown_despite_invalid_znodes(tmp_path: Any, seed: int) -> None:
     random = Random(seed)
     znodes = as_json(GOOD)
     for path, lawful in LAWFUL.items():
@@ -181,7 +181,7 @@ def test_cluster_is_shown_whatever_the_znodes_contain(tmp_path: Any, seed: int) 
     assert msgspec.json.decode(cluster.model_dump_json())["unreadable"] == list(fresh.reading.unreadable)
 
 
-def test_failed_session_task_ends_the_run_for_a_restart(
+def test_failed_session_task_ends_the_view_for_a_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def fails() -> None:
@@ -226,7 +226,7 @@ def test_ensemble_error_keeps_the_last_reading() -> None:
 
 
 class _Selector(selectors.DefaultSelector):
-    """A selector that never waits: it advances the virtual clock by the timeout instead."""
+    """Selector that does not wait: it advances the virtual clock by the timeout."""
 
     now_s = 0.0
 
@@ -236,7 +236,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class _VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop on virtual time: waiting takes no real time."""
+    """Event loop on virtual time: waiting takes no real time."""
 
     def __init__(self) -> None:
         self._waits = _Selector()
@@ -247,7 +247,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class SlowClient(FakeClient):
-    """An ensemble that sends one reply after another, `apart_s` seconds apart, and `answers` replies in all."""
+    """Client of an ensemble that sends `answers` replies in all, `apart_s` seconds apart."""
 
     def __init__(self, znodes: dict[str, bytes], apart_s: float, answers: float = math.inf) -> None:
         super().__init__(znodes)
@@ -271,7 +271,7 @@ class SlowClient(FakeClient):
 
 
 def looked_slowly(client: SlowClient) -> tuple[Fresh, float]:
-    """Return the reading of that ensemble, and how long it took in virtual seconds."""
+    """Return the data read from that ensemble, and the virtual seconds that reading took."""
 
     async def look() -> tuple[Fresh, float]:
         view = EnsembleView("127.0.0.1:1", 6000)
@@ -282,27 +282,27 @@ def looked_slowly(client: SlowClient) -> tuple[Fresh, float]:
         return runner.run(look())
 
 
-def test_slow_ensemble_that_keeps_answering_is_serving() -> None:
+def test_slow_ensemble_that_keeps_replying_is_serving() -> None:
     fresh, took_s = looked_slowly(SlowClient(as_json(GOOD), READ_TIMEOUT_S * 0.9))
     assert took_s > 2 * READ_TIMEOUT_S
     assert still_good(fresh)
 
 
-def test_ensemble_that_stops_answering_mid_read_is_stale() -> None:
+def test_ensemble_that_stops_replying_during_a_read_is_stale() -> None:
     answers = 4
     fresh, took_s = looked_slowly(SlowClient(as_json(GOOD), READ_TIMEOUT_S / 2, answers))
     assert fresh.stale
     assert took_s <= (answers / 2 + 1) * READ_TIMEOUT_S
 
 
-def test_read_has_a_time_limit_though_answers_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_times_out_while_replies_still_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ensemble_view, "LOOK_S_MAX", 3 * READ_TIMEOUT_S)
     fresh, took_s = looked_slowly(SlowClient(as_json(GOOD), READ_TIMEOUT_S * 0.9))
     assert fresh.stale
     assert took_s == pytest.approx(3 * READ_TIMEOUT_S)
 
 
-def test_ensemble_is_read_often_only_while_clients_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ensemble_is_polled_often_only_while_clients_read(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("zabka.api.views.ensemble_view.time.monotonic", lambda: now[0])
     view = EnsembleView("127.0.0.1:1", 6000)
@@ -315,14 +315,14 @@ def test_ensemble_is_read_often_only_while_clients_ask(monkeypatch: pytest.Monke
     assert view.interval_s == IDLE_INTERVAL_S
 
 
-def test_ensemble_that_did_not_answer_is_read_often() -> None:
+def test_unresponsive_ensemble_is_polled_often() -> None:
     view = EnsembleView("127.0.0.1:1", 6000)
     asyncio.run(view._read(-1.0))
     assert view.interval_s == CHECK_INTERVAL_S
 
 
 def looked_at(own: list[int]) -> EnsembleView:
-    """Return a view after two looks at brokers; only the brokers in `own` write journals."""
+    """Return a view after it has read the broker znodes twice. Only the brokers in `own` write journals."""
 
     async def look() -> EnsembleView:
         view = EnsembleView("127.0.0.1:1", 6000)
@@ -336,9 +336,9 @@ def looked_at(own: list[int]) -> EnsembleView:
     return asyncio.run(asyncio.wait_for(look(), 20))
 
 
-def test_brokers_with_journals_do_not_shorten_the_interval() -> None:
+def test_brokers_with_journals_do_not_shorten_the_poll_interval() -> None:
     assert looked_at([1]).interval_s == IDLE_INTERVAL_S
 
 
-def test_joined_broker_shortens_the_interval() -> None:
+def test_joined_broker_shortens_the_poll_interval() -> None:
     assert looked_at([]).interval_s == CHECK_INTERVAL_S

@@ -1,4 +1,4 @@
-"""Link faults that several clients change at the same time: no change undoes another."""
+"""Several clients change link faults at the same time. No change undoes another."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _cut(source: str) -> NewFault:
 
 
 def test_fault_is_not_created_while_a_host_is_silent(tmp_path: Path) -> None:
-    """Such a fault was once answered with 503, and still held on every other host."""
+    """The request was once rejected with 503, but the fault was active on every other host."""
     service = _service(tmp_path)
     silent = FakeAgent(AgentAddress(name="host-2", url="http://127.0.0.1:1", nodes=[]))
     silent.freeze(2.0)
@@ -47,7 +47,7 @@ def test_fault_is_not_created_while_a_host_is_silent(tmp_path: Path) -> None:
     assert [agent.held for agent in (service.agents.all[0], silent) if isinstance(agent, FakeAgent)] == [[], []]
 
 
-def test_faults_created_at_the_same_time_both_hold(tmp_path: Path) -> None:
+def test_concurrently_created_faults_both_apply(tmp_path: Path) -> None:
     service = _service(tmp_path)
 
     async def both() -> list[str]:
@@ -59,7 +59,7 @@ def test_faults_created_at_the_same_time_both_hold(tmp_path: Path) -> None:
     assert asyncio.run(both()) == ["broker-1", "broker-2"]
 
 
-def test_creating_a_fault_does_not_restore_a_healed_one(tmp_path: Path) -> None:
+def test_new_fault_does_not_restore_a_healed_one(tmp_path: Path) -> None:
     service = _service(tmp_path)
 
     async def one_for_another() -> list[str]:
@@ -90,8 +90,8 @@ async def _until(agents: Agents, seen: Callable[[], bool]) -> None:
         polls.cancel()
 
 
-def test_restarted_agent_receives_the_faults_of_the_others() -> None:
-    """The list of faults once still had them, but the agent's nodes did not apply them."""
+def test_restarted_agent_receives_the_existing_faults() -> None:
+    """The list of faults once still contained them, but the agent's nodes did not apply them."""
     agents, (first, second) = _hosts("host-1", "host-2")
 
     async def run() -> None:
@@ -103,7 +103,7 @@ def test_restarted_agent_receives_the_faults_of_the_others() -> None:
     assert (first.held, first.faults_known, second.faults_known) == ([FAULT], True, True)
 
 
-def test_faults_are_dropped_when_all_agents_restart() -> None:
+def test_faults_are_removed_when_all_agents_restart() -> None:
     agents, hosts = _hosts("host-1", "host-2")
 
     async def run() -> None:
@@ -116,8 +116,8 @@ def test_faults_are_dropped_when_all_agents_restart() -> None:
     assert [each.held for each in hosts] == [[], []]
 
 
-def test_silent_agent_receives_the_faults_once_it_answers() -> None:
-    """Without this, a link stayed cut (or healed) at one end only, and was listed as cut (or healed)."""
+def test_silent_agent_receives_the_faults_when_it_replies_again() -> None:
+    """Otherwise a link stays partitioned (or healed) at one end only, but is listed as partitioned (or healed)."""
     agents, (first, second) = _hosts("host-1", "host-2")
 
     async def change(faults: list[AnyFault]) -> str:
@@ -126,7 +126,7 @@ def test_silent_agent_receives_the_faults_once_it_answers() -> None:
             await agents.set_faults(faults)
         assert first.held == faults != second.held
         second.frozen = False
-        # Until it receives the faults, its own older list does not count.
+        # Until the agent receives the faults, its own older list does not count.
         assert await agents.faults() == faults
         await _until(agents, lambda: second.held == faults)
         return refusal.value.detail
@@ -139,8 +139,8 @@ def test_silent_agent_receives_the_faults_once_it_answers() -> None:
     assert asyncio.run(change([])) == detail
 
 
-def test_error_names_every_agent_that_did_not_answer() -> None:
-    """With two silent agents, the error once claimed that the second had applied the faults."""
+def test_error_names_every_agent_that_did_not_reply() -> None:
+    """With two silent agents, the error once stated that the second had applied the faults."""
     agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
 
     async def refused() -> str:
@@ -156,8 +156,9 @@ def test_error_names_every_agent_that_did_not_answer() -> None:
     assert asyncio.run(refused()) == detail.replace("host-2", "host-1, host-2")
 
 
-def test_restarted_agent_also_gets_a_silent_agents_faults() -> None:
-    """It gets the faults of the agents that answer at once, and all faults when the silent agent answers."""
+def test_restarted_agent_also_receives_a_silent_agents_faults() -> None:
+    """It receives the faults known to the responding agents immediately, and all faults once the silent agent
+    responds."""
     agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""One figure for lost records and one for the time without a controller, wherever the API returns them."""
+"""The API returns the same number of lost records, and the same time without a controller, on every route."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def lost(broker: int, first: int, last: int, committed: int) -> bytes:
     return encode_line(f"broker-{broker}", 1, broker, broker, event)
 
 
-def test_lost_records_are_the_same_figure_in_every_answer(server: Server, http: httpx.Client) -> None:
-    """Broker 1 lost 100 to 325 and broker 2 lost 156 to 325: 226 offsets; 226 and 170 were committed."""
+def test_lost_record_count_is_equal_in_every_response(server: Server, http: httpx.Client) -> None:
+    """Broker 1 lost 100 to 325 and broker 2 lost 156 to 325: 226 different offsets. 226 and 170 were committed."""
     for broker, first, committed in ((1, 100, 226), (2, 156, 170)):
         server.collect(JournalChunk(f"broker-{broker}", lost(broker, first, 325, committed), Position("f", 1)))
 
@@ -53,8 +53,8 @@ def test_lost_records_are_the_same_figure_in_every_answer(server: Server, http: 
     assert "\nzabka_committed_records_lost 226.0\n" in http.get("/metrics").text
 
 
-def test_controller_gap_is_the_same_figure_in_every_answer(server: Server, http: httpx.Client) -> None:
-    """The gap's definition is tested in `tests/journal/test_controller_gaps.py`."""
+def test_controller_gap_is_equal_in_every_response(server: Server, http: httpx.Client) -> None:
+    """`tests/journal/test_controller_gaps.py` tests the definition of a gap."""
     chunks: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in (GOLDEN / "histories" / "controller-gaps.jsonl").read_text().splitlines():
         entry = json.loads(line)

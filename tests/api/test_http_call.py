@@ -1,4 +1,4 @@
-"""Blocking HTTP calls: the request that the server receives, and the error raised when no answer arrives."""
+"""Blocking HTTP calls: the request that the server receives, and the error raised if no response arrives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Echo(BaseHTTPRequestHandler):
     do_GET = do_PATCH = do_DELETE = _answer
 
     def log_message(self, format: str, *args: object) -> None:
-        """Log nothing."""
+        """Disable the request log."""
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def echo() -> Iterator[str]:
         yield url
 
 
-def test_method_headers_and_body_arrive(echo: str) -> None:
+def test_call_sends_method_headers_and_body(echo: str) -> None:
     answer = call("PATCH", f"{echo}/a?b=1", b"{}", {"x-mark": "m"}, timeout_s=5)
     assert answer == Answer(200, b"PATCH /a?b=1 m {}")
 
@@ -40,11 +40,11 @@ def test_method_headers_and_body_arrive(echo: str) -> None:
 @pytest.mark.parametrize(
     ("path", "asked"), [("", "/"), ("/t/\u00e9 x", "/t/%C3%A9%20x"), ("/t%2Fu?at=1#part", "/t%2Fu?at=1")]
 )
-def test_path_is_escaped_once(echo: str, path: str, asked: str) -> None:
+def test_call_escapes_the_path_once(echo: str, path: str, asked: str) -> None:
     assert call("GET", echo + path, timeout_s=5).body.decode().split() == ["GET", asked]
 
 
-def test_error_status_is_returned_as_an_answer(echo: str) -> None:
+def test_error_status_is_returned_as_a_response(echo: str) -> None:
     answer = call("DELETE", f"{echo}/refused", timeout_s=5)
     assert (answer.status, answer.is_success) == (418, False)
 
@@ -52,6 +52,6 @@ def test_error_status_is_returned_as_an_answer(echo: str) -> None:
 @pytest.mark.parametrize(
     "url", ["localhost", "ftp://127.0.0.1", "http://[::1", "http://127.0.0.1:99999", "http://127.0.0.1:1"]
 )
-def test_call_that_cannot_be_made_raises_no_answer(url: str) -> None:
+def test_failed_call_raises_no_answer_error(url: str) -> None:
     with pytest.raises(NoAnswer):
         call("GET", url, timeout_s=5)

@@ -1,4 +1,4 @@
-"""A broker started outside this cluster joins the ensemble: only the facts in its znodes are shown."""
+"""A broker started outside this cluster joins the ensemble. The API shows only what its znodes contain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_joined_broker_is_listed_with_its_known_facts(server: Server, http: httpx.Client) -> None:
+def test_joined_broker_is_listed_with_its_known_details(server: Server, http: httpx.Client) -> None:
     server.ensemble.reading.brokers[4] = JOINED
     server.ensemble.reading = server.ensemble.reading._replace(controller=ControllerZnodes(4, 5, 5, None, 99))
     assert [b["id"] for b in http.get(f"{V1}/brokers").json()] == [1, 2, 3, 4]
@@ -45,7 +45,7 @@ def test_joined_broker_is_listed_with_its_known_facts(server: Server, http: http
     assert 'activecontrollercount{broker="4"} 1.0' in http.get("/metrics").text
 
 
-def test_joined_broker_with_replicas_is_shown_after_it_left(server: Server, http: httpx.Client) -> None:
+def test_departed_joined_broker_with_replicas_is_shown(server: Server, http: httpx.Client) -> None:
     rows = {0: PartitionZnodes((5, 1), 1, 1, (1,), 1, 1)}
     server.ensemble.reading.topics["moved"] = TopicZnodes("moved", "id", {}, rows)
     found = http.get(f"{V1}/brokers/5").json()
@@ -53,7 +53,7 @@ def test_joined_broker_with_replicas_is_shown_after_it_left(server: Server, http
     assert http.get(f"{V1}/brokers/6").status_code == 404
 
 
-def test_action_on_a_joined_brokers_process_is_a_conflict(server: Server, http: httpx.Client) -> None:
+def test_process_action_on_a_joined_broker_is_a_conflict(server: Server, http: httpx.Client) -> None:
     server.ensemble.reading.brokers[4] = JOINED
     answer = http.post(f"{V1}/brokers/4/kill")
     assert (answer.status_code, answer.json()["title"]) == (409, "Conflict")
@@ -74,7 +74,7 @@ def looking(state: ClusterState) -> tuple[JoinedBrokers, list[Event]]:
 
 
 def test_joined_broker_is_reported_once_per_registration() -> None:
-    """Its election as controller is reported once too."""
+    """Its election as controller is also reported once."""
     joined, reported = looking(ClusterState())
     reading = a_reading(ControllerZnodes(4, 7, 7, None, 60))
     joined.report_changes(reading)
@@ -91,14 +91,14 @@ def test_own_brokers_are_not_reported_as_joined() -> None:
     assert reported == []
 
 
-def test_epoch_and_controller_of_two_transactions_report_nothing() -> None:
-    """/controller and /controller_epoch that were not written together report no election."""
+def test_inconsistent_controller_znodes_report_no_election() -> None:
+    """If /controller and /controller_epoch were not written together, no election is reported."""
     joined, reported = looking(ClusterState())
     joined.report_changes(a_reading(ControllerZnodes(4, 8, 8, None, 0)))
     assert reported == [BrokerRegistered(4, 41, 0x400)]
 
 
-def test_events_reported_by_an_earlier_process_do_not_repeat() -> None:
+def test_events_reported_before_a_restart_are_not_repeated() -> None:
     state = ClusterState()
     apply(state, Entry("api", 1, 1, 1, BrokerRegistered(4, 41, 0x400), seq=1))
     apply(state, Entry("api", 2, 2, 2, ControllerElected(4, 7, 7, 60), seq=2))
@@ -108,7 +108,7 @@ def test_events_reported_by_an_earlier_process_do_not_repeat() -> None:
 
 
 def test_joined_controllers_term_ends_with_its_session() -> None:
-    """The state of its process stays unknown."""
+    """The state of its process remains unknown."""
     state = ClusterState()
     for seq, (node, event) in enumerate(
         [

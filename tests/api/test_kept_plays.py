@@ -28,7 +28,7 @@ from zabka.simulation.run import SEARCHED, run_with_journal
 
 
 def play(tmp_path: Path, *asked: Any) -> tuple[list[ScenarioRun], Runs, Collector]:
-    """Play the requested runs, each to its end."""
+    """Play each of the requested runs to its end."""
     collector = Collector(tmp_path / "collected")
     runs = Runs(collector, KeptRuns(tmp_path / "runs"))
     plays = ScenarioRuns(ScenarioProcess(player_argv()), runs.kept, HERE)
@@ -53,8 +53,8 @@ def wait_for(what: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(what)
 
 
-def test_script_is_kept_on_request_with_its_bug_as_its_pair(tmp_path: Path) -> None:
-    """A kept run opens in under 2 s of CPU time; a run requested without `keep` is not kept."""
+def test_requested_run_of_a_script_is_kept_with_its_bug_pair(tmp_path: Path) -> None:
+    """A kept run opens in less than 2 s of CPU time. A run requested without `keep` is not kept."""
     requested = ("kafka-1211", NewScenarioRun(keep=True)), ("zookeeper-1549", NewScenarioRun())
     (run, other), runs, collector = play(tmp_path, *requested)
     assert (run.error, other.error, other.kept) == (None, None, None)
@@ -93,7 +93,7 @@ def test_script_is_kept_on_request_with_its_bug_as_its_pair(tmp_path: Path) -> N
     collector.close()
 
 
-def test_seed_opened_twice_has_one_hash(tmp_path: Path) -> None:
+def test_seed_played_twice_has_the_same_hash(tmp_path: Path) -> None:
     requested = (3, NewSeedRun(scenario="ensemble"))
     (first, second), runs, collector = play(tmp_path, requested, requested)
 
@@ -107,7 +107,7 @@ def test_seed_opened_twice_has_one_hash(tmp_path: Path) -> None:
     collector.close()
 
 
-def test_seed_of_whole_processes_is_kept_with_its_messages(tmp_path: Path) -> None:
+def test_seed_of_full_processes_is_kept_with_its_messages(tmp_path: Path) -> None:
     (run,), runs, collector = play(tmp_path, (3, NewSeedRun(scenario="whole-cluster")))
 
     kept = runs.get(run.id)
@@ -119,7 +119,7 @@ def test_seed_of_whole_processes_is_kept_with_its_messages(tmp_path: Path) -> No
     collector.close()
 
 
-def test_seed_kinds_of_the_api_are_those_of_replay() -> None:
+def test_api_accepts_the_seed_kinds_of_replay() -> None:
     assert SEEDS == SEARCHED
 
 
@@ -134,7 +134,7 @@ def test_seed_kinds_of_the_api_are_those_of_replay() -> None:
         ("1", {"more": 1}, 422, "more"),
     ],
 )
-def test_invalid_seed_is_refused(tmp_path: Path, seed: str, body: dict[str, Any], status: int, message: str) -> None:
+def test_invalid_seed_is_rejected(tmp_path: Path, seed: str, body: dict[str, Any], status: int, message: str) -> None:
     with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
         answer = http.post(f"/api/v1/seeds/{seed}/runs", json=body)
 
@@ -143,7 +143,7 @@ def test_invalid_seed_is_refused(tmp_path: Path, seed: str, body: dict[str, Any]
 
 
 def test_run_with_unstorable_journal_keeps_its_verdict(tmp_path: Path) -> None:
-    """This player writes no journal."""
+    """The player of this test writes no journal."""
 
     async def scenario() -> ScenarioRun:
         plays = ScenarioRuns(FakePlayer(), KeptRuns(tmp_path), HERE)
@@ -160,7 +160,7 @@ def test_run_with_unstorable_journal_keeps_its_verdict(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pair_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_pair_is_kept_completely_or_not_at_all(tmp_path: Path) -> None:
     played, runs = tmp_path / "played", tmp_path / "runs"
     played.mkdir()
     _, lines = run_with_journal(1, "kafka-1211")

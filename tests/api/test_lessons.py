@@ -1,4 +1,6 @@
-"""Lessons over HTTP: their questions, the answers from a kept run, and the source files that rules link to."""
+"""Lessons over HTTP: their questions, the answers computed from a kept run, and the source files that rules link
+to.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def a_run(run_id: str, pair: str | None, entries: list[Entry], of: str = "kafka-
 
 @pytest.fixture(scope="module")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A server that has kept kafka-1211 with and without its bug."""
+    """Return a client of a server that has kept kafka-1211 with and without its bug."""
     script = LIBRARY["kafka-1211"]
     assert isinstance(script, WorldScenario)
     verdict = play(script)
@@ -45,7 +47,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_lesson_list_has_questions_without_answers(http: httpx.Client) -> None:
+def test_lesson_list_does_not_reveal_the_right_answers(http: httpx.Client) -> None:
     answer = http.get("/api/v1/lessons").json()
 
     assert [lesson["name"] for lesson in answer] == list(LESSONS)
@@ -53,7 +55,7 @@ def test_lesson_list_has_questions_without_answers(http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("run", [PLAY, ITS_PAIR])
-def test_lesson_is_answered_by_either_run_of_a_pair(http: httpx.Client, run: str) -> None:
+def test_lesson_response_is_equal_for_both_runs_of_a_pair(http: httpx.Client, run: str) -> None:
     answer = http.get("/api/v1/lessons/high-watermark/answer", params={"run": run}).json()
 
     assert (answer["run"], answer["pair"]) == (ITS_PAIR, PLAY)
@@ -80,7 +82,7 @@ def test_lesson_is_answered_by_either_run_of_a_pair(http: httpx.Client, run: str
         ("/api/v1/lessons/leader-killed/answer", 422, "run"),
     ],
 )
-def test_invalid_lesson_request_is_refused_with_the_reason(
+def test_invalid_lesson_request_is_rejected_with_the_reason(
     http: httpx.Client, path: str, status: int, message: str
 ) -> None:
     answer = http.get(path)
@@ -89,7 +91,7 @@ def test_invalid_lesson_request_is_refused_with_the_reason(
     assert message in answer.text
 
 
-def test_uploaded_journal_named_like_a_script_is_refused(http: httpx.Client) -> None:
+def test_uploaded_journal_named_like_a_script_is_rejected(http: httpx.Client) -> None:
     line = encode_line(
         "broker-1", 1, 1, 1, LeaderElected("orders", 0, 2, 1, [2], [1, 2], 1, 1, unclean=False, cause="")
     )
@@ -110,7 +112,7 @@ def test_rule_source_is_served_with_an_anchor_per_function(http: httpx.Client, p
 
 
 @pytest.mark.parametrize("path", ["api/http/security.py", "../README.md", "controller/../api/main.py", "nothing.py"])
-def test_file_that_no_rule_names_is_not_served(http: httpx.Client, path: str) -> None:
+def test_source_file_without_rules_is_not_served(http: httpx.Client, path: str) -> None:
     assert http.get(f"/source/{path}").status_code == 404
 
 

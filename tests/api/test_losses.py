@@ -1,4 +1,4 @@
-"""POST /losses/acknowledge: a user acknowledges lost records, and the acknowledgement survives a restart."""
+"""POST /losses/acknowledge: a user acknowledges lost records. The acknowledgement survives a restart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATH = "/api/v1/losses/acknowledge"
 
 
 class Journal:
-    """Deliver events of one node to a collector, as the node's host agent does."""
+    """Deliver one node's events to a collector, as the node's host agent does."""
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -43,7 +43,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def journalled(server: Server) -> Server:
-    """A server whose own events are collected, with a loss on one broker and a loss of one producer."""
+    """Return a server that collects its own events: records lost by one broker, and records lost by one producer."""
     own = Journal("api")
 
     def emit(event: Event) -> None:
@@ -72,18 +72,18 @@ def test_acknowledgement_survives_a_restart(journalled: Server, tmp_path: Path) 
     again.close()
 
 
-def test_loss_after_the_acknowledged_number_stays_open(journalled: Server) -> None:
+def test_loss_after_the_acknowledged_seq_stays_unacknowledged(journalled: Server) -> None:
     assert post(journalled, {"through_seq": 1}).json()["losses"] == 0
     cluster = httpx.get(f"{journalled.url}/api/v1/cluster", trust_env=False).json()
     assert [loss["acknowledged"] for loss in cluster["losses"]] == [False]
 
 
-def test_number_beyond_the_journal_is_refused(journalled: Server) -> None:
+def test_acknowledgement_beyond_the_journal_end_is_rejected(journalled: Server) -> None:
     answer = post(journalled, {"through_seq": 99})
     assert (answer.status_code, answer.json()["detail"]) == (422, "through_seq: the journal ends at 2")
 
 
-def test_acknowledgement_that_cannot_be_stored_is_an_error(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unstorable_acknowledgement_is_an_error(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes_losses, "KEPT_WITHIN_S", 0.1)
     server.collect(Journal("broker-1").chunk(e.RecordsLost(1, "orders", 0, 90, 120, 31, 30, "diverging_epoch")))
     answer = post(server)

@@ -1,4 +1,4 @@
-"""A server without requests sleeps, keeps its Date header current, and stops at once on a signal."""
+"""An idle server sleeps, keeps its Date header current, and stops immediately on a signal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ LONG_S = 30.0
 
 @pytest.fixture(autouse=True)
 def no_stream_of_others_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """sse-starlette keeps its exit flag for the whole process: reset it so that other tests' servers go on."""
+    """Reset sse-starlette's exit flag. It is global to the process and would end the streams of other tests'
+    servers."""
     monkeypatch.setattr(AppStatus, "should_exit", False)
 
 
@@ -52,7 +53,7 @@ def test_signal_before_serving_stops_the_server() -> None:
     asyncio.run(asyncio.wait_for(quiet.main_loop(), LONG_S))
 
 
-def test_clients_are_served_until_what_is_served_has_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_stops_its_services_before_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     order = []
 
     async def stop() -> None:
@@ -93,7 +94,9 @@ def test_every_tick_updates_the_date_header(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("ends_by_itself", [True, False])
-def test_stream_sends_its_last_chunk_however_it_ends(monkeypatch: pytest.MonkeyPatch, ends_by_itself: bool) -> None:
+def test_stream_sends_its_last_chunk_on_every_kind_of_end(
+    monkeypatch: pytest.MonkeyPatch, ends_by_itself: bool
+) -> None:
     async def scene() -> list[Message]:
         sent: list[Message] = []
 

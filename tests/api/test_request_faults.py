@@ -1,4 +1,4 @@
-"""Request faults over HTTP and from the command line: created, counted, refused with a reason, removed."""
+"""Request faults over HTTP and from the command line: creation, counts, rejection with a reason, and removal."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_impossible_link_fault_is_refused(
         ({"kind": "request", "effect": "close", "opcode": "creat"}, "no operation 'creat'"),
     ],
 )
-def test_impossible_request_fault_is_refused(
+def test_impossible_request_fault_is_rejected(
     server: Server, http: httpx.Client, body: dict[str, str], reason: str
 ) -> None:
     answer = http.post(FAULTS, json=body)
@@ -111,7 +111,7 @@ def test_impossible_request_fault_is_refused(
     assert server.agent.held == []
 
 
-def test_ready_set_adds_its_rules(server: Server, http: httpx.Client) -> None:
+def test_ready_set_creates_its_fault_rules(server: Server, http: httpx.Client) -> None:
     made = http.post(f"{FAULTS}/sets/not-leader", json={"topic": "orders", "times": 2})
     assert made.status_code == 201
     assert [(each["api"], each["topic"], each["times"], each["part_of"]) for each in made.json()] == [
@@ -125,7 +125,7 @@ def test_ready_set_adds_its_rules(server: Server, http: httpx.Client) -> None:
     ("name", "body", "status", "reason"),
     [("lost-ack", {}, 404, "sets are ack-lost"), ("ack-lost", {"group": "g"}, 422, "no request of the set")],
 )
-def test_impossible_ready_set_is_refused(
+def test_impossible_ready_set_is_rejected(
     http: httpx.Client, name: str, body: dict[str, str], status: int, reason: str
 ) -> None:
     answer = http.post(f"{FAULTS}/sets/{name}", json=body)
@@ -142,7 +142,9 @@ def test_ready_sets_are_listed_with_their_outages(http: httpx.Client) -> None:
 # ---- zabka fault ------------------------------------------------------------------------------------------------
 
 
-def test_command_adds_lists_and_removes(server: Server, http: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_adds_lists_and_removes_request_faults(
+    server: Server, http: httpx.Client, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(server, "add", "--api", "Produce", "--effect", "drop_response", "--topic", "orders", "--times", "1") == 0
     fault_id, text = capsys.readouterr().out.strip().split("  ")
     assert text == TEXT
@@ -195,13 +197,13 @@ def test_command_prints_the_ready_sets(server: Server, capsys: pytest.CaptureFix
         (("remove", "f9"), "there is no fault f9"),
     ],
 )
-def test_command_reports_why_it_failed(
+def test_command_prints_the_reason_for_its_failure(
     server: Server, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
 ) -> None:
     assert run(server, *arguments) == 1
     assert reason in capsys.readouterr().err
 
 
-def test_command_reports_an_api_that_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_reports_an_unresponsive_api(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--on", "http://127.0.0.1:1"]) == 1
     assert capsys.readouterr().err.startswith("zabka fault: GET /api/v1/faults: ")

@@ -1,4 +1,4 @@
-"""Requests that change the cluster are journalled; refused requests and reads are not."""
+"""Requests that change the cluster are journaled. Rejected requests and reads are not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.api.api_server import Server
 from zabka.journal.events import AdminRequested
 
 
-def test_accepted_change_is_journalled_and_refused_one_is_not(tmp_path: Path) -> None:
+def test_only_accepted_changes_are_journalled(tmp_path: Path) -> None:
     with Server(tmp_path) as running, httpx.Client(base_url=running.url, trust_env=False) as http:
         assert http.get("/api/v1/faults").status_code == 200
         assert http.post("/api/v1/faults", json={"from": "broker-1", "to": "nobody"}).status_code == 422

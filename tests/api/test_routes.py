@@ -1,4 +1,4 @@
-"""The HTTP routes: their shapes, the source of each field, and a problem document for every error."""
+"""The HTTP routes: response shapes, the source of each field, and a problem document for every error."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_broker_with_a_stale_belief_is_shown_with_it(server: Server, http: httpx.Client) -> None:
+def test_broker_with_a_stale_belief_is_shown_with_its_belief(server: Server, http: httpx.Client) -> None:
     server.agent.set_status(
         "broker-2", 4_000, is_controller=True, believes={"controller_id": 2, "controller_epoch": 2, "age_ms": 5},
         session={"id": 1, "state": "suspended"},
@@ -65,7 +65,7 @@ def test_broker_with_a_stale_belief_is_shown_with_it(server: Server, http: httpx
     assert http.get(f"{V1}/controller").json()["broker_id"] == 1
 
 
-def test_journal_entry_younger_than_the_status_wins(server: Server, http: httpx.Client) -> None:
+def test_journal_event_newer_than_the_status_wins(server: Server, http: httpx.Client) -> None:
     server.agent.set_status(
         "broker-1", 60_000, is_controller=False, believes={"controller_id": 3, "controller_epoch": 2}
     )
@@ -77,7 +77,7 @@ def test_journal_entry_younger_than_the_status_wins(server: Server, http: httpx.
     assert found["believes"]["controller_epoch"] == 3
 
 
-def test_process_that_is_down_is_neither_controller_nor_leader(server: Server, http: httpx.Client) -> None:
+def test_stopped_process_is_neither_controller_nor_leader(server: Server, http: httpx.Client) -> None:
     server.agent.set_status("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
     server.agent.set_status("peer-1", 10, state="LEADING", phase="BROADCAST", last_zxid=0x100000002, leader_id=1)
     assert http.get(f"{V1}/peers").json()[0]["state"] == "LEADING"
@@ -90,7 +90,7 @@ def test_process_that_is_down_is_neither_controller_nor_leader(server: Server, h
 
 
 def _journal(server: Server, node: str, *events: Event) -> None:
-    """Append these events to a node's journal, and collect them."""
+    """Append these events to a node's journal and collect them."""
     begin = server.collector.position(node).after + 1
     now_us = time.time_ns() // 1000
     lines = b"".join(encode_line(node, number, now_us, 0, event) for number, event in enumerate(events, begin))
@@ -98,7 +98,7 @@ def _journal(server: Server, node: str, *events: Event) -> None:
 
 
 def _lived(server: Server) -> None:
-    """Journal that peer 1 led and broker 1 was controller, as processes 100 and 103."""
+    """Journal that peer 1 (process 100) was leader and broker 1 (process 103) was controller."""
     _journal(server, "host-1", ProcessChanged("peer-1", "running", 100, "start"))
     _journal(server, "host-1", ProcessChanged("broker-1", "running", 103, "start"))
     _journal(server, "peer-1", PeerStateChanged("LEADING", "BROADCAST", 1, 1, 2, 2, 0x200000001))
@@ -113,7 +113,7 @@ def _assert_no_status(http: httpx.Client) -> None:
     assert (broker["believes"]["controller_id"], broker["believes"]["age_ms"]) == (-1, None)
 
 
-def test_new_process_is_not_shown_with_its_predecessors_state(server: Server, http: httpx.Client) -> None:
+def test_new_process_does_not_show_its_predecessors_state(server: Server, http: httpx.Client) -> None:
     _lived(server)
     for path, target in (("brokers/1", "broker-1"), ("peers/1", "peer-1")):
         assert http.post(f"{V1}/{path}/kill").json()["process"] == "down"
@@ -129,8 +129,8 @@ def test_new_process_is_not_shown_with_its_predecessors_state(server: Server, ht
     _assert_no_status(http)
 
 
-def test_restarted_process_is_not_shown_with_older_events(server: Server, http: httpx.Client) -> None:
-    """The agent's answer arrives before the journal, which is held back for a moment."""
+def test_restarted_process_ignores_its_predecessors_events(server: Server, http: httpx.Client) -> None:
+    """The agent's response arrives before the journal, which is delayed briefly."""
     _lived(server)
     for path in ("brokers/1", "peers/1"):
         assert http.post(f"{V1}/{path}/restart").json()["process"] == "running"
@@ -149,7 +149,7 @@ def test_last_known_state_without_a_quorum_is_stale(server: Server, http: httpx.
     assert http.post(f"{V1}/topics", json={"name": "t"}).status_code == 503
 
 
-def test_high_watermarks_and_log_ends_come_from_brokers(server: Server, http: httpx.Client) -> None:
+def test_high_watermarks_and_log_ends_are_read_from_brokers(server: Server, http: httpx.Client) -> None:
     rows = [{"topic": "orders", "partition": 0, "hw": 12, "leo": 14}]
     server.agent.set_status("broker-1", 10, partitions=rows)
     server.agent.set_status("broker-2", 10, partitions=[{**rows[0], "hw": 11, "leo": 12}])
@@ -160,7 +160,7 @@ def test_high_watermarks_and_log_ends_come_from_brokers(server: Server, http: ht
     assert (partition["leader"], partition["leader_epoch"], partition["partition_epoch"]) == (1, 4, 6)
 
 
-def test_eligible_replicas_are_listed(server: Server, http: httpx.Client) -> None:
+def test_eligible_leader_replicas_are_listed(server: Server, http: httpx.Client) -> None:
     assert http.get(f"{V1}/topics/orders").json()["partitions"][0]["eligible"] == []
     orders = server.ensemble.reading.topics["orders"]
     server.ensemble.reading.topics["orders"] = orders._replace(
@@ -170,14 +170,14 @@ def test_eligible_replicas_are_listed(server: Server, http: httpx.Client) -> Non
     assert http.get(f"{V1}/cluster").json()["topics"][0]["partitions"][0]["eligible"] == [3]
 
 
-def test_eligible_replicas_expire_with_the_topic_config() -> None:
+def test_eligible_leader_replicas_expire_with_the_topic_config() -> None:
     state = LeaderAndIsr(1, 4, (1,), 3, eligible=(2,), eligible_by_zxid=77, broker_epoch_seen=5)
     content = encode_partition_state(state)
 
     assert (eligible_by(content, 77), eligible_by(content, 78), eligible_by(b"{", 77)) == ((2,), (), ())
 
 
-def test_cluster_is_ready_with_all_brokers_and_a_controller(server: Server, http: httpx.Client) -> None:
+def test_cluster_with_all_brokers_and_a_controller_is_ready(server: Server, http: httpx.Client) -> None:
     assert http.get("/readyz").json()["missing"] == ["broker 1 has not taken over as controller yet"]
     server.agent.set_status("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
     assert http.get("/readyz").json() == {"status": "ready", "quorum": True, "controller": 1, "brokers": [1, 2, 3]}
@@ -185,7 +185,7 @@ def test_cluster_is_ready_with_all_brokers_and_a_controller(server: Server, http
     assert http.get("/readyz").json()["missing"] == ["broker 3 is not registered"]
 
 
-def test_readiness_asks_nodes_again_before_it_reports_unready(server: Server, http: httpx.Client) -> None:
+def test_readiness_polls_nodes_again_before_reporting_unready(server: Server, http: httpx.Client) -> None:
     server.agent.set_status("broker-1", 400, is_controller=True, live_brokers=[])
     assert http.get("/readyz").status_code == 503
     server.agent.fresh_statuses["broker-1"] = {"is_controller": True, "live_brokers": [1, 2, 3]}
@@ -246,8 +246,10 @@ def test_faults_are_created_listed_and_reset(server: Server, http: httpx.Client)
         ("GET", "/api/v1/analytics/DROP", None, 422),
     ],
 )
-def test_every_error_is_a_problem_document(http: httpx.Client, method: str, path: str, body: Any, status: int) -> None:
-    content = None if body is None else json.dumps(body)  # in ASCII, so that half a surrogate pair can be sent
+def test_every_error_response_is_a_problem_document(
+    http: httpx.Client, method: str, path: str, body: Any, status: int
+) -> None:
+    content = None if body is None else json.dumps(body)  # JSON in ASCII can contain half a surrogate pair.
     answer = http.request(method, path, content=content, headers={"content-type": "application/json"})
 
     assert answer.status_code == status, answer.text
@@ -266,7 +268,7 @@ def test_action_invalid_in_the_current_state_is_a_conflict(http: httpx.Client) -
     assert (again.status_code, again.json()["detail"]) == (409, "cannot kill broker-1: it is down")
 
 
-def test_faults_carry_the_requester_that_their_client_named(server: Server, http: httpx.Client) -> None:
+def test_fault_names_the_requester_sent_by_its_client(server: Server, http: httpx.Client) -> None:
     named = {"zabka-requester": "drill 7"}
     assert http.post(f"{V1}/brokers/1/pause", headers=named).status_code == 202
     assert http.post(f"{V1}/peers/1/kill").status_code == 202
@@ -277,7 +279,7 @@ def test_faults_carry_the_requester_that_their_client_named(server: Server, http
     assert http.post(f"{V1}/faults", json={**cut, "requester": "x"}).status_code == 422
 
 
-def test_config_values_can_be_json_numbers_and_booleans(server: Server, http: httpx.Client) -> None:
+def test_config_values_accept_json_numbers_and_booleans(server: Server, http: httpx.Client) -> None:
     patched = http.patch(f"{V1}/topics/orders/config", json={"unclean.leader.election.enable": True, "x": 2})
     assert patched.json()["config"] == {"unclean.leader.election.enable": "true", "x": "2"}
     assert http.patch(f"{V1}/topics/orders/config", json={"x": None}).json()["config"] == {
@@ -292,7 +294,7 @@ def test_binary_znode_is_returned_in_base64(http: httpx.Client) -> None:
     assert found["stat"]["ephemeral_owner"] == "0xffffffffffffffff"
 
 
-def test_missing_pipeline_table_names_its_command(http: httpx.Client) -> None:
+def test_missing_pipeline_table_names_the_command_to_run(http: httpx.Client) -> None:
     assert "zabka pipeline tables --data" in http.get(f"{V1}/analytics/availability").json()["command"]
 
 
@@ -324,7 +326,7 @@ def fill(server: Server, count: int) -> None:
     server.collect(JournalChunk("peer-1", lines, Position("f", 1)))
 
 
-def test_journal_is_an_array_after_a_number(server: Server, http: httpx.Client) -> None:
+def test_journal_after_a_seq_is_returned_as_an_array(server: Server, http: httpx.Client) -> None:
     fill(server, 20)
 
     assert [e["seq"] for e in http.get(f"{V1}/journal").json()] == list(range(1, 21))
@@ -335,7 +337,7 @@ def test_journal_is_an_array_after_a_number(server: Server, http: httpx.Client) 
     ]
 
 
-def test_newest_matching_events_are_found_far_back(server: Server, http: httpx.Client) -> None:
+def test_search_finds_the_newest_matches_in_a_long_history(server: Server, http: httpx.Client) -> None:
     events: list[Event] = [
         EpochAccepted(1),
         EpochAccepted(2),
@@ -354,7 +356,7 @@ def test_newest_matching_events_are_found_far_back(server: Server, http: httpx.C
     assert seqs("until=0") == []
 
 
-def test_json_is_compressed_on_request_and_the_stream_never(server: Server, http: httpx.Client) -> None:
+def test_json_is_compressed_on_request_but_streams_are_not(server: Server, http: httpx.Client) -> None:
     fill(server, 50)
     assert http.get(f"{V1}/journal").headers["content-encoding"] == "gzip"
     assert "content-encoding" not in http.get(f"{V1}/journal", headers={"accept-encoding": "identity"}).headers
@@ -362,7 +364,7 @@ def test_json_is_compressed_on_request_and_the_stream_never(server: Server, http
         assert "content-encoding" not in answer.headers
 
 
-def test_deleted_events_are_410_gone_with_the_oldest_number(server: Server, http: httpx.Client) -> None:
+def test_request_for_deleted_events_returns_410_and_oldest_seq(server: Server, http: httpx.Client) -> None:
     fill(server, 150)
 
     for path in ("journal", "events"):
@@ -425,7 +427,7 @@ def test_status_of_a_dead_process_is_not_reported(server: Server, http: httpx.Cl
     assert gauge not in http.get("/metrics").text
 
 
-def test_metrics_report_a_stale_reading_of_the_ensemble(server: Server, http: httpx.Client) -> None:
+def test_metrics_report_a_stale_ensemble_reading(server: Server, http: httpx.Client) -> None:
     assert "zabka_ensemble_reading_stale 0.0" in http.get("/metrics").text.splitlines()
     server.ensemble.stale = True
     lines = http.get("/metrics").text.splitlines()
@@ -436,7 +438,7 @@ def test_metrics_report_a_stale_reading_of_the_ensemble(server: Server, http: ht
 # ---- documents for API clients ----------------------------------------------------------------------------------
 
 
-def test_openapi_document_is_complete(http: httpx.Client) -> None:
+def test_openapi_document_describes_every_route(http: httpx.Client) -> None:
     document = http.get("/openapi.json").json()
     schemas = document["components"]["schemas"]
 
@@ -460,7 +462,7 @@ def test_openapi_document_is_complete(http: httpx.Client) -> None:
         assert schemas[name]["example"], name
 
 
-def test_docs_page_has_every_route_and_loads_nothing(http: httpx.Client) -> None:
+def test_docs_page_lists_every_route_and_loads_nothing(http: httpx.Client) -> None:
     document = http.get("/openapi.json").json()
     answer = http.get("/docs")
 
@@ -478,7 +480,7 @@ def test_docs_page_has_every_route_and_loads_nothing(http: httpx.Client) -> None
     assert {target[1:] for target in targets if target.startswith("#")} <= document["components"]["schemas"].keys()
 
 
-def test_page_is_served_with_a_strict_content_policy(http: httpx.Client) -> None:
+def test_page_is_served_with_a_strict_content_security_policy(http: httpx.Client) -> None:
     answer = http.get("/")
 
     assert answer.status_code == 200
@@ -502,9 +504,9 @@ def test_generated_calls_match_the_openapi_document(server: Server, tmp_path: Pa
     command = [
         *(str(Path(sys.executable).with_name("schemathesis")), "run", f"{server.url}/openapi.json"),
         *("--checks", checks, "--max-examples", "5", "--phases", "examples,coverage,fuzzing", "--seed", "1"),
-        # The stream never ends; without a quorum a change is rightly refused with 503.
+        # The event stream never ends; without a quorum, a change is correctly rejected with 503.
         *("--exclude-path", "/api/v1/events", "--exclude-path", "/readyz", "--request-timeout", "5"),
-        # The tool has no generator of JSON Lines; test_uploads sends bodies that are none.
+        # The tool cannot generate JSON Lines; test_uploads sends malformed bodies.
         *("--exclude-operation-id", "post_run_api_v1_runs_post"),
     ]
     # The tool keeps a cache in the working directory.
@@ -512,7 +514,7 @@ def test_generated_calls_match_the_openapi_document(server: Server, tmp_path: Pa
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-def test_topic_being_deleted_is_not_offline_nor_imbalanced(server: Server, http: httpx.Client) -> None:
+def test_topic_being_deleted_is_neither_offline_nor_imbalanced(server: Server, http: httpx.Client) -> None:
     topics = server.ensemble.reading.topics
     offline = topics["orders"].partitions[0]._replace(leader=-1)
     topics["orders"] = topics["orders"]._replace(partitions={0: offline})
@@ -539,7 +541,7 @@ MANY = 60_000
         ("/seeds/1/runs", {"settings": {str(n): [] for n in range(MANY)}}),
     ],
 )
-def test_errors_of_a_large_body_are_limited(http: httpx.Client, path: str, body: dict[str, Any]) -> None:
+def test_error_list_of_a_large_body_is_limited(http: httpx.Client, path: str, body: dict[str, Any]) -> None:
     answer = http.post(f"{V1}{path}", content=json.dumps(body, separators=(",", ":")))
 
     assert answer.status_code == 422
@@ -547,14 +549,14 @@ def test_errors_of_a_large_body_are_limited(http: httpx.Client, path: str, body:
     assert 1 <= len(answer.json()["errors"]) <= ERRORS_MAX
 
 
-def test_errors_beyond_the_limit_are_counted(http: httpx.Client) -> None:
+def test_errors_over_the_limit_are_counted(http: httpx.Client) -> None:
     wrong = http.post(f"{V1}/topics", json={"name": "t", **dict.fromkeys(map(str, range(ERRORS_MAX + 5)))}).json()
 
     assert len(wrong["errors"]) == ERRORS_MAX
     assert wrong["detail"].endswith("; and 5 more")
 
 
-def test_config_with_too_many_keys_is_refused_at_once(http: httpx.Client) -> None:
+def test_config_with_too_many_keys_is_rejected_immediately(http: httpx.Client) -> None:
     changes = dict.fromkeys(map(str, range(KEYS_MAX + 1)), "1")
     answer = http.patch(f"{V1}/topics/orders/config", json=changes)
 
@@ -571,10 +573,10 @@ def test_config_with_too_many_keys_is_refused_at_once(http: httpx.Client) -> Non
         ("POST", "/elections", lambda text: {"type": "PREFERRED", "partitions": [{"topic": text, "partition": 0}]}),
     ],
 )
-def test_string_too_long_for_kafkas_protocol_is_refused(
+def test_string_too_long_for_kafkas_protocol_is_rejected(
     http: httpx.Client, method: str, path: str, body: Callable[[str], Any]
 ) -> None:
-    """The lengths of Kafka's strings are signed 16-bit integers."""
+    """Kafka's strings have a signed 16-bit length."""
     assert http.request(method, V1 + path, json=body("x" * 32_767)).status_code < 300
     for text, size in (("x" * 32_768, 32_768), ("ä" * 16_384, 32_768)):
         refused = http.request(method, V1 + path, json=body(text))
@@ -582,7 +584,7 @@ def test_string_too_long_for_kafkas_protocol_is_refused(
         assert f"Kafka's protocol has no text of {size} bytes" in refused.json()["detail"]
 
 
-def test_empty_change_to_a_missing_topic_is_404_at_once(http: httpx.Client) -> None:
+def test_empty_change_to_a_missing_topic_returns_404(http: httpx.Client) -> None:
     began = time.monotonic()
     answer = http.patch(f"{V1}/topics/nothing/config", json={})
 
@@ -591,7 +593,7 @@ def test_empty_change_to_a_missing_topic_is_404_at_once(http: httpx.Client) -> N
 
 
 @pytest.mark.parametrize("group", [".", ".."])
-def test_zookeeper_group_with_an_invalid_znode_name_is_refused(http: httpx.Client, group: str) -> None:
+def test_zookeeper_group_with_an_invalid_znode_name_is_rejected(http: httpx.Client, group: str) -> None:
     body = {"topic": "orders", "kind": "consumer", "group": group}
     refused = http.post(f"{V1}/workloads", json={**body, "offsets": "zookeeper"})
 

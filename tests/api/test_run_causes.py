@@ -1,4 +1,4 @@
-"""Causes of an event in a run, and the first difference of two runs, over HTTP."""
+"""The causes of an event in a run, and the first difference between two runs, over HTTP."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_truncation_traces_to_the_fault_that_killed_the_leader(http: httpx.Clien
     assert rule["theirs"]["url"].startswith("https://")
 
 
-def test_steps_equal_the_causes_of_the_whole_journal(server: Server) -> None:
+def test_causes_equal_those_found_in_the_whole_journal(server: Server) -> None:
     causes = Causes()
     for entry in BUG:
         causes.see(entry)
@@ -90,7 +90,7 @@ def test_steps_equal_the_causes_of_the_whole_journal(server: Server) -> None:
     assert asyncio.run(compare()) > 20
 
 
-def test_partial_read_of_a_long_history_finds_the_same_chain(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_read_of_a_long_history_finds_the_same_causes(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(why, "LOOKED_BACK_MAX", 1_400)
     idle = [Entry("peer-9", number, number, number, e.EpochAccepted(number)) for number in range(1, 6_001)]
     kept = server.services.runs.kept
@@ -110,7 +110,7 @@ def test_partial_read_of_a_long_history_finds_the_same_chain(server: Server, mon
     asyncio.run(ask())
 
 
-def test_events_between_two_requests_are_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_search_for_causes_does_not_read_unneeded_events(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(why, "LOOKED_BACK_MAX", 100)
     monkeypatch.setattr(why, "LOOKED_AHEAD", 10)
     path = tmp_path / JOURNAL
@@ -176,6 +176,6 @@ def test_invalid_cause_reference_is_ignored(reference: str) -> None:
         ("r0000000b/divergence?from=live", 422),
     ],
 )
-def test_request_for_missing_causes_is_a_problem(http: httpx.Client, path: str, status: int) -> None:
+def test_request_for_missing_causes_returns_a_problem(http: httpx.Client, path: str, status: int) -> None:
     answer = http.get(f"{V1}/runs/{path}")
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")

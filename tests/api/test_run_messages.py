@@ -1,4 +1,4 @@
-"""The messages of a run over HTTP: every message of a window is shown or counted, whichever node wrote it."""
+"""A run's messages over HTTP: every message in a window is shown or counted, whichever node journaled it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.scenarios.library import LIBRARY, play
 
 FAILOVER_US = (8_505_000, 8_530_000)
-"""The 25 ms in which kafka-1211's controller notices a dead broker and notifies the others."""
+"""The 25 ms in which kafka-1211's controller detects a dead broker and notifies the other brokers."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def window(**changes: Any) -> Window:
 
 
 def within(message: Message) -> bool:
-    """Return whether it was sent, in flight or received during the failover."""
+    """Return whether the message was sent, in flight or received during the failover."""
     ended = message.sent_us if message.arrived_us is None else message.arrived_us
     return message.sent_us <= FAILOVER_US[1] and ended >= FAILOVER_US[0]
 
@@ -68,7 +68,7 @@ def test_message_in_flight_during_the_window_is_included() -> None:
     assert messages.select(Window(1_000, 2_000, frozenset(), 10)).messages == [slow]
 
 
-def test_messages_of_a_kept_run_come_from_its_file(tmp_path: Path, recorded: tuple[MessageTap, list[Any]]) -> None:
+def test_messages_of_a_kept_run_are_read_from_its_file(tmp_path: Path, recorded: tuple[MessageTap, list[Any]]) -> None:
     tap, journal = recorded
     with Server(tmp_path) as server:
         kept: KeptRuns = server.services.runs.kept
@@ -101,7 +101,7 @@ def test_run_without_messages_returns_none(tmp_path: Path) -> None:
 
 
 class Talking(FakeAgent):
-    """An agent whose nodes wrote these lines; it returns one line per chunk."""
+    """Agent whose nodes wrote these lines. It returns one line per chunk."""
 
     lines: list[tuple[str, bytes]]
 
@@ -121,7 +121,7 @@ def sighted(node: str, way: Any, us: int, key: str) -> tuple[str, bytes]:
     return node, line
 
 
-def test_live_messages_are_matched_from_both_ends(tmp_path: Path) -> None:
+def test_live_messages_are_matched_from_sender_and_receiver(tmp_path: Path) -> None:
     server = Server(tmp_path)
     talking = Talking(server.services.settings.agents[0])
     talking.lines = [
@@ -145,7 +145,7 @@ def test_live_messages_are_matched_from_both_ends(tmp_path: Path) -> None:
 
 
 class Hanging(Talking):
-    """An agent that never answers a request for messages."""
+    """Agent that never replies to a request for messages."""
 
     async def read_messages(self, positions: dict[str, Position]) -> JournalAnswer:
         await asyncio.Event().wait()
@@ -166,7 +166,7 @@ def test_silent_host_does_not_delay_messages_of_other_hosts(tmp_path: Path) -> N
     assert asyncio.run(asked()) == [1_000]
 
 
-def test_api_answers_while_messages_are_matched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_api_responds_while_messages_are_matched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, answered = threading.Event(), threading.Event()
 
     def slowly(_: Matcher) -> list[Message]:
@@ -187,7 +187,7 @@ def test_api_answers_while_messages_are_matched(tmp_path: Path, monkeypatch: pyt
         assert answer.result(20).json()["messages"] == []
 
 
-def test_invalid_message_requests_are_refused(tmp_path: Path) -> None:
+def test_invalid_message_requests_are_rejected(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         base = f"{server.url}/api/v1/runs"
         assert httpx.get(f"{base}/r99999999/messages").status_code == 404
@@ -197,7 +197,7 @@ def test_invalid_message_requests_are_refused(tmp_path: Path) -> None:
         assert httpx.get(f"{base}/live/messages", params={"limit": -1}).status_code == 422
 
 
-def test_message_file_is_read_as_written(tmp_path: Path) -> None:
+def test_message_file_round_trips(tmp_path: Path) -> None:
     message = Message(1, 5, None, "peer-1", "peer-2", "ping", "PING", {}, lost="the link was cut")
     path = tmp_path / "messages.jsonl"
     path.write_bytes(message_line(message))

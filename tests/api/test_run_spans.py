@@ -1,4 +1,4 @@
-"""Spans of a run or of a part of it, and the merging of short spans."""
+"""Spans of a whole run or a part of it, and the merging of short spans."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from zabka.journal.spans import Span, Spans
 
 
 def folded(history: Sequence[Entry]) -> list[Span]:
-    """Return the spans of a history from `zabka.journal.spans`, which tests/journal checks against brute force."""
+    """Return the spans computed by `zabka.journal.spans`, which tests/journal compares with a brute-force
+    computation."""
     spans = Spans()
     for entry in history:
         spans.apply(entry)
@@ -56,7 +57,7 @@ def test_spans_of_a_run_do_not_depend_on_checkpoints(tmp_path: Path) -> None:
             assert texts(asyncio.run(rewind.spans()).spans) == texts(folded(history))
 
 
-def test_spans_of_a_part_keep_their_own_beginnings(tmp_path: Path) -> None:
+def test_span_starting_before_the_window_keeps_its_start(tmp_path: Path) -> None:
     history = tuple(copies(played(), 3))
     rewind = kept_rewind(tmp_path, history, Checkpoints())
     first, last = history[0].wall_us, max(entry.wall_us for entry in history)
@@ -111,7 +112,7 @@ def rows(found: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(s["from_us"], s["to_us"], s["state"], s.get("merged")) for s in found]
 
 
-def test_lanes_are_in_order_with_numbers_sorted_as_numbers() -> None:
+def test_lanes_are_ordered_numerically() -> None:
     names = ["faults", "isr:t-10", "isr:t-9", "process:peer-1", "controller", "belief:broker-2", "peer:1", "isr:2-1"]
     lasted = Lasted([span(name, "", 0, 1, "x") for name in names], 0, 1)
 
@@ -128,7 +129,7 @@ def test_lanes_are_in_order_with_numbers_sorted_as_numbers() -> None:
     ]
 
 
-def test_topic_with_an_unusual_name_has_its_lane() -> None:
+def test_topic_with_an_unusual_name_has_a_lane() -> None:
     names = ["isr:" + "9" * 5_000 + "-0", "isr:t-0", "isr:\u0663-0"]
     found = lanes(Lasted([span(name, "", 0, 1, "x") for name in names], 0, 1), (), None)
     assert {lane["lane"] for lane in found} == set(names)
@@ -154,7 +155,7 @@ def test_spans_within_one_bin_are_merged_with_their_states() -> None:
     assert len(whole["spans"]) == 7
 
 
-def test_cached_parts_still_yield_to_other_tasks(tmp_path: Path) -> None:
+def test_spans_from_the_cache_yield_to_other_tasks(tmp_path: Path) -> None:
     history = tuple(copies(played(), 3))
     rewind = kept_rewind(tmp_path, history, Checkpoints())
     turns = 0
@@ -177,7 +178,7 @@ def test_cached_parts_still_yield_to_other_tasks(tmp_path: Path) -> None:
     assert turns >= len(history) // CHECKPOINT_EVERY
 
 
-def test_answer_contains_the_lanes_unchanged() -> None:
+def test_response_contains_the_lanes_unchanged() -> None:
     spans = Spans()
     for entry in played():
         spans.apply(entry)

@@ -1,4 +1,6 @@
-"""Past states of runs: any moment of the live cluster or of a kept run is the fold of its events up to then."""
+"""Past states of runs: the state at any time, of the live cluster or a kept run, is the fold of the events until
+then.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def as_json(state: ClusterState) -> Any:
 
 
 def numbers(last: int, count: int = 40) -> list[int]:
-    """Return some numbers of a history, including those around checkpoints."""
+    """Return a sample of event numbers, including the numbers around checkpoints."""
     edges = [seq for every in range(0, last, CHECKPOINT_EVERY) for seq in (every - 1, every, every + 1)]
     drawn = random.Random(1).sample(range(1, last + 1), count)
     return [seq for seq in (*drawn, *edges, last) if 0 <= seq <= last]
@@ -46,7 +48,7 @@ def kept(tmp_path: Path) -> KeptRuns:
     return KeptRuns(tmp_path / "runs")
 
 
-def test_state_of_a_kept_run_is_the_fold_of_its_events(kept: KeptRuns, tmp_path: Path) -> None:
+def test_state_of_a_kept_run_equals_the_fold_of_its_events(kept: KeptRuns, tmp_path: Path) -> None:
     history = tuple(copies(played(), 2))
     keep(kept, kept_run("r00000001", 1, history), history)
     rewind = Runs(Collector(tmp_path / "c"), kept).rewind("r00000001")
@@ -56,7 +58,7 @@ def test_state_of_a_kept_run_is_the_fold_of_its_events(kept: KeptRuns, tmp_path:
     assert asyncio.run(rewind.state(None)).seq == len(history)
 
 
-def test_run_deleted_while_it_is_read_is_not_found(kept: KeptRuns, tmp_path: Path) -> None:
+def test_run_deleted_during_a_read_is_not_found(kept: KeptRuns, tmp_path: Path) -> None:
     history = played()
     keep(kept, kept_run("r00000001", 1, history), history)
     runs = Runs(Collector(tmp_path / "c"), kept)
@@ -72,7 +74,7 @@ def test_run_deleted_while_it_is_read_is_not_found(kept: KeptRuns, tmp_path: Pat
     asyncio.run(scenario())
 
 
-def test_states_do_not_depend_on_checkpoints_in_memory(kept: KeptRuns) -> None:
+def test_states_do_not_depend_on_cached_checkpoints(kept: KeptRuns) -> None:
     history = tuple(copies(played(), 3))
     keep(kept, kept_run("r00000001", 1, history), history)
     file = RunFile(kept.path("r00000001") / JOURNAL)
@@ -82,7 +84,7 @@ def test_states_do_not_depend_on_checkpoints_in_memory(kept: KeptRuns) -> None:
         assert asyncio.run(forgetful.state(seq)) == fold(history[:seq])
 
 
-def test_live_state_is_exact_after_the_oldest_events_went(tmp_path: Path) -> None:
+def test_live_state_is_exact_after_oldest_events_are_deleted(tmp_path: Path) -> None:
     collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
     history = collect_history(collector, copies(played(), 5))
     oldest = collector.oldest_seq
@@ -113,8 +115,8 @@ def test_state_folded_by_another_version_is_folded_again(tmp_path: Path, monkeyp
     again.close()
 
 
-def test_old_versions_fold_of_deleted_events_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kept history covers about two days; an upgrade must not forget the state from before it."""
+def test_state_of_deleted_events_from_an_old_version_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kept history covers about two days. An upgrade must not lose the state from before that."""
     collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
     history = collect_history(collector, copies(played(), 5))
     oldest = collector.oldest_seq
@@ -130,7 +132,7 @@ def test_old_versions_fold_of_deleted_events_is_continued(tmp_path: Path, monkey
     again.close()
 
 
-def test_deleted_or_future_moment_is_refused(tmp_path: Path) -> None:
+def test_state_at_a_deleted_or_future_event_is_rejected(tmp_path: Path) -> None:
     collector = Collector(tmp_path, kept_bytes_max=1 << 18, file_bytes_max=1 << 16)
     collect_history(collector, list(played()))
     oldest = collector.oldest_seq
@@ -143,7 +145,7 @@ def test_deleted_or_future_moment_is_refused(tmp_path: Path) -> None:
     collector.close()
 
 
-def test_events_deleted_during_a_fold_refuse_the_state(tmp_path: Path) -> None:
+def test_events_deleted_during_a_fold_return_a_problem(tmp_path: Path) -> None:
     collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 20)
     collect_history(collector, list(played()))
     collector.close()
@@ -190,7 +192,7 @@ def test_incompletely_written_run_is_not_listed(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["r00000003"], "an unknown directory is left unchanged"
 
 
-def test_run_lists_its_pair_while_the_pair_is_kept(kept: KeptRuns) -> None:
+def test_run_lists_its_pair_until_the_pair_is_removed(kept: KeptRuns) -> None:
     history = played()[:10]
     keep(kept, kept_run("r00000001", 1, history, pair="r00000001.bug"), history)
     keep(kept, kept_run("r00000001.bug", 1, history, pair="r00000001"), history)
@@ -228,7 +230,7 @@ def test_eviction_works_when_the_oldest_run_was_removed(tmp_path: Path) -> None:
     assert [run.id for run in kept.all()] == ["r00000002", "r00000003"]
 
 
-def test_unremovable_run_does_not_prevent_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unremovable_run_does_not_prevent_startup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history = played()[:10]
     kept = KeptRuns(tmp_path)
     for number in (1, 2):
@@ -241,7 +243,7 @@ def test_unremovable_run_does_not_prevent_the_start(tmp_path: Path, monkeypatch:
     assert [run.id for run in KeptRuns(tmp_path, runs_max=1).all()] == ["r00000002"]
 
 
-def test_removed_runs_directory_is_created_again(tmp_path: Path) -> None:
+def test_removed_runs_directory_is_recreated(tmp_path: Path) -> None:
     history = played()[:10]
     kept = KeptRuns(tmp_path / "runs")
     shutil.rmtree(tmp_path / "runs")
@@ -274,7 +276,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_runs_are_listed_with_the_live_one_first(server: Server, http: httpx.Client) -> None:
+def test_live_run_is_listed_first(server: Server, http: httpx.Client) -> None:
     live, kept = http.get(f"{V1}/runs").json()
 
     last = server.collector.last_seq
@@ -284,7 +286,7 @@ def test_runs_are_listed_with_the_live_one_first(server: Server, http: httpx.Cli
     assert (kept["pair"], kept["messages"]) == (None, False)
 
 
-def test_state_over_http_equals_the_streams_snapshot(server: Server, http: httpx.Client) -> None:
+def test_state_over_http_equals_the_stream_snapshot(server: Server, http: httpx.Client) -> None:
     found = http.get(f"{V1}/runs/live/state").json()
 
     assert found["state"] == as_json(server.collector.state)
@@ -293,7 +295,7 @@ def test_state_over_http_equals_the_streams_snapshot(server: Server, http: httpx
     assert (at["seq"], at["state"]) == (1_000, as_json(fold(played()[:1_000])))
 
 
-def test_unchanged_answer_is_not_sent_twice(http: httpx.Client) -> None:
+def test_unchanged_response_returns_304(http: httpx.Client) -> None:
     first = http.get(f"{V1}/runs/r0000000a/state?at=9")
     again = http.get(f"{V1}/runs/r0000000a/state?at=9", headers={"If-None-Match": first.headers["etag"]})
     other = http.get(f"{V1}/runs/r0000000a/state?at=10", headers={"If-None-Match": first.headers["etag"]})
@@ -302,7 +304,7 @@ def test_unchanged_answer_is_not_sent_twice(http: httpx.Client) -> None:
     assert other.status_code == 200
 
 
-def test_answers_are_compressed(http: httpx.Client) -> None:
+def test_responses_are_compressed(http: httpx.Client) -> None:
     assert http.get(f"{V1}/runs/r0000000a/journal").headers["content-encoding"] == "gzip"
     assert http.get(f"{V1}/runs/r0000000a/state").headers["content-encoding"] == "gzip"
 
@@ -320,7 +322,7 @@ def test_answers_are_compressed(http: httpx.Client) -> None:
          lambda e: e is [x for x in played()[:1_900] if type_name(x.event) == "session_closed"][-1]),
     ],
 )  # fmt: skip
-def test_events_of_a_run_are_served_in_order_from_both_ends(
+def test_events_are_paged_from_both_ends_of_a_run(
     http: httpx.Client, asked: dict[str, Any], selected: Callable[[Entry], bool]
 ) -> None:
     answer = http.get(f"{V1}/runs/r0000000a/journal", params=asked)
@@ -329,7 +331,7 @@ def test_events_of_a_run_are_served_in_order_from_both_ends(
     assert served == [entry for entry in played() if selected(entry)]
 
 
-def test_event_page_reports_how_far_it_read(http: httpx.Client) -> None:
+def test_event_page_returns_the_last_seq_it_read(http: httpx.Client) -> None:
     def looked_through(**asked: int | str) -> int:
         return int(http.get(f"{V1}/runs/r0000000a/journal", params=asked).headers["x-looked-through"])
 
@@ -351,7 +353,7 @@ def test_event_page_reports_how_far_it_read(http: httpx.Client) -> None:
         ("r0000000a/journal?limit=0", 422),
     ],
 )
-def test_missing_run_or_moment_is_a_problem(http: httpx.Client, path: str, status: int) -> None:
+def test_missing_run_or_event_returns_a_problem(http: httpx.Client, path: str, status: int) -> None:
     answer = http.get(f"{V1}/runs/{path}")
 
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
@@ -359,7 +361,7 @@ def test_missing_run_or_moment_is_a_problem(http: httpx.Client, path: str, statu
         assert answer.json()["oldest"] == http.get(f"{V1}/runs/live").json()["first_seq"]
 
 
-def test_run_is_deleted_once_and_the_live_run_never(server: Server, http: httpx.Client) -> None:
+def test_run_is_deleted_once_and_live_run_cannot_be_deleted(server: Server, http: httpx.Client) -> None:
     in_loop(server, lambda: _kept_too(server))
     assert http.delete(f"{V1}/runs/r0000000b").status_code == 204
     assert http.delete(f"{V1}/runs/r0000000b").status_code == 404

@@ -1,4 +1,4 @@
-"""The outage library over HTTP: listing, and runs played one at a time in a process of their own."""
+"""The outage library over HTTP: its listing, and runs played one at a time, each in its own process."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_failed_run_reports_its_error_and_the_next_one_runs(http: httpx.Client) 
         ("kafka-708", {"faster": True}, 422, "faster"),
     ],
 )
-def test_invalid_run_is_refused_before_it_is_played(
+def test_invalid_run_is_rejected_before_it_starts(
     http: httpx.Client, name: str, body: dict[str, Any], status: int, message: str
 ) -> None:
     answer = http.post(f"{V1}/scenarios/{name}/runs", json=body)
@@ -117,7 +117,7 @@ def test_invalid_run_is_refused_before_it_is_played(
     assert http.get(f"{V1}/scenario-runs/nope").status_code == 404
 
 
-def test_run_queue_is_bounded_and_cancelled_with_the_api(tmp_path: Path) -> None:
+def test_run_queue_is_bounded_and_cancelled_at_api_shutdown(tmp_path: Path) -> None:
     with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
         first = http.post(f"{V1}/scenarios/endless/runs")
         while http.get(first.headers["location"]).json()["state"] != "running":
@@ -234,12 +234,12 @@ def test_player_can_repair_the_cluster_after_cancellation(tmp_path: Path) -> Non
     assert cluster.read_text() == "put right"
 
 
-def test_player_can_repair_after_a_cancellation_at_its_start(tmp_path: Path) -> None:
+def test_player_can_repair_after_cancellation_during_its_start(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster"
 
     async def cancel() -> None:
         asking = asyncio.create_task(ScenarioProcess([sys.executable, "-S", "-c", AFTERWARDS]).ask(str(cluster)))
-        # The process starts, and then the loop is blocked, so that it has not learned of the start yet.
+        # The process starts and then the loop is blocked, so that the loop has not processed the start yet.
         for _ in range(2):
             await asyncio.sleep(0)
         await_broken(cluster)
@@ -250,7 +250,7 @@ def test_player_can_repair_after_a_cancellation_at_its_start(tmp_path: Path) -> 
     assert cluster.read_text() == "put right"
 
 
-def test_script_is_played_on_this_cluster_on_request(server: Server, http: httpx.Client) -> None:
+def test_script_runs_on_the_live_cluster_on_request(server: Server, http: httpx.Client) -> None:
     run = ended(http, http.post(f"{V1}/scenarios/kafka-708/runs", json={"live": True}))
 
     assert server.player.asked[-1] == ("scenarios", "run", "kafka-708", "--on", HERE.url, "--json")
@@ -258,13 +258,13 @@ def test_script_is_played_on_this_cluster_on_request(server: Server, http: httpx
 
 
 @pytest.mark.parametrize("more", [{"keep": True}, {"seed": 7}, {"settings": {"tickTime": "250"}}])
-def test_live_script_accepts_no_changes(http: httpx.Client, more: dict[str, Any]) -> None:
+def test_live_script_does_not_accept_changes(http: httpx.Client, more: dict[str, Any]) -> None:
     refused = http.post(f"{V1}/scenarios/kafka-708/runs", json={"live": True, **more})
     assert refused.status_code == 422
     assert "a live run" in refused.text
 
 
-def test_script_without_live_support_is_refused(http: httpx.Client) -> None:
+def test_script_without_live_support_is_rejected(http: httpx.Client) -> None:
     refused = http.post(f"{V1}/scenarios/broken/runs", json={"live": True})
     assert refused.status_code == 422
     assert refused.json()["detail"] == "broken cannot run on this cluster: it chooses when a disk answers"
@@ -279,5 +279,5 @@ def test_script_without_live_support_is_refused(http: httpx.Client) -> None:
         ({}, "with the mistake"),
     ],
 )
-def test_play_with_a_different_setting_is_not_called_a_bug(settings: dict[str, str], label: str) -> None:
+def test_run_with_a_changed_setting_is_not_reported_as_a_bug(settings: dict[str, str], label: str) -> None:
     assert variant_label(settings) == label

@@ -1,4 +1,4 @@
-"""Access control: Host, Origin and token checks, and the security headers of every answer."""
+"""Access control: Host, Origin and token checks, and the security headers of every response."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ LOCKED = Gate(_app, hosts=["lab.example"], token="secret", policy="default-src '
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:8080", "[::1]:8080", "LOCALHOST"])
-def test_loopback_names_are_answered(host: str) -> None:
+def test_requests_to_loopback_names_are_accepted(host: str) -> None:
     assert call(OPEN, host=host)[0] == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "", "localhost.evil.example", "127.0.0.1:x"])
-def test_other_host_names_are_refused_against_dns_rebinding(host: str) -> None:
+def test_unknown_host_names_are_rejected_against_dns_rebinding(host: str) -> None:
     status, headers, body = call(OPEN, host=host)
 
     assert status == 400
@@ -53,11 +53,11 @@ def test_other_host_names_are_refused_against_dns_rebinding(host: str) -> None:
     assert json.loads(body)["status"] == 400
 
 
-def test_allowed_host_name_is_answered() -> None:
+def test_request_to_an_allowed_host_name_is_accepted() -> None:
     assert call(LOCKED, host="lab.example:8080")[0] == 200
 
 
-def test_wide_bind_answers_addresses_but_not_foreign_names() -> None:
+def test_wide_bind_accepts_addresses_but_rejects_unknown_names() -> None:
     wide = Gate(_app, hosts=[], token="secret", policy="x", addresses=True)
 
     assert call(wide, host="192.0.2.7:8080")[0] == 200
@@ -66,17 +66,17 @@ def test_wide_bind_answers_addresses_but_not_foreign_names() -> None:
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:9999", "http://[::1"])
-def test_foreign_page_cannot_change_anything(origin: str) -> None:
+def test_page_of_another_origin_cannot_change_anything(origin: str) -> None:
     assert call(OPEN, "POST", host="localhost:8080", origin=origin)[0] == 403
 
 
-def test_own_page_and_tools_can_change_things() -> None:
+def test_own_page_and_tools_can_change_the_cluster() -> None:
     assert call(OPEN, "POST", host="localhost:8080", origin="http://localhost:8080")[0] == 200
     assert call(OPEN, "POST", host="localhost:8080")[0] == 200
     assert call(OPEN, "POST", host="localhost:8080", sec_fetch_site="cross-site")[0] == 403
 
 
-def test_configured_token_is_needed_for_changes_only() -> None:
+def test_configured_token_is_required_only_for_changes() -> None:
     assert call(LOCKED, host="localhost")[0] == 200
     status, headers, _ = call(LOCKED, "POST", host="localhost")
     assert (status, headers["www-authenticate"]) == (401, "Bearer")
@@ -84,13 +84,13 @@ def test_configured_token_is_needed_for_changes_only() -> None:
     assert call(LOCKED, "PATCH", host="localhost", authorization="Bearer secret")[0] == 200
 
 
-def test_every_answer_carries_the_policy() -> None:
+def test_every_response_has_the_content_security_policy() -> None:
     for headers in (call(OPEN, host="localhost")[1], call(OPEN, host="evil")[1]):
         assert headers["content-security-policy"] == "default-src 'self'"
         assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_import_map_is_allowed_by_its_hash_alone() -> None:
+def test_import_map_is_allowed_only_by_its_hash() -> None:
     found = page.policy('<script type="importmap">{"imports":{}}</script>')
 
     assert "script-src 'self' 'sha256-" in found
@@ -105,8 +105,8 @@ def test_loopback_addresses_are_recognised() -> None:
     assert not loopback("192.0.2.7")
 
 
-def test_name_that_starts_like_a_loopback_address_is_none() -> None:
-    """Otherwise, any client could change the cluster at such a name without a token."""
+def test_name_starting_like_a_loopback_address_is_not_loopback() -> None:
+    """Otherwise any client could use such a host name to change the cluster without a token."""
     assert loopback("127.8.9.10")
     assert not loopback("127.example.com")
 
@@ -114,8 +114,8 @@ def test_name_that_starts_like_a_loopback_address_is_none() -> None:
 @pytest.mark.parametrize(
     ("bind", "host"), [("127.0.0.2", "127.0.0.2:8080"), ("::1", "[::1]:8080"), ("192.0.2.7", "192.0.2.7")]
 )
-def test_server_answers_at_the_address_that_it_listens_on(bind: str, host: str) -> None:
-    """`zabka up --host 127.0.0.2` once never became ready: the API did not accept its own address as a host name."""
+def test_server_accepts_its_listening_address_as_host_name(bind: str, host: str) -> None:
+    """`zabka up --host 127.0.0.2` once never became ready, because the API rejected its own address as a host name."""
     gate = Gate(_app, hosts=names_of(bind), token=None, policy="x")
 
     assert call(gate, host=host)[0] == 200

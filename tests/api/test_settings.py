@@ -1,4 +1,4 @@
-"""Settings of the API: its file, and environment variables for keys that the file leaves out."""
+"""Settings of the API: its file, and environment variables for keys that are not in the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def loaded(directory: Path, **keys: Any) -> Settings:
     return load_settings(file)
 
 
-def test_variables_set_keys_that_the_file_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_sets_keys_missing_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZABKA_API_RUNS_MAX", "7")
     monkeypatch.setenv("ZABKA_API_ALLOWED_HOSTS", '["one", "two"]')
     monkeypatch.setenv("ZABKA_API_NODE_MODULES", "/modules")
@@ -29,7 +29,7 @@ def test_variables_set_keys_that_the_file_leaves_out(tmp_path: Path, monkeypatch
     assert settings.node_modules == Path("/modules")
 
 
-def test_unknown_key_and_bad_value_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_key_and_bad_value_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="no_such_key"):
         loaded(tmp_path, no_such_key=1)
     monkeypatch.setenv("ZABKA_API_RUNS_MAX", "many")

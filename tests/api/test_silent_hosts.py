@@ -1,4 +1,4 @@
-"""A host agent that does not answer: after two seconds, its last status is no longer shown as current."""
+"""If a host agent does not respond for two seconds, its last status is no longer shown as current."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_last_status_stands_for_two_seconds(server: Server, http: httpx.Client) -> None:
+def test_last_status_of_a_silent_host_is_valid_for_two_seconds(server: Server, http: httpx.Client) -> None:
     server.agent.freeze(1.5)
     found = http.get(f"{V1}/peers/1").json()
     assert (found["process"], found["state"], found["unknown"]) == ("running", "LEADING", None)
@@ -57,7 +57,7 @@ def test_peer_state_is_unknown_after_two_seconds(server: Server, http: httpx.Cli
     assert http.get(f"{V1}/peers/1").json()["unknown"] == found["unknown"]
 
 
-def test_broker_keeps_only_its_registration_after_two_seconds(server: Server, http: httpx.Client) -> None:
+def test_broker_of_a_silent_host_shows_only_its_registration(server: Server, http: httpx.Client) -> None:
     assert http.get(f"{V1}/topics/orders").json()["partitions"][0]["log_end_offsets"] == {"1": 8}
     server.agent.freeze(2.0)
     found = http.get(f"{V1}/brokers/1").json()
@@ -72,7 +72,7 @@ def test_broker_keeps_only_its_registration_after_two_seconds(server: Server, ht
     assert {n["process"] for n in (*whole["peers"], *whole["brokers"])} == {"unknown"}
 
 
-def test_state_is_known_again_when_the_agent_answers(server: Server, http: httpx.Client) -> None:
+def test_state_is_known_again_when_the_agent_replies(server: Server, http: httpx.Client) -> None:
     server.agent.freeze(60.0)
     assert http.get(f"{V1}/peers/1").json()["process"] == "unknown"
     server.agent.frozen = False
@@ -80,8 +80,8 @@ def test_state_is_known_again_when_the_agent_answers(server: Server, http: httpx
     assert http.get(f"{V1}/peers/1").json()["state"] == "LEADING"
 
 
-def test_faults_are_unknown_while_no_host_agent_answers(server: Server, http: httpx.Client) -> None:
-    """Once the list was empty, the page showed every link as whole, and healing a fault was answered with 404."""
+def test_faults_are_unknown_while_no_agent_replies(server: Server, http: httpx.Client) -> None:
+    """Once the list was empty, the page showed every link as healthy, and healing a fault failed with 404."""
     made = http.post(f"{V1}/faults", json={"from": "broker-1", "to": "*", "kind": "cut"}).json()
     server.agent.freeze(2.0)
 
@@ -107,7 +107,7 @@ def test_silent_host_shows_in_readiness_and_metrics(server: Server, http: httpx.
     assert "activecontrollercount{" not in text
 
 
-def test_action_on_a_silent_host_fails_with_its_remedy(tmp_path: Path) -> None:
+def test_action_on_a_silent_host_fails_and_names_the_remedy(tmp_path: Path) -> None:
     agents = [AgentAddress(name="host-1", url="http://127.0.0.1:1", nodes=NODES, remedy="repair the way to it")]
     with Server(tmp_path, agents=agents) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
         server.agent.freeze(2.0)
@@ -132,15 +132,15 @@ async def _kill_of_an_agent_that_stalls(port: int) -> Problem:
         agent.close()
 
 
-def test_agent_silent_during_an_action_leaves_it_unknown() -> None:
-    # As with a frozen process: the kernel accepts the connection and the request, and no answer follows.
+def test_agent_silent_during_an_action_means_unknown_outcome() -> None:
+    # Like a frozen process: the kernel accepts the connection and the request, but no response follows.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         refusal = asyncio.run(_kill_of_an_agent_that_stalls(listener.getsockname()[1]))
     assert refusal.status == 503
     assert "kill broker-1 may have been carried out" in refusal.detail
 
 
-def test_failed_poll_ends_the_others_and_is_raised() -> None:
+def test_failed_poll_cancels_the_others_and_is_raised() -> None:
     class Failing(Agent):
         async def refresh(self, fresh_ms: int = 0) -> None:
             raise ValueError("a fault of ours")
@@ -174,5 +174,5 @@ def test_agents_are_polled_more_often_while_clients_read() -> None:
     assert agents.interval_s == POLL_INTERVAL_S
     now_s += WATCHED_S
     assert agents.interval_s == IDLE_INTERVAL_S
-    # One slow answer must not count as silence.
+    # One slow response must not count as silence.
     assert IDLE_INTERVAL_S <= SILENT_AFTER_S / 4

@@ -1,4 +1,4 @@
-"""The dashboard's event stream: a snapshot of the folded state where it cannot resume, and then events."""
+"""The dashboard's event stream. If it cannot be resumed, it starts with a snapshot of the folded state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def collect_elections(server: Server, first: int, last: int) -> None:
 
 
 def messages(server: Server, last_event_id: int | None, count: int) -> list[tuple[str, int, Any]]:
-    """Return the first messages of a stream, without the history's name: kind, id, data."""
+    """Return the first messages of a stream (id, kind and data) without the history's name."""
     headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
     found: list[tuple[str, int, Any]] = []
     kind, number = "message", 0
@@ -63,14 +63,14 @@ def test_new_stream_starts_with_the_folded_state(server: Server) -> None:
     assert len(state["controller_terms"]) == 5
 
 
-def test_stream_that_can_resume_gets_no_snapshot(server: Server) -> None:
+def test_resumable_stream_gets_no_snapshot(server: Server) -> None:
     collect_elections(server, 1, 5)
 
     assert [(kind, number) for kind, number, _ in messages(server, 3, 2)] == [("message", 4), ("message", 5)]
 
 
 @pytest.mark.parametrize("asked", [{"headers": {"Last-Event-ID": "5000"}}, {"params": {"after": "6"}}])
-def test_stream_beyond_the_last_number_is_refused(server: Server, asked: dict[str, dict[str, str]]) -> None:
+def test_stream_after_a_future_number_is_rejected(server: Server, asked: dict[str, dict[str, str]]) -> None:
     collect_elections(server, 1, 5)
     with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http:
         answer = http.get("/api/v1/events", **asked)  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ def test_stream_beyond_the_last_number_is_refused(server: Server, asked: dict[st
     assert "request the events after 0" in answer.json()["detail"]
 
 
-def test_stream_at_the_last_number_waits_for_events(server: Server) -> None:
+def test_stream_after_the_last_number_waits_for_events(server: Server) -> None:
     collect_elections(server, 1, 5)
     with (
         httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http,
@@ -95,7 +95,7 @@ def test_stream_at_the_last_number_waits_for_events(server: Server) -> None:
 
 
 @pytest.mark.parametrize("position", [3, 5_000], ids=["no longer kept", "of another history"])
-def test_stream_that_cannot_resume_gets_a_snapshot(server: Server, position: int) -> None:
+def test_unresumable_stream_gets_a_snapshot(server: Server, position: int) -> None:
     collect_elections(server, 1, 150)
     [(kind, number, state)] = messages(server, position, 1)
 
@@ -103,7 +103,7 @@ def test_stream_that_cannot_resume_gets_a_snapshot(server: Server, position: int
 
 
 def named(server: Server, last_event_id: int) -> str:
-    """Return the name of the history that a stream starts with."""
+    """Return the history's name, which a stream sends first."""
     with (
         httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http,
         http.stream("GET", EVENTS, headers={"Last-Event-ID": str(last_event_id)}) as answer,
@@ -113,11 +113,11 @@ def named(server: Server, last_event_id: int) -> str:
         return next(lines).removeprefix("data: ")
 
 
-def test_history_name_changes_only_with_an_emptied_directory(
+def test_history_name_changes_only_when_its_directory_is_emptied(
     tmp_path: Path,
 ) -> None:
-    """A browser once slept through `down` and `up` in an emptied directory, and was sent the new cluster's events after
-    its old number.
+    """A browser once slept through `down` and `up` in an emptied directory. It then received the new cluster's events,
+    continued from its last event number of the old cluster.
     """
     names = []
     for place in ("first", "first", "emptied"):

@@ -1,4 +1,4 @@
-"""Validation of token files, for the server that requires a token and the client that sends it."""
+"""Validation of token files, by the server that requires a token and the client that sends it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_white_space_around_a_token_is_stripped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", NONE)
-def test_file_without_a_usable_token_is_refused(content: bytes, tmp_path: Path) -> None:
+def test_file_without_a_usable_token_is_rejected(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "token").write_bytes(content)
     for read in (read_token, token):
         with pytest.raises(BadToken) as refused:

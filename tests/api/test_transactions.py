@@ -1,4 +1,4 @@
-"""GET /transactions: open transactions as reported last, and whether the reports may be out of date."""
+"""GET /transactions: the open transactions last reported, and whether the reports may be out of date."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def answered(server: Server) -> Any:
     return response.json()
 
 
-def test_cluster_without_transactions_has_none(server: Server) -> None:
+def test_cluster_without_transactions_lists_none(server: Server) -> None:
     assert answered(server) == {"open": [], "held": []}
 
 
-def test_open_transaction_has_its_coordinator_and_its_age(server: Server) -> None:
+def test_open_transaction_has_its_coordinator_and_age(server: Server) -> None:
     began_ms = time.time_ns() // 1_000_000 - STARTED_MS_AGO
     server.collect(chunk("broker-2", payments(started_ms=began_ms)))
     (found,) = answered(server)["open"]
@@ -64,14 +64,14 @@ def test_open_transaction_has_its_coordinator_and_its_age(server: Server) -> Non
     }  # fmt: skip
 
 
-def test_unknown_start_is_null(server: Server) -> None:
+def test_unknown_start_time_is_null(server: Server) -> None:
     unknown = e.TransactionChanged(2, "payments", "Ongoing", 7, 3, ["orders-0"], "partitions added")
     server.collect(chunk("broker-2", unknown))
     (found,) = answered(server)["open"]
     assert (found["started_ms"], found["age_ms"], found["client_id"], found["timeout_ms"]) == (None, None, None, None)
 
 
-def test_completed_transaction_is_not_open(server: Server) -> None:
+def test_completed_transaction_is_not_listed_as_open(server: Server) -> None:
     server.collect(chunk("broker-2", payments(), payments("CompleteAbort")))
     assert answered(server)["open"] == []
 
@@ -93,7 +93,7 @@ def test_report_of_a_silent_coordinator_is_stale(server: Server) -> None:
     assert (found["coordinator_process"], found["stale"]) == ("unknown", True)
 
 
-def test_held_offset_names_its_transaction_or_hangs(server: Server) -> None:
+def test_held_offset_names_its_transaction_or_none_if_hanging(server: Server) -> None:
     server.collect(chunk("broker-2", payments()))
     server.collect(chunk("broker-1", held(0, 7), held(1, 7)))
     named, hanging = answered(server)["held"]

@@ -1,4 +1,4 @@
-"""Uploaded journals: one history, or a refusal that lists the bad lines."""
+"""Uploaded journals: they become one history, or are rejected with a list of the invalid lines."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def test_concatenated_journals_are_merged_by_wall_clock() -> None:
     assert order(data) == [("peer-1", 1), ("peer-2", 1), ("peer-1", 2), ("peer-2", 2)]
 
 
-def test_clock_that_steps_back_keeps_its_nodes_order() -> None:
+def test_node_order_is_kept_when_its_uploaded_clock_steps_back() -> None:
     data = line("peer-1", 1, 50) + line("peer-1", 2, 10) + line("peer-2", 1, 20)
 
     assert order(data) == [("peer-2", 1), ("peer-1", 1), ("peer-1", 2)]
 
 
-def test_collected_history_keeps_the_order_of_its_numbers() -> None:
+def test_collected_history_keeps_its_number_order() -> None:
     entries = [Entry("peer-2", 1, 90, 0, EpochAccepted(1), 41), Entry("peer-1", 1, 10, 0, EpochAccepted(1), 44)]
     data = b"".join(msgspec.json.encode(entry.to_dict()) + b"\n" for entry in entries)
 
     assert order(data) == [("peer-2", 1), ("peer-1", 1)]
 
 
-def test_simulated_history_keeps_its_order_and_world_clock() -> None:
-    """The nodes' clocks are wrong on purpose; replay writes the events in their true order."""
+def test_simulated_history_keeps_its_order_and_uses_world_time() -> None:
+    """The nodes' clocks are wrong on purpose. Replay writes the events in their true order."""
     taken = read_history(lines(played()))
 
     assert [(e.node, e.node_seq) for e in taken.entries] == [(e.node, e.node_seq) for e in played()]
@@ -66,7 +66,7 @@ def test_simulated_history_keeps_its_order_and_world_clock() -> None:
     assert (taken.first_us, taken.last_us) == (begin_us, taken.entries[-1].wall_us)
 
 
-def test_last_line_without_newline_counts_if_complete() -> None:
+def test_complete_last_line_without_newline_is_read() -> None:
     assert order((line("peer-1", 1, 10) + line("peer-1", 2, 20))[:-1]) == [("peer-1", 1), ("peer-1", 2)]
     with pytest.raises(NoHistory) as refused:
         read_history((line("peer-1", 1, 10) + line("peer-1", 2, 20))[:-9])
@@ -92,7 +92,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("kind", STRANGE)
-def test_bad_line_refuses_the_upload_with_its_line_number(kind: str) -> None:
+def test_bad_line_rejects_the_upload_with_its_line_number(kind: str) -> None:
     wrong, why = STRANGE[kind]
     with pytest.raises(NoHistory) as refused:
         read_history(GOOD + wrong + line("peer-2", 1, 30))
@@ -103,19 +103,19 @@ def test_bad_line_refuses_the_upload_with_its_line_number(kind: str) -> None:
     assert "line 2" in str(refused.value)
 
 
-def test_first_20_bad_lines_are_listed_and_all_counted() -> None:
+def test_first_20_bad_lines_are_listed_and_all_are_counted() -> None:
     with pytest.raises(NoHistory, match="500 lines are not events") as refused:
         read_history(GOOD + b"x\n" * 500)
     assert [bad.line for bad in refused.value.bad] == list(range(2, 22))
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"   "])
-def test_empty_upload_is_refused(data: bytes) -> None:
+def test_empty_upload_is_rejected(data: bytes) -> None:
     with pytest.raises(NoHistory, match="it contains no event"):
         read_history(data)
 
 
-def test_upload_that_takes_hours_to_fold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upload_that_would_take_hours_to_fold_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "LOOKS_MAX", 10_000)
     data = b"".join(
         encode_line("host-1", number, number, number, FaultInjected(f"f{number}", "cut", "peer-1", "peer-2", True))
@@ -128,7 +128,7 @@ def test_upload_that_takes_hours_to_fold_is_refused(monkeypatch: pytest.MonkeyPa
     assert len(read_history(data).entries) == 999
 
 
-def test_event_with_an_unserialisable_number_is_refused() -> None:
+def test_event_with_an_unserialisable_number_is_rejected() -> None:
     elected = encode_line("broker-1", 1, 20, 0, LeaderElected("t", 0, 7, 0, [1], [1], 0, 0, unclean=False, cause=""))
     with pytest.raises(NoHistory):
         read_history(GOOD + elected.replace(b'"leader":7', b'"leader":%d' % (1 << 70)))
@@ -150,7 +150,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_uploaded_journal_is_a_run(http: httpx.Client) -> None:
+def test_uploaded_journal_becomes_a_run(http: httpx.Client) -> None:
     answer = http.post(f"{V1}/runs", content=lines(played()), params={"name": "r.jsonl"})
     assert answer.status_code == 201
     run = answer.json()
@@ -164,7 +164,7 @@ def test_uploaded_journal_is_a_run(http: httpx.Client) -> None:
     assert (again["sha256"], again["id"] == run["id"]) == (run["sha256"], False)
 
 
-def test_bad_upload_is_a_problem_that_lists_the_lines(http: httpx.Client) -> None:
+def test_bad_upload_returns_a_problem_listing_its_bad_lines(http: httpx.Client) -> None:
     before = len(http.get(f"{V1}/runs").json())
     answer = http.post(f"{V1}/runs", content=GOOD + b"what?\n")
 
@@ -173,7 +173,7 @@ def test_bad_upload_is_a_problem_that_lists_the_lines(http: httpx.Client) -> Non
     assert len(http.get(f"{V1}/runs").json()) == before
 
 
-def test_too_large_upload_or_other_body_is_refused(http: httpx.Client) -> None:
+def test_oversized_upload_or_other_body_is_rejected(http: httpx.Client) -> None:
     assert http.post(f"{V1}/runs", content=b" " * ((1 << 20) + 1)).status_code == 413
     assert http.post(f"{V1}/topics", content=b" " * ((1 << 20) + 1)).status_code == 413
 

@@ -1,4 +1,4 @@
-"""Workloads that are being stopped: until they have stopped, they are listed as running."""
+"""Workloads that are stopping are listed as running until they have stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zabka.journal.writer import JournalWriter
 
 
 class SlowToEnd:
-    """A workload that stops when the test lets it."""
+    """Workload that stops only when the test allows it."""
 
     def __init__(self) -> None:
         self.ends = asyncio.Event()
@@ -46,7 +46,7 @@ def _manager(journal: JournalWriter, running: SlowToEnd) -> WorkloadManager:
     return manager
 
 
-def test_workload_being_stopped_is_running_until_it_stops(journal: JournalWriter) -> None:
+def test_stopping_workload_is_running_until_it_stops(journal: JournalWriter) -> None:
     async def scenario() -> None:
         running = SlowToEnd()
         manager = _manager(journal, running)
@@ -65,7 +65,7 @@ def test_workload_being_stopped_is_running_until_it_stops(journal: JournalWriter
     asyncio.run(scenario())
 
 
-def test_shutdown_closes_a_workload_being_stopped(journal: JournalWriter) -> None:
+def test_shutdown_closes_a_stopping_workload(journal: JournalWriter) -> None:
     async def scenario() -> None:
         running = SlowToEnd()
         manager = _manager(journal, running)

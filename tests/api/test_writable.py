@@ -1,4 +1,4 @@
-"""Reasons why a partition cannot be written: the pure rules, and GET /cluster's report of an isolated leader."""
+"""Reasons why a partition is not writable: the pure rules, and how GET /cluster reports an isolated leader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["case"] for case in CASES])
-def test_golden_case_has_its_expected_obstacle(case: dict[str, Any]) -> None:
+def test_golden_case_returns_its_expected_obstacle(case: dict[str, Any]) -> None:
     faults = [msgspec.convert(fault, LinkFault) for fault in case["faults"]]
     found = obstacle(
         leader=case["leader"], isr=case["isr"], min_isr=case["min_isr"], lagging=case["lagging"],
@@ -60,7 +60,7 @@ def test_cluster_reports_the_link_that_isolates_a_leader(server: Server) -> None
     ]  # fmt: skip
 
 
-def test_cluster_reports_the_followers_that_lag(server: Server) -> None:
+def test_cluster_reports_lagging_followers(server: Server) -> None:
     row = {"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 4, "isr": [1, 2], "hw": 120, "leo": 121}
     server.agent.set_status("broker-1", 0, partitions=[{**row, "min_isr": 2, "lagging": [2]}])
     partition = cluster_of(server)["topics"][0]["partitions"][0]

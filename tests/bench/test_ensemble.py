@@ -1,4 +1,4 @@
-"""The ensemble's benchmark: options, errors for missing tools, and short runs against real peers."""
+"""The ensemble benchmark: options, errors for missing tools, and short runs with real peers."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def compiler() -> None:
         pytest.skip(reason)
 
 
-def test_works_are_listed_once_in_the_order_of_the_table() -> None:
+def test_works_are_listed_once_in_table_order() -> None:
     assert [work.name for work in parse_works("get, set,get")] == ["set", "get"]
 
 
 @pytest.mark.parametrize("text", ["set,foo", "", " , "])
-def test_unknown_work_is_refused_with_the_known_ones(text: str) -> None:
+def test_unknown_work_error_lists_the_known_works(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="the works are set, create, get, mix, set64, set1"):
         parse_works(text)
 
@@ -55,14 +55,14 @@ def test_unknown_work_is_refused_with_the_known_ones(text: str) -> None:
         ["--data", "/there/is/no/such/folder"], ["--unknown"], ["--base", "HEAD", "--works", "foo"],
     ],
 )  # fmt: skip
-def test_bad_option_is_refused_before_anything_starts(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_option_is_rejected_before_anything_starts(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ensemble, "build_zkload", lambda directory: pytest.fail("the run started"))
     answer = CliRunner().invoke(app_of("ensemble"), options)
     assert answer.exit_code == 2
     assert "Error" in answer.output and "Traceback" not in answer.output
 
 
-def test_options_define_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_select_works_seconds_rounds_and_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[tuple[object, tuple[Side, ...]]] = []
     monkeypatch.setattr(ensemble, "build_zkload", lambda directory: Path("zkload"))
     monkeypatch.setattr("bench.run.missing", lambda apache: None)
@@ -84,9 +84,7 @@ def test_missing_compiler_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("compiler")
-def test_source_that_does_not_compile_shows_the_compilers_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compilation_failure_shows_the_compiler_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "zkload.c"
     source.write_text("no C at all\n")
     monkeypatch.setattr(ensemble, "SOURCE", source)
@@ -104,7 +102,7 @@ class NoServers:
         return 1.0
 
 
-def test_order_of_sides_alternates_and_each_has_its_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sides_alternate_and_each_has_its_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[tuple[Side, int, int]] = []
     sample = Sample(1, 1.0, 0, 0, 0, 1.0, 1.0)
 
@@ -121,7 +119,8 @@ def test_order_of_sides_alternates_and_each_has_its_warm_up(monkeypatch: pytest.
     monkeypatch.setattr(Bench, "_load", load)
     with pytest.raises(typer.Exit), bench_run("test") as run:
         Bench(run, Path("zkload"), Plan([WORKS["set"]], 1.0, 2, 0)).compare(("ours", "zookeeper"))
-    # 16,000 sets take ZooKeeper a second: eight seconds to warm up, one measured second with an eighth before it.
+    # 16,000 sets take ZooKeeper a second: eight seconds to warm up, then one measured second, before which an
+    # eighth runs uncounted.
     block = [(128_000, 0), (16_000, 2_000)]
     order: list[Side] = ["ours", "zookeeper", "zookeeper", "ours"]
     assert loads == [(side, *counts) for side in order for counts in block]
@@ -140,7 +139,7 @@ def test_broken_guarantees_are_counted(counts: tuple[int, int, int, int], proble
     assert Sample(ops, 0.0, errors, disorder, dropped, 0.0, 0.0).problems == problems
 
 
-def test_java_heap_grows_with_trees_of_more_than_a_million() -> None:
+def test_java_heap_grows_for_more_than_a_million_znodes() -> None:
     assert [Shape(znodes=znodes).heap_mb for znodes in (0, 1_000_000, 2_000_000)] == [700, 700, 1200]
 
 

@@ -1,4 +1,4 @@
-"""The failover benchmark: its arithmetic, the sources of its stages, and one freeze of each kind on real servers."""
+"""The failover benchmark: its arithmetic, the sources of its stages, and one freeze of each kind with real servers."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ def failed(freeze: bool, monkeypatch: pytest.MonkeyPatch, **outcome: float) -> t
     return fail_leader(servers, freeze), servers  # type: ignore[arg-type]
 
 
-def test_frozen_leader_counts_the_time_over_sync_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frozen_leader_reports_the_time_over_the_sync_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     measurement, servers = failed(True, monkeypatch)
     assert measurement.figures["over_limit_ms"] == 10.0 and measurement.problems == []
     assert servers.done == [("freeze", 2), ("thaw", 2)]
 
 
-def test_killed_leader_has_no_limit_and_each_loss_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_leader_reports_each_loss_but_no_sync_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     measurement, servers = failed(False, monkeypatch, lost=2, sessions_lost=1)
     assert "over_limit_ms" not in measurement.figures
     assert measurement.problems == ["2 acknowledged writes lost", "the session was lost"]
     assert servers.done == [("kill", 2), ("start", 2)]
 
 
-def test_table_has_median_worst_and_the_sum_of_losses() -> None:
+def test_table_has_median_worst_and_total_losses() -> None:
     found = [
         Measurement("leader frozen", "ours", {"took_ms": took, "over_limit_ms": took - 1000, "lost": 1.0})
         for took in (1010.0, 1050.0, 1020.0)
@@ -85,7 +85,7 @@ def test_table_has_median_worst_and_the_sum_of_losses() -> None:
 
 
 @pytest.mark.parametrize("as_json", [True])
-def test_frozen_servers_are_found_and_nothing_is_lost(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_frozen_servers_are_detected_without_loss(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as ended:
         main(kills=0, freezes=1, controllers=0, tick_time=200, sync_limit=2, only="ours", as_json=as_json)
 
@@ -104,7 +104,7 @@ def test_leaders_and_replicas_are_spread_evenly() -> None:
     assert all(len(set(replicas)) == 3 for replicas in placed)
 
 
-def test_stages_of_a_controller_failover_come_from_the_journal(tmp_path: Path) -> None:
+def test_controller_failover_stages_are_read_from_the_journal(tmp_path: Path) -> None:
     elected = ControllerElected(broker_id=2, controller_epoch=2, zk_version=2, zxid=7)
     ready = ControllerReady(broker_id=2, controller_epoch=2, read_ms=300, decide_ms=1_500)
     entries = [Entry("broker-2", 1, 10_000_000, 0, elected), Entry("broker-2", 2, 12_000_000, 0, ready)]
@@ -114,7 +114,7 @@ def test_stages_of_a_controller_failover_come_from_the_journal(tmp_path: Path) -
     assert journal_moments(tmp_path, since=60.0) is None
 
 
-def test_stages_of_a_controller_failover_come_from_kafkas_log(tmp_path: Path) -> None:
+def test_controller_failover_stages_are_read_from_kafkas_log(tmp_path: Path) -> None:
     (tmp_path / "server.log").write_text(KAFKA_LOG)
     at = log_moments(tmp_path, since=0.0)
     assert at is not None

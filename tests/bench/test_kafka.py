@@ -1,4 +1,4 @@
-"""The brokers' benchmark: the works of its grid, and its clients against real brokers."""
+"""The broker benchmark: the workloads of its grid, and its clients with real brokers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def test_grid_has_each_cell_once_and_fetches_after_producing() -> None:
             assert order == sorted(order, key=lambda acks: acks == "")
 
 
-def test_short_list_produces_fetches_and_paces_each_record_size() -> None:
+def test_short_list_has_produce_fetch_and_paced_works_per_size() -> None:
     assert [(work.size, work.acks, bool(work.rate)) for work in works(grid=False)] == [
         (size, acks, rate) for size in SIZES for acks, rate in (("all", False), ("", False), ("all", True))
     ]
 
 
-def test_title_has_the_rate_of_a_paced_producer() -> None:
+def test_title_contains_the_rate_of_a_paced_producer() -> None:
     assert Work("all", 3, 100, rate=50).title == "produce acks=all, 3 partitions, 100 B, 1 clients, 50/s"
     assert Work("", 1, 1000, 16).title == "fetch, 1 partitions, 1000 B, 16 clients"
 

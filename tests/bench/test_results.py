@@ -1,4 +1,4 @@
-"""Medians, ratios and tables of made-up measurements."""
+"""Medians, ratios and tables, computed from invented measurements."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_row_has_medians_and_ratio_of_ours_to_apache() -> None:
     ]
 
 
-def test_rows_of_apache_come_second() -> None:
+def test_apache_rows_come_second() -> None:
     found = measured("kafka", 10) + measured("ours", 20)
     assert [row[1] for row in cells(comparison_table("", found, [RATE]))] == ["zabka", "Kafka", "÷"]
 
 
 @pytest.mark.parametrize("side", ["ours", "zookeeper"])
-def test_one_side_alone_has_no_ratio(side: Side) -> None:
+def test_single_side_has_no_ratio(side: Side) -> None:
     table = comparison_table("", measured(side, 20_000), [RATE])
     assert len(cells(table)) == 1 and table.caption is None
 
@@ -71,7 +71,7 @@ def test_ratio_is_green_for_more_throughput_and_less_cpu() -> None:
     assert [str(list(column.cells)[2]) for column in table.columns[2:]] == ["[green]2.00[/]", "[green]0.10[/]"]
 
 
-def test_ratio_near_one_has_no_colour_and_a_worse_one_is_red() -> None:
+def test_worse_ratio_is_red_and_one_near_1_has_no_colour() -> None:
     found = measured("ours", 9_900, cpu=11.0) + measured("zookeeper", 10_000, cpu=10.0)
     table = comparison_table("", found, [RATE, CPU])
     assert [str(list(column.cells)[2]) for column in table.columns[2:]] == ["[default]0.99[/]", "[red]1.10[/]"]
@@ -82,29 +82,29 @@ def test_ratio_to_zero_is_not_available() -> None:
     assert cells(comparison_table("", found, [CPU]))[2][2] == "n/a"
 
 
-def test_worst_of_rounds_is_shown_next_to_the_median() -> None:
+def test_worst_round_is_shown_next_to_the_median() -> None:
     found = [Measurement("kill", "ours", {"cpu": each}) for each in (300.0, 500.0, 400.0)]
     assert cells(comparison_table("", found, [CPU, WORST])) == [["kill", "zabka", "400.0", "500.0"]]
 
 
-def test_figure_that_no_round_has_is_empty() -> None:
+def test_figure_missing_from_every_round_is_empty() -> None:
     assert combined([], CPU) is None
     assert cells(comparison_table("", [Measurement("memory", "ours", {"cpu": 1.0})], [RATE, CPU])) == [
         ["memory", "zabka", "", "1.0"]
     ]
 
 
-def test_line_of_progress_has_figures_and_problems() -> None:
+def test_progress_line_has_figures_and_problems() -> None:
     measurement = Measurement("set", "ours", {"ops_per_s": 1234.0, "cpu": 5.0}, ["3 error replies"])
     assert measurement.text([RATE, CPU, WORST, SIZE]) == "set, zabka: ops/s 1,234, CPU 5.0, 3 error replies"
 
 
-def test_true_median_is_between_second_and_eighth_of_nine() -> None:
-    # In one of 26 cases, eight or more of nine coins fall on the same side.
+def test_confidence_bounds_of_nine_pairs_are_second_and_eighth() -> None:
+    # With probability 1/26, at least eight of nine coins show the same side.
     assert ratio_of([0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 9.0]) == (1.3, 1.0, 1.6)
 
 
-def test_five_pairs_are_not_significant() -> None:
+def test_five_pairs_are_never_significant() -> None:
     assert ratio_of([1.5] * 5) == (1.5, 0.0, math.inf)
     assert not ratio_of([1.5] * 5).grew()
 
@@ -119,12 +119,12 @@ def test_five_pairs_are_not_significant() -> None:
         pytest.param([0.97] * 9, False, False, id="three per cent less"),
     ],
 )
-def test_significant_change_counts_from_five_per_cent(ratios: list[float], grew: bool, shrank: bool) -> None:
+def test_significant_change_is_reported_from_five_per_cent(ratios: list[float], grew: bool, shrank: bool) -> None:
     found = ratio_of(ratios)
     assert (found.grew(), found.shrank()) == (grew, shrank)
 
 
-def test_more_cpu_is_worse_and_more_throughput_is_not() -> None:
+def test_more_cpu_is_worse_but_more_throughput_is_not() -> None:
     assert worse(pairs_of(*[1.1] * 9), [RATE, CPU]) == ["set: CPU is worse, 1.100 times the base"]
     assert worse(pairs_of(*[0.9] * 9), [RATE, CPU]) == []
 
@@ -134,13 +134,13 @@ def test_less_throughput_is_worse() -> None:
     assert worse(slow * 9, [RATE]) == ["set: ops/s is worse, 0.900 times the base"]
 
 
-def test_pair_with_a_figure_too_small_to_measure_is_left_out() -> None:
+def test_pair_with_an_unmeasurably_small_figure_is_skipped() -> None:
     zero = [Measurement("set", "base", {"cpu": 0.0}), Measurement("set", "ours", {"cpu": 10.0})]
     assert paired_ratios([*pairs_of(*[1.1] * 9), *zero], [CPU])["set"][0].median == pytest.approx(1.1)
     assert math.isnan(ratio_of([]).median)
 
 
-def test_pair_that_was_interrupted_is_left_out() -> None:
+def test_interrupted_pair_is_skipped() -> None:
     assert paired_ratios(pairs_of(*[1.1] * 9)[:-1], [CPU])["set"] == [Ratio(*ratio_of([1.1] * 8))]
 
 

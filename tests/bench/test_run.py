@@ -1,4 +1,4 @@
-"""A benchmark run: its exit code, its output, and the sides that it measures."""
+"""A benchmark run: its exit code, its output, and the systems that it measures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def code_of(*measurements: Measurement, failure: BaseException | None = None, as
     return ended.value.exit_code
 
 
-def test_run_ends_with_a_table_and_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_prints_a_table_and_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of(Measurement("kill", "ours", {"ms": 4.0})) == 0
     output = capsys.readouterr()
     assert "4.0" in output.out and "cores 2, load before 0.1" in output.out
@@ -57,7 +57,7 @@ def test_interrupted_run_has_its_own_exit_code(capsys: pytest.CaptureFixture[str
     assert "interrupted" in capsys.readouterr().err
 
 
-def test_json_has_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_has_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     code_of(Measurement("kill", "ours", {"ms": 4.0}, ["lost"]), as_json=True)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[0]["machine"]["cores"] == 2
@@ -79,7 +79,7 @@ def sides_of(only: run.Only, capsys: pytest.CaptureFixture[str]) -> tuple[tuple[
     return found[0] if found else (), capsys.readouterr().err
 
 
-def test_sides_are_both_or_only_the_requested_side(
+def test_run_measures_both_sides_or_only_the_requested_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "missing", lambda apache: None)
@@ -88,7 +88,7 @@ def test_sides_are_both_or_only_the_requested_side(
     assert sides_of("apache", capsys)[0] == ("zookeeper",)
 
 
-def test_zabka_is_measured_alone_with_a_note_without_java(
+def test_zabka_is_measured_alone_if_java_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(servers, "java_major", lambda: None)
@@ -109,7 +109,7 @@ def test_each_benchmark_has_its_options() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "code"), [([], 0), (["--help"], 0), (["etcd"], 2)])
-def test_list_of_benchmarks(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_option_prints_the_benchmarks(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     output = capsys.readouterr()
@@ -117,7 +117,7 @@ def test_list_of_benchmarks(arguments: list[str], code: int, capsys: pytest.Capt
     assert all(name in (output.err if code else output.out) for name in BENCHES)
 
 
-def test_run_keeps_its_files_in_the_given_folder(tmp_path: servers.Path) -> None:
+def test_run_keeps_its_files_in_the_given_directory(tmp_path: servers.Path) -> None:
     held: list[Run] = []
     with pytest.raises(typer.Exit), bench_run("test", data=tmp_path) as started:
         assert started.directory.parent == tmp_path

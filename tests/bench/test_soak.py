@@ -1,4 +1,4 @@
-"""The soak test: its checks find the problems that they look for, and a short run passes."""
+"""The soak test: each check detects its problem, and a short run passes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def problems(usage: Usage) -> list[str]:
     return [problem for measurement in levels(usage, 900.0) for problem in measurement.problems]
 
 
-def test_constant_memory_and_descriptors_are_no_problem() -> None:
+def test_constant_memory_and_descriptors_are_not_a_problem() -> None:
     usage = grown([100_000, 102_000] * 10, [30, 40] * 10)
     assert problems(usage) == []
     assert [measurement.work for measurement in levels(usage, 900.0)] == ["broker-1, pid 7"]
@@ -41,11 +41,11 @@ def test_leaked_descriptors_are_a_problem() -> None:
     assert problems(grown([100_000] * 20, [30] * 10 + [90] * 10)) == ["went from 30 to 90 descriptors"]
 
 
-def test_young_process_is_not_checked() -> None:
+def test_growth_of_a_recently_started_process_is_not_checked() -> None:
     assert levels(grown(range(1, 20_000, 1000), [1] * 20, begin_s=990.0), 900.0) == []
 
 
-def test_sample_counts_this_process_and_skips_an_ended_one(tmp_path: Path) -> None:
+def test_sample_counts_this_process_and_skips_an_exited_one(tmp_path: Path) -> None:
     usage: Usage = {}
     with (tmp_path / "held").open("w"):
         take(usage, {"this": os.getpid()}, 1.0)
@@ -57,7 +57,7 @@ def test_sample_counts_this_process_and_skips_an_ended_one(tmp_path: Path) -> No
     assert os.getpid() in descendants(os.getppid())
 
 
-def test_garbage_reaches_the_port_and_all_connections_are_closed() -> None:
+def test_sent_garbage_leaks_no_connections() -> None:
     stopping, made = threading.Event(), list[int]()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         usage: Usage = {}

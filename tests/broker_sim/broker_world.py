@@ -1,4 +1,4 @@
-"""Whole brokers over a fake ensemble: virtual time, no sockets, requests between brokers delivered in order."""
+"""Whole brokers with a fake ensemble, on virtual time and without sockets. Requests between brokers stay in order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Node:
         self.events: list[Event] = []
         self.logged: list[str] = []
         self.more_ports: dict[str, Any] = {}
-        """Ports of the next `Broker` that replace the default ones."""
+        """`BrokerPorts` fields of the next `Broker` that replace the defaults."""
         self.runtime: SimRuntime
         self.session: FakeSession
         self.broker: Broker
@@ -138,7 +138,7 @@ class Channel:
 
 
 class Cluster:
-    """Some brokers and the machine of a client."""
+    """Some brokers, and a client machine."""
 
     def __init__(self, brokers: int = 3, **keys: str) -> None:
         self.scheduler = Scheduler()
@@ -160,7 +160,7 @@ class Cluster:
         return run_task(self.scheduler, self.runtime, work, limit_ms)
 
     def refused(self, work: Coroutine[Any, Any, Any]) -> tuple[ErrorCode, str] | None:
-        """Return the error and text of a refused client request, or None if it succeeded."""
+        """Return the error code and message of a rejected client request, or None if it succeeded."""
 
         async def attempt() -> tuple[ErrorCode, str] | None:
             try:
@@ -176,7 +176,7 @@ class Cluster:
         self.scheduler.run_until(self.scheduler.now_us + ms * 1000)
 
     def start(self, *broker_ids: int) -> Cluster:
-        """Start these brokers, or all, and let the first election settle."""
+        """Start these brokers (by default all), and wait for the first election."""
         for broker_id in broker_ids or self.nodes:
             node = self.nodes[broker_id]
             node.boot()
@@ -185,7 +185,7 @@ class Cluster:
         return self
 
     def on(self, node: Node, work: Coroutine[Any, Any, Any], limit_ms: int = 120_000) -> Any:
-        """Run a coroutine on that node."""
+        """Run a coroutine on that node and return its result."""
         return run_task(self.scheduler, node.runtime, work, limit_ms)
 
     def expire(self, node: Node) -> None:

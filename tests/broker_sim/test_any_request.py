@@ -1,4 +1,4 @@
-"""Random requests of every supported schema to a live broker: none causes an internal error."""
+"""Random requests of every supported schema to a running broker: none causes an internal error."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ def a_message(random: Random, schema: Any, topic_ids: list[Any]) -> Any:
     )
 
 
-# Control requests from a client change a broker's state, as they would change Kafka's, so they come last.
+# Control requests from a client change a broker's state, as in Kafka, so they come last.
 ORDER = sorted(SUPPORTED, key=lambda key: (key in (4, 5, 6, 7), key))
 
 
 @pytest.mark.parametrize("key", ORDER, ids=lambda key: key.name)
-def test_any_request_is_answered_or_refused(cluster: Cluster, key: ApiKey) -> None:
+def test_random_request_returns_a_response_or_is_rejected(cluster: Cluster, key: ApiKey) -> None:
     node = cluster.controller
     topic_ids = [node.broker.metadata.topic_id("orders"), None]
     random = Random(int(key))

@@ -41,7 +41,7 @@ def epoch_of(cluster: Cluster, broker_id: int) -> int:
 # ---- start ----------------------------------------------------------------------------------------------------
 
 
-def test_broker_registers_and_its_epoch_is_the_czxid(cluster: Cluster) -> None:
+def test_broker_epoch_is_the_czxid_of_its_registration(cluster: Cluster) -> None:
     cluster.start()
     for broker_id, node in cluster.nodes.items():
         assert node.broker.controller.broker_epoch == epoch_of(cluster, broker_id)
@@ -94,7 +94,7 @@ def test_broker_gives_up_on_an_id_held_by_a_live_broker(cluster: Cluster) -> Non
     node.runtime.stop()
 
 
-def test_meta_properties_keep_cluster_and_broker_id(cluster: Cluster) -> None:
+def test_meta_properties_contain_cluster_and_broker_id(cluster: Cluster) -> None:
     cluster.start(1)
     text = cluster.nodes[1].directory.read_text("", "meta.properties")
     cluster_id = znodes.decode_cluster_id(cluster.ensemble.data(znodes.CLUSTER_ID))
@@ -109,7 +109,7 @@ def test_meta_properties_keep_cluster_and_broker_id(cluster: Cluster) -> None:
         ("broker.id=7\n", "doesn't match stored broker.id 7"),
     ],
 )
-def test_log_directory_of_another_cluster_or_broker_is_refused(
+def test_log_directory_of_another_cluster_or_broker_is_rejected(
     cluster: Cluster, stored: str, expected_text: str
 ) -> None:
     node = cluster.nodes[1]
@@ -128,7 +128,7 @@ def test_log_directory_of_another_cluster_or_broker_is_refused(
     assert "/brokers/ids/1" not in cluster.ensemble.nodes
 
 
-def test_broker_that_is_not_started_answers_nothing(cluster: Cluster) -> None:
+def test_unstarted_broker_does_not_respond(cluster: Cluster) -> None:
     node = cluster.nodes[1]
     node.boot()
     refused: list[bool] = []
@@ -183,7 +183,7 @@ def test_expired_broker_resigns_and_registers_again(cluster: Cluster) -> None:
     assert names.index("ControllerResigned") < len(names) - names[::-1].index("BrokerRegistered")
 
 
-def test_config_changes_during_an_expired_session_are_read_later(cluster: Cluster) -> None:
+def test_config_changes_during_session_expiration_are_read_later(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 1, 3))
     node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
@@ -198,7 +198,7 @@ def test_config_changes_during_an_expired_session_are_read_later(cluster: Cluste
 # ---- belief and status ----------------------------------------------------------------------------------------
 
 
-def test_topic_config_reaches_a_log_before_its_leadership() -> None:
+def test_topic_config_is_applied_to_a_log_before_its_leadership() -> None:
     cluster = Cluster(1).start()
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     node = cluster.nodes[1]
@@ -283,7 +283,7 @@ def test_control_requests_are_fenced_by_both_epochs(
 # ---- shutdown -------------------------------------------------------------------------------------------------
 
 
-def test_clean_stop_moves_leaderships_first(cluster: Cluster) -> None:
+def test_clean_shutdown_moves_leaderships_first(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 6, 3))
     node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
@@ -297,7 +297,7 @@ def test_clean_stop_moves_leaderships_first(cluster: Cluster) -> None:
     assert all(row.leader > 0 and node.broker_id not in row.isr for row in described.partitions)
 
 
-def test_stop_without_controlled_shutdown_moves_no_leadership() -> None:
+def test_uncontrolled_shutdown_moves_no_leadership() -> None:
     cluster = Cluster(2, controlled_shutdown_enable="false").start()
     cluster.run(cluster.client.create_topic("orders", 4, 2))
     node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
@@ -378,7 +378,7 @@ def test_find_coordinator_creates_the_offsets_topic(cluster: Cluster, asks_contr
         ("fresh", {"default_replication_factor": "5"}, ErrorCode.invalid_replication_factor),
     ],
 )
-def test_automatic_creation_that_fails_returns_the_reason(name: str, keys: dict[str, str], error: ErrorCode) -> None:
+def test_failed_automatic_creation_returns_the_reason(name: str, keys: dict[str, str], error: ErrorCode) -> None:
     cluster = Cluster(1, **keys).start()
     node = cluster.nodes[1]
     asked = request(ApiKey.METADATA, 12, topics=[{"name": name}], allow_auto_topic_creation=True)
@@ -389,7 +389,7 @@ def test_automatic_creation_that_fails_returns_the_reason(name: str, keys: dict[
 # ---- configuration changes ------------------------------------------------------------------------------------
 
 
-def test_topics_min_insync_replicas_applies_to_its_first_record(cluster: Cluster) -> None:
+def test_min_insync_replicas_of_a_topic_applies_to_first_record(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 1, 3, configs={"min.insync.replicas": "3"}))
     follower = cluster.nodes[cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0].isr[1]]
@@ -404,7 +404,7 @@ def test_topics_min_insync_replicas_applies_to_its_first_record(cluster: Cluster
 
 
 @pytest.mark.scenario(45)
-def test_enabling_unclean_election_for_a_topic_elects_at_once(cluster: Cluster) -> None:
+def test_enabling_topic_unclean_election_elects_immediately(cluster: Cluster) -> None:
     cluster.start()
     survivor = cluster.controller
     leader, follower = (n for n in cluster.nodes.values() if n is not survivor)
@@ -425,7 +425,7 @@ def test_enabling_unclean_election_for_a_topic_elects_at_once(cluster: Cluster) 
     assert survivor.of(LeaderElected)[-1].unclean
 
 
-def test_enabling_unclean_election_for_brokers_elects_at_once(cluster: Cluster) -> None:
+def test_enabling_broker_unclean_election_elects_immediately(cluster: Cluster) -> None:
     cluster.start()
     survivor = cluster.controller
     leader, follower = (n for n in cluster.nodes.values() if n is not survivor)
@@ -453,7 +453,7 @@ def test_metadata_is_cached_until_it_changes(cluster: Cluster) -> None:
     assert cluster.on(node, node.broker.handle(asked)) is not first
 
 
-def test_session_that_expires_during_the_start_is_replaced(cluster: Cluster) -> None:
+def test_session_that_expires_during_startup_is_replaced(cluster: Cluster) -> None:
     cluster.start()
     node = cluster.nodes[3]
     old_session = node.session.session_id

@@ -1,4 +1,4 @@
-"""The broker epoch of control requests (BrokerEpochIntegrationTest), and requests of a former controller."""
+"""The broker epoch in control requests (BrokerEpochIntegrationTest), and requests from a former controller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def send(cluster: Cluster, key: ApiKey, version: int, off_by: int) -> KafkaMessage:
-    """Send broker 2 a control request for its epoch plus `off_by`."""
+    """Send broker 2 a control request with its broker epoch plus `off_by`."""
     node = cluster.nodes[2]
     epoch = int(node.broker.controller.broker_epoch) + off_by
     sent = request(key, version, controller_id=9, controller_epoch=1, broker_epoch=epoch)
@@ -38,13 +38,13 @@ def send(cluster: Cluster, key: ApiKey, version: int, off_by: int) -> KafkaMessa
 
 @pytest.mark.scenario(17)
 @KINDS
-def test_request_for_the_brokers_epoch_is_accepted(cluster: Cluster, key: ApiKey, version: int) -> None:
+def test_request_with_the_current_broker_epoch_is_accepted(cluster: Cluster, key: ApiKey, version: int) -> None:
     assert send(cluster, key, version, 0).error_code is ErrorCode.none
 
 
 @pytest.mark.scenario(18)
 @KINDS
-def test_request_for_an_earlier_epoch_is_refused(cluster: Cluster, key: ApiKey, version: int) -> None:
+def test_request_with_an_earlier_broker_epoch_is_rejected(cluster: Cluster, key: ApiKey, version: int) -> None:
     node = cluster.nodes[2]
     before = node.broker.metadata.generation
     assert send(cluster, key, version, -1).error_code is ErrorCode.stale_broker_epoch
@@ -54,15 +54,15 @@ def test_request_for_an_earlier_epoch_is_refused(cluster: Cluster, key: ApiKey, 
 
 @pytest.mark.scenario(19)
 @KINDS
-def test_request_for_a_later_epoch_is_accepted(cluster: Cluster, key: ApiKey, version: int) -> None:
+def test_request_with_a_later_broker_epoch_is_accepted(cluster: Cluster, key: ApiKey, version: int) -> None:
     # KAFKA-9839: the controller can read a registration before the broker receives its response.
     assert send(cluster, key, version, 1).error_code is ErrorCode.none
 
 
 @KINDS
-def test_new_broker_refuses_controllers_replaced_earlier(cluster: Cluster, key: ApiKey, version: int) -> None:
-    # Kafka's broker accepts the first request from any controller (seed 400039): the controller of epoch 8 had not
-    # noticed its successor, and made a restarted broker a leader again.
+def test_new_broker_rejects_previously_replaced_controllers(cluster: Cluster, key: ApiKey, version: int) -> None:
+    # Kafka's broker accepts the first request from any controller (seed 400039): the controller of epoch 8, which
+    # had not noticed its successor, made a restarted broker leader again.
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"9")
     node = cluster.nodes[2]
     node.kill()
@@ -70,7 +70,7 @@ def test_new_broker_refuses_controllers_replaced_earlier(cluster: Cluster, key: 
     broker = node.boot()
     node.runtime.spawn(broker.start(), "start")
     while broker.controller.broker_epoch < 0:
-        # No request is served before that, so there is nothing to refuse.
+        # Until then no request is served, so there is nothing to reject.
         cluster.scheduler.step()
     assert broker.replicas.controller_epoch == 0
     sent = request(key, version, controller_id=1, controller_epoch=8, broker_epoch=int(broker.controller.broker_epoch))
@@ -104,8 +104,8 @@ def test_late_request_on_a_closed_controller_connection_fails(cluster: Cluster, 
 
 
 def test_late_leader_and_isr_does_not_block_a_recreated_topic(cluster: Cluster) -> None:
-    # It passes every check of Kafka's. The replica that it creates has another topic id than the new topic:
-    # INCONSISTENT_TOPIC_ID, until an administrator removes the directory.
+    # It passes all of Kafka's checks. The replica that it creates has another topic id than the new topic, so
+    # requests fail with INCONSISTENT_TOPIC_ID until an administrator removes the directory.
     node = next(node for node in cluster.nodes.values() if node is not cluster.controller)
     sent: list[KafkaMessage] = []
 
@@ -135,7 +135,7 @@ def test_late_leader_and_isr_does_not_block_a_recreated_topic(cluster: Cluster) 
     assert (partition.is_leader, partition.topic_id) == (True, topic_id)
 
 
-def test_newly_elected_controller_refuses_its_predecessor(cluster: Cluster) -> None:
+def test_newly_elected_controller_rejects_its_predecessor(cluster: Cluster) -> None:
     former = cluster.controller
     former.runtime.pause()
     cluster.expire(former)
@@ -146,7 +146,7 @@ def test_newly_elected_controller_refuses_its_predecessor(cluster: Cluster) -> N
     assert cluster.on(successor, successor.broker.handle(sent)).error_code is ErrorCode.stale_controller_epoch
 
 
-def test_unreadable_controller_epoch_fences_no_controller() -> None:
+def test_unreadable_controller_epoch_does_not_fence() -> None:
     cluster = Cluster(1)
     cluster.start()
     cluster.expire(cluster.nodes[1])

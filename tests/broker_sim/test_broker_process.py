@@ -16,6 +16,6 @@ ENDS = (
 
 
 @pytest.mark.parametrize("standard_error", ["2>&-", "2>/dev/full"])
-def test_broker_exits_at_once_even_if_it_cannot_log_the_reason(standard_error: str) -> None:
+def test_broker_exits_even_if_it_cannot_log_the_reason(standard_error: str) -> None:
     command = ["sh", "-c", f'exec "$0" -c "$1" {standard_error}', sys.executable, ENDS]
     assert subprocess.run(command, cwd=Path(__file__).parents[2], check=False).returncode == 130

@@ -1,4 +1,4 @@
-"""The folders of the broker build on each other in one direction."""
+"""Imports between the broker's folders go in one direction only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def imported(module: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("folder", ORDER)
-def test_folder_imports_only_earlier_folders(folder: str) -> None:
+def test_folder_imports_only_lower_folders(folder: str) -> None:
     later = [f"zabka.broker_sim.{name}" for name in ORDER[ORDER.index(folder) + 1 :]]
     modules = list((BROKER_SIM / folder).glob("*.py"))
     assert len(modules) > 1

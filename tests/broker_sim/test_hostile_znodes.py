@@ -1,8 +1,7 @@
-"""Invalid values in znodes: whatever a client writes there, the controller keeps running and all other topics are
-served.
+"""Invalid values in znodes: whatever a client writes, the controller keeps running and serves all other topics.
 
-A whole cluster of brokers over a fake ensemble. A client writes an invalid value, then the controller's session
-expires, so that a new controller reads everything.
+The tests run a whole cluster of brokers with a fake ensemble. A client writes an invalid value. Then the controller's
+session expires, so that a new controller reads everything.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from zabka.kafka.zk import znodes
 
 GOOD = TopicPartition("good", 0)
 FOREIGN_SESSION = 0x666
-"""Session that owns the ephemeral znodes of the foreign client."""
+"""Session that owns the ephemeral znodes of the client that writes invalid values."""
 
 LAWFUL: dict[str, object] = {
     "/brokers/ids/9": {
@@ -76,7 +75,7 @@ RAW = (None, b"", b"\xff\xfe", b"{", b"[]", b"null", b"5", b"9" * 40, b"[" * 100
 
 
 def made_odd(lawful: object, random: Random) -> bytes | None:
-    """Return bytes that are no JSON, or that znode's JSON with one or two of its values removed or replaced."""
+    """Return bytes that are not JSON, or the znode's JSON with one or two values removed or replaced."""
     if random.random() < 0.15:
         return random.choice(RAW)
     value = json.loads(json.dumps(lawful))
@@ -134,7 +133,7 @@ def test_invalid_znode_affects_only_its_own_entity(cluster: Cluster, seed: int) 
     if random.random() < 0.7:
         change_controller(cluster)
     cluster.wait(1_500)
-    # Only an administrator can remove a /controller znode without a valid id; an election follows its removal.
+    # Only an administrator can remove a /controller znode without a valid id. Its removal starts an election.
     if znodes.CONTROLLER in cluster.ensemble.nodes:
         cluster.ensemble.delete(znodes.CONTROLLER)
     cluster.wait(1_500)
@@ -153,7 +152,7 @@ def test_invalid_znode_affects_only_its_own_entity(cluster: Cluster, seed: int) 
         ),
     ],
 )
-def test_numbers_out_of_range_do_not_stop_the_controller(cluster: Cluster, path: str, value: object) -> None:
+def test_out_of_range_numbers_do_not_stop_the_controller(cluster: Cluster, path: str, value: object) -> None:
     cluster.ensemble.put(path, json.dumps(value).encode())
     change_controller(cluster)
     assert any("not readable" in problem for problem in failures(cluster))
@@ -161,7 +160,7 @@ def test_numbers_out_of_range_do_not_stop_the_controller(cluster: Cluster, path:
 
 
 HALF_A_PAIR = "\ud800"
-"""Text that JSON can represent, but neither a request nor a znode."""
+"""Half of a surrogate pair: valid in JSON, but not in a request or a znode."""
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,7 @@ HALF_A_PAIR = "\ud800"
         ),
     ],
 )
-def test_text_that_cannot_be_sent_does_not_stop_the_controller(cluster: Cluster, path: str, value: object) -> None:
+def test_unsendable_string_does_not_stop_the_controller(cluster: Cluster, path: str, value: object) -> None:
     cluster.ensemble.put(path, json.dumps(value).encode(), owner=FOREIGN_SESSION if "ids" in path else 0)
     change_controller(cluster)
     assert any(f"{path} is not readable" in problem for problem in failures(cluster))
@@ -190,7 +189,7 @@ def test_text_that_cannot_be_sent_does_not_stop_the_controller(cluster: Cluster,
 
 
 LONG = "a" * 32_768
-"""One byte more than the longest string in a request."""
+"""String with one byte more than a request allows."""
 
 
 @pytest.mark.parametrize(
@@ -203,7 +202,7 @@ LONG = "a" * 32_768
         (f"/brokers/topics/{LONG}", {"version": 2, "partitions": {"0": [1]}}),
     ],
 )
-def test_text_longer_than_a_protocol_string_is_not_sent(cluster: Cluster, path: str, value: object) -> None:
+def test_string_too_long_for_the_protocol_is_not_sent(cluster: Cluster, path: str, value: object) -> None:
     cluster.ensemble.put(path, json.dumps(value).encode(), owner=FOREIGN_SESSION if "ids" in path else 0)
     change_controller(cluster)
     for node in cluster.nodes.values():
@@ -213,7 +212,7 @@ def test_text_longer_than_a_protocol_string_is_not_sent(cluster: Cluster, path: 
 
 
 @pytest.mark.parametrize("name", [str(2**31), "9" * 5_000, "\N{ARABIC-INDIC DIGIT THREE}", "x"])
-def test_registration_whose_name_is_no_broker_id_is_ignored(cluster: Cluster, name: str) -> None:
+def test_registration_with_an_invalid_broker_id_is_ignored(cluster: Cluster, name: str) -> None:
     cluster.ensemble.put(f"/brokers/ids/{name}", json.dumps(LAWFUL["/brokers/ids/9"]).encode(), owner=FOREIGN_SESSION)
     change_controller(cluster)
     assert failures(cluster) == []

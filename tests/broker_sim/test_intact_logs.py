@@ -1,4 +1,4 @@
-"""The log state in a broker's registration: whether the log is the one it last registered with (KIP-966)."""
+"""The log state in a broker's registration: whether the log is the same as at the previous registration (KIP-966)."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ def kill(cluster: Cluster, node: Node) -> None:
 
 
 def lose_power_and_wait_in_vain(cluster: Cluster, node: Node) -> None:
-    """Start a process after a power loss; it waits for its predecessor's session, so no controller sends it its
-    role."""
+    """Start a process after a power loss. It waits for its predecessor's session to expire, so no controller sends it
+    its role.
+    """
     node.kill()
     node.directory.power_loss()
     starting = node.boot().start()
@@ -62,7 +63,7 @@ def test_new_broker_does_not_register_an_intact_log(cluster: Cluster) -> None:
     assert [is_intact(cluster, node) for node in cluster.nodes.values()] == [False, False, False]
 
 
-def test_log_is_intact_after_a_clean_stop(cluster: Cluster) -> None:
+def test_log_is_intact_after_a_clean_shutdown(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     epoch = node.broker.controller.broker_epoch
     cluster.on(node, node.broker.stop())
@@ -141,8 +142,9 @@ def test_new_session_of_a_process_with_roles_has_an_intact_log(cluster: Cluster)
 
 
 def test_clean_stop_before_role_assignment_keeps_previous_state(cluster: Cluster) -> None:
-    """The process waited in vain for the session of its predecessor; records that the predecessor lost are still
-    lost."""
+    """The process was still waiting for its predecessor's session to expire. Records that the predecessor lost remain
+    lost.
+    """
     node = cluster.nodes[3]
     lose_power_and_wait_in_vain(cluster, node)
     cluster.on(node, node.broker.stop())
@@ -152,20 +154,20 @@ def test_clean_stop_before_role_assignment_keeps_previous_state(cluster: Cluster
 @pytest.mark.parametrize(
     "text", [None, "", "{}", '{"version":0}', "[]", '{"brokerEpoch":true}', "{", '{"brokerEpoch":"7"}']
 )
-def test_mark_without_a_registration_is_not_an_intact_log(text: str | None) -> None:
+def test_clean_shutdown_mark_without_broker_epoch_is_not_intact(text: str | None) -> None:
     assert broker_epoch_of(text) == -1
 
 
 @pytest.mark.parametrize(
     "text", [None, "", "{}", '{"version":0,"brokerEpoch":7}', alive(7, "before"), alive(-1, "now")]
 )
-def test_mark_from_before_a_reboot_is_not_an_intact_log(text: str | None) -> None:
+def test_clean_shutdown_mark_from_before_a_reboot_is_not_intact(text: str | None) -> None:
     assert broker_epoch_alive(text, "now") == -1
     assert broker_epoch_alive(alive(7, "now"), "now") == 7
     assert broker_epoch_alive(alive(7, ""), "") == -1
 
 
-def test_boot_id_stays_the_same_while_the_system_runs(tmp_path: Path) -> None:
+def test_boot_id_is_constant_while_the_system_runs(tmp_path: Path) -> None:
     assert FileLogDirectory(tmp_path).boot_id == FileLogDirectory(tmp_path).boot_id
     if sys.platform == "linux":
         assert len(FileLogDirectory(tmp_path).boot_id) == 36

@@ -1,4 +1,4 @@
-"""Brokers connect to each other through inter.broker.listener.name, whatever its position among their listeners."""
+"""Brokers connect to each other through inter.broker.listener.name, at any position in their list of listeners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TP = TopicPartition("orders", 0)
 
 @pytest.fixture(params=[{"inter.broker.listener.name": "PLAINTEXT"}, {}], ids=["named", "that of the protocol"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Brokers whose first listener has an address that no broker reaches."""
+    """Brokers whose first listener has an address that other brokers cannot reach."""
     made = Cluster(min_insync_replicas="3", controlled_shutdown_retry_backoff_ms="0")
     for node in made.nodes.values():
         node.keys |= {
@@ -31,7 +31,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     made.stop_all()
 
 
-def test_inter_broker_listener_is_used_for_fetches_and_the_isr(cluster: Cluster) -> None:
+def test_inter_broker_listener_is_used_for_fetch_and_isr_changes(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", assignment={0: [1, 2, 3]}))
     leader = cluster.nodes[1].broker
 
@@ -40,7 +40,7 @@ def test_inter_broker_listener_is_used_for_fetches_and_the_isr(cluster: Cluster)
         return int(produced.error)
 
     assert cluster.on(cluster.nodes[1], produce(acks=-1)) == 0
-    # The replica lags and catches up again; the controller changes the ISR both times.
+    # The replica lags and catches up again, and the controller changes the ISR both times.
     lagging = next(node for node in (cluster.nodes[2], cluster.nodes[3]) if not node.broker.controller.is_active)
     lagging.runtime.pause()
     assert cluster.on(cluster.nodes[1], produce(acks=1)) == 0
@@ -60,7 +60,7 @@ def test_inter_broker_listener_is_used_for_controlled_shutdown(cluster: Cluster)
     assert not leaving.logged and other.broker.replicas.partitions[TP].is_leader
 
 
-def test_metadata_has_the_endpoints_of_the_clients_listener(cluster: Cluster) -> None:
+def test_metadata_returns_endpoints_of_the_clients_listener(cluster: Cluster) -> None:
     node = cluster.nodes[1]
     asked = request(ApiKey.METADATA, 12, topics=[])
     for listener, host in (("OUTSIDE", "outside"), ("PLAINTEXT", "broker")):

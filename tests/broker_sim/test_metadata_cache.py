@@ -1,4 +1,4 @@
-"""The metadata cache of a broker: the latest state of other partitions that a controller sent."""
+"""A broker's metadata cache: the latest state of all partitions that a controller sent."""
 
 from __future__ import annotations
 
@@ -118,9 +118,9 @@ def test_recreated_topic_has_only_its_own_partitions(cache: MetadataCache) -> No
     assert cache.topic_of_id(FIRST) is None
 
 
-def test_topic_with_a_missed_deletion_is_replaced_by_the_next(cache: MetadataCache) -> None:
-    # Its controller failed before it announced the deletion, and this broker was unreachable while the next topic of
-    # that name was created.
+def test_deletion_of_a_later_topic_removes_the_former_one(cache: MetadataCache) -> None:
+    # The topic's controller failed before it announced the deletion, and this broker was unreachable while the
+    # next topic with that name was created.
     cache.apply(update(1, 7, partitions=3))
     assert cache.apply(update(-2, 0, SECOND, partitions=2)) == [P0, TopicPartition("orders", 1)]
     assert "orders" not in cache and cache.topic_id("orders") is None
@@ -131,7 +131,7 @@ def test_topic_with_a_missed_deletion_is_replaced_by_the_next(cache: MetadataCac
 
 @pytest.mark.parametrize("version", range(9))
 def test_update_metadata_of_any_version_sets_leader_and_endpoint(version: int) -> None:
-    """Versions 0 to 4 list partitions without their topics, and version 0 has one plaintext endpoint per broker."""
+    """Versions 0 to 4 list partitions without grouping by topic. Version 0 has one plaintext endpoint per broker."""
     state = {"partition_index": 0, "leader": 3, "leader_epoch": 5, "isr": [3], "replicas": [3, 4], "zk_version": 1}
     endpoint = {"host": "h", "port": 9092, "listener": "PLAINTEXT", "security_protocol": 0}
     message = request(

@@ -85,7 +85,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Run the event loop until the condition holds; the timeout of the test limits the wait."""
+    """Run the event loop until the condition is true. Only the test's timeout limits the wait."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0)
 
@@ -110,8 +110,8 @@ async def ask(port: int, message: KafkaMessage) -> KafkaMessage:
         channel.close()
 
 
-def test_clients_leave_descriptors_for_brokers_on_their_listener() -> None:
-    """As max.connections: without it, replicas that cannot fetch leave the ISR, and producers fail."""
+def test_clients_leave_reserved_descriptors_to_brokers() -> None:
+    """This works as max.connections does. Otherwise replicas that cannot fetch leave the ISR, and producers fail."""
 
     async def test() -> None:
         async with serving() as (served, port):
@@ -124,8 +124,8 @@ def test_clients_leave_descriptors_for_brokers_on_their_listener() -> None:
     run(test)
 
 
-def test_connection_that_needs_the_last_descriptors_is_closed() -> None:
-    """They are reserved for logs and checkpoints: a broker that cannot open one takes the directory offline."""
+def test_connection_needing_the_last_descriptors_is_closed() -> None:
+    """These are reserved for logs and checkpoints. A broker that cannot open one takes the log directory offline."""
 
     async def test() -> None:
         async with serving() as (served, _):
@@ -170,7 +170,7 @@ def test_invalid_bytes_close_only_their_connection(kind: str) -> None:
     run(test)
 
 
-def test_half_a_frame_does_not_affect_other_connections() -> None:
+def test_incomplete_frame_does_not_affect_other_connections() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             frame = encode_request(1, "c", request(ApiKey.METADATA, 12))
@@ -185,7 +185,7 @@ def test_half_a_frame_does_not_affect_other_connections() -> None:
     run(test)
 
 
-def test_idle_time_starts_again_after_a_late_response() -> None:
+def test_idle_time_restarts_after_a_late_response() -> None:
     async def test() -> None:
         loop = cast(Any, asyncio.get_running_loop())
         async with serving(idle_ms_max=40_000) as (served, port):
@@ -213,7 +213,7 @@ def test_idle_time_starts_again_after_a_late_response() -> None:
     asyncio.run(asyncio.wait_for(test(), 600))
 
 
-def test_silent_connection_is_closed_after_the_idle_time() -> None:
+def test_idle_connection_is_closed_after_the_idle_time() -> None:
     async def test() -> None:
         async with serving(idle_ms_max=100) as (served, _port):
             assert await talk(served.number, b"\x00\x00") == b""
@@ -222,8 +222,8 @@ def test_silent_connection_is_closed_after_the_idle_time() -> None:
 
 
 @pytest.mark.parametrize("requests", [1, 3])
-def test_client_muted_for_long_is_closed_after_the_idle_time(requests: int) -> None:
-    """As in Kafka: IdleExpiryManager does not distinguish why a connection was silent."""
+def test_long_muted_client_is_closed_after_the_idle_time(requests: int) -> None:
+    """As in Kafka: IdleExpiryManager does not consider why a connection was idle."""
 
     async def test() -> None:
         async with serving(idle_ms_max=100) as (served, port):
@@ -246,7 +246,7 @@ def test_client_muted_for_long_is_closed_after_the_idle_time(requests: int) -> N
     run(test)
 
 
-def test_responses_are_sent_in_the_order_of_the_requests() -> None:
+def test_responses_are_sent_in_request_order() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             served.held = asyncio.Event()
@@ -283,8 +283,8 @@ def test_unknown_api_versions_version_keeps_the_connection_open() -> None:
     run(test)
 
 
-def test_connections_are_ordered_even_if_the_clock_stands_still() -> None:
-    # A process that was suspended accepts all pending connections in one iteration, at a single time of uvloop's clock.
+def test_connections_with_equal_timestamps_are_ordered() -> None:
+    # A resumed process accepts all pending connections in one iteration, with one reading of uvloop's clock.
     async def test() -> None:
         loop = asyncio.get_running_loop()
         precise = loop.time
@@ -310,7 +310,7 @@ def test_connections_are_ordered_even_if_the_clock_stands_still() -> None:
         link.close()
 
 
-def test_acks_0_gets_no_response_and_a_refusal_closes() -> None:
+def test_acks_0_has_no_response_and_a_rejection_closes() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             nothing = encode_request(1, "c", request(ApiKey.PRODUCE, 9, acks=0))
@@ -412,7 +412,7 @@ def test_error_in_a_measured_request_is_propagated() -> None:
     run(test)
 
 
-def test_request_is_completed_if_its_client_disconnects() -> None:
+def test_request_is_completed_after_its_client_disconnects() -> None:
     async def test() -> None:
         async with serving() as (served, port):
             served.held = asyncio.Event()
@@ -438,7 +438,7 @@ def test_call_to_a_closed_port_raises_channel_broken() -> None:
     run(test)
 
 
-def test_timed_out_call_breaks_all_later_calls_in_flight() -> None:
+def test_timed_out_call_fails_all_later_calls_in_flight() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             served.held = asyncio.Event()
@@ -471,7 +471,7 @@ def test_waiting_fetch_does_not_delay_other_requests() -> None:
     run(test)
 
 
-def test_forgetting_a_broker_breaks_its_calls_in_flight() -> None:
+def test_removing_a_broker_fails_its_calls_in_flight() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             served.held = asyncio.Event()

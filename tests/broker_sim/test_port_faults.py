@@ -1,4 +1,4 @@
-"""Effects of request faults on connections, as the port carries them out."""
+"""Effects of request faults on connections at the broker's port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REQUESTS = b"".join(encode_request(number, "shop", request(ApiKey.API_VERSIONS, 
 async def replies(
     handle: Callable[[KafkaMessage, RequestContext], Awaitable[KafkaMessage | None]], wait_s: float = 0.2
 ) -> tuple[list[int], bool]:
-    """Send two requests; return the correlation ids of the replies, and whether the connection was closed."""
+    """Send two requests. Return the correlation ids of the replies, and whether the connection was closed."""
     async with serving() as (served, port):
         port.handle = handle  # type: ignore[assignment]
         reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
@@ -39,7 +39,7 @@ async def replies(
 
 
 class Once:
-    """Treats the first request in a special way, and answers the others."""
+    """Handler that treats the first request specially and replies normally to the others."""
 
     def __init__(self, first: Callable[[RequestContext], None]) -> None:
         self._first = first
@@ -71,7 +71,7 @@ def truncated(context: RequestContext) -> None:
         pytest.param(truncated, ([], True), id="a truncated response closes the connection"),
     ],
 )
-def test_request_fault_has_its_effect_on_the_connection(
+def test_request_fault_takes_effect_on_the_connection(
     first: Callable[[RequestContext], None], expected: tuple[list[int], bool]
 ) -> None:
     async def test() -> None:
@@ -80,7 +80,7 @@ def test_request_fault_has_its_effect_on_the_connection(
     run(test)
 
 
-def test_hanging_connection_ends_with_its_client() -> None:
+def test_hanging_connection_closes_when_its_client_disconnects() -> None:
     async def test() -> None:
         async with serving() as (served, port):
             once = Once(unanswered(True))

@@ -1,4 +1,4 @@
-"""A broker restores its registration when another client changes it, and stops if no ensemble is reachable."""
+"""A broker restores its registration after another client changes it, and stops if no ensemble is reachable."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_overwritten_registration_is_restored(cluster: broker_world.Cluster, dat
     assert sorted(broker.broker_id for broker in brokers) == sorted({1, 2, 3} - {first.broker_id})
 
 
-def test_deleted_registration_is_created_again_with_a_new_epoch(cluster: broker_world.Cluster) -> None:
+def test_deleted_registration_is_recreated_with_a_new_epoch(cluster: broker_world.Cluster) -> None:
     node = cluster.nodes[2]
     before, epoch = registered(cluster), node.broker.controller.broker_epoch
     cluster.ensemble.delete(PATH)

@@ -1,4 +1,4 @@
-"""Request faults at a broker: every effect, on requests of clients only, counted and in the journal."""
+"""Request faults at a broker: every effect applies only to client requests, and is counted and journaled."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def counts(cluster: Cluster) -> Any:
 # ---- errors -------------------------------------------------------------------------------------------------------
 
 
-def test_produce_fault_refuses_without_appending(cluster: Cluster) -> None:
+def test_produce_fault_rejects_without_appending(cluster: Cluster) -> None:
     hold(cluster, fault(topic="orders", effect="error", error="NOT_LEADER_OR_FOLLOWER", times=1))
     assert produced_errors(ask(cluster, produce())) == {"orders": ["not_leader_or_follower"]}
     assert log_end(cluster) == 0
@@ -106,7 +106,7 @@ def test_produce_fault_without_acks_closes_the_connection(cluster: Cluster) -> N
     assert log_end(cluster) == 0
 
 
-def test_fetch_fault_reaches_partitions_of_a_session(cluster: Cluster) -> None:
+def test_fetch_fault_applies_to_partitions_of_a_session(cluster: Cluster) -> None:
     ask(cluster, produce())
     first: Any = ask(cluster, fetch(session=(0, 0)))
     hold(cluster, fault(api="Fetch", topic="orders", effect="error", error="NOT_LEADER_OR_FOLLOWER", times=1))
@@ -119,7 +119,7 @@ def test_fetch_fault_reaches_partitions_of_a_session(cluster: Cluster) -> None:
     assert bytes(third.responses[0].partitions[0].records) != b""
 
 
-def test_fetch_fault_finds_topics_by_their_ids(cluster: Cluster) -> None:
+def test_fetch_fault_matches_topics_by_id(cluster: Cluster) -> None:
     topic_id = cluster.nodes[1].broker.metadata.topic_id("orders")
     rows = [{"topic_id": topic_id, "partitions": [{"partition": 0, "partition_max_bytes": 1 << 20}]}]
     hold(cluster, fault(api="Fetch", topic="orders", effect="error", error="UNKNOWN_TOPIC_ID"))
@@ -129,13 +129,13 @@ def test_fetch_fault_finds_topics_by_their_ids(cluster: Cluster) -> None:
     ]
 
 
-def test_fetch_fault_of_the_session_is_for_the_whole_response(cluster: Cluster) -> None:
+def test_session_error_fault_applies_to_the_whole_fetch_response(cluster: Cluster) -> None:
     hold(cluster, fault(api="Fetch", effect="error", error="FETCH_SESSION_ID_NOT_FOUND"))
     answer: Any = ask(cluster, fetch())
     assert (answer.error_code, list(answer.responses)) == (ErrorCode.fetch_session_id_not_found, [])
 
 
-def test_metadata_fault_has_the_error_in_the_topic(cluster: Cluster) -> None:
+def test_metadata_fault_returns_its_error_for_the_topic(cluster: Cluster) -> None:
     hold(cluster, fault(api="Metadata", topic="orders", effect="error", error="LEADER_NOT_AVAILABLE"))
     answer: Any = ask(cluster, request(ApiKey.METADATA, 9, topics=None))
     assert {topic.name: topic.error_code.name for topic in answer.topics} == {
@@ -144,13 +144,13 @@ def test_metadata_fault_has_the_error_in_the_topic(cluster: Cluster) -> None:
     }
 
 
-def test_metadata_fault_leaves_requests_for_brokers_alone(cluster: Cluster) -> None:
+def test_metadata_fault_does_not_apply_to_broker_requests(cluster: Cluster) -> None:
     hold(cluster, fault(api="Metadata", effect="error", error="LEADER_NOT_AVAILABLE"))
     answer: Any = ask(cluster, request(ApiKey.METADATA, 9, topics=[]))
     assert len(answer.brokers) == 1 and counts(cluster) == {"f1": [0, 0]}
 
 
-def test_coordinator_fault_is_for_its_group(cluster: Cluster) -> None:
+def test_coordinator_fault_applies_only_to_its_group(cluster: Cluster) -> None:
     hold(cluster, fault(api="FindCoordinator", group="g", effect="error", error="COORDINATOR_NOT_AVAILABLE"))
     answer: Any = ask(cluster, request(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g", "h"]))
     assert {row.key: row.error_code.name for row in answer.coordinators}["g"] == "coordinator_not_available"
@@ -161,7 +161,7 @@ def test_coordinator_fault_is_for_its_group(cluster: Cluster) -> None:
 # ---- delays and lost messages -------------------------------------------------------------------------------------
 
 
-def test_delay_before_applies_late(cluster: Cluster) -> None:
+def test_delay_before_delays_the_append(cluster: Cluster) -> None:
     hold(cluster, fault(effect="delay_before", delay_ms=500))
     asking = cluster.nodes[1].runtime.spawn(cluster.nodes[1].broker.handle(produce(), "shop-1"), "asking")
     cluster.wait(450)
@@ -170,7 +170,7 @@ def test_delay_before_applies_late(cluster: Cluster) -> None:
     assert (log_end(cluster), asking.done()) == (1, True)
 
 
-def test_delay_after_applies_at_once(cluster: Cluster) -> None:
+def test_delay_after_appends_immediately_and_delays_the_response(cluster: Cluster) -> None:
     hold(cluster, fault(effect="delay_after", delay_ms=500))
     asking = cluster.nodes[1].runtime.spawn(cluster.nodes[1].broker.handle(produce(), "shop-1"), "asking")
     cluster.wait(450)
@@ -189,7 +189,7 @@ def test_delay_after_applies_at_once(cluster: Cluster) -> None:
         ({"effect": "close"}, RequestRefused, 0),
     ],
 )
-def test_lost_message_is_applied_as_its_effect_says(
+def test_lost_request_or_response_raises_and_appends_accordingly(
     cluster: Cluster, fields: dict[str, Any], expected: type[Exception], appended: int
 ) -> None:
     hold(cluster, fault(**fields))
@@ -197,7 +197,7 @@ def test_lost_message_is_applied_as_its_effect_says(
     assert log_end(cluster) == appended
 
 
-def test_truncated_response_is_marked_for_the_port(cluster: Cluster) -> None:
+def test_truncate_fault_marks_the_response_for_the_port(cluster: Cluster) -> None:
     hold(cluster, fault(effect="truncate"))
     context = RequestContext("shop-1", "PLAINTEXT")
     cluster.on(cluster.nodes[1], cluster.nodes[1].broker.serve(produce(), context))
@@ -207,20 +207,20 @@ def test_truncated_response_is_marked_for_the_port(cluster: Cluster) -> None:
 # ---- other effects ------------------------------------------------------------------------------------------------
 
 
-def test_throttled_response_has_the_time_and_mutes(cluster: Cluster) -> None:
+def test_throttle_fault_sets_throttle_time_and_mutes_the_client(cluster: Cluster) -> None:
     hold(cluster, fault(effect="throttle", throttle_ms=700))
     context = RequestContext("shop-1", "PLAINTEXT")
     answer: Any = cluster.on(cluster.nodes[1], cluster.nodes[1].broker.serve(produce(), context))
     assert (milliseconds(answer.throttle_time), context.muted_ms, log_end(cluster)) == (700, 700, 1)
 
 
-def test_corrupt_produce_is_refused_by_the_broker(cluster: Cluster) -> None:
+def test_corrupt_produce_is_rejected_by_the_broker(cluster: Cluster) -> None:
     hold(cluster, fault(effect="corrupt", topic="orders"))
     answer = ask(cluster, produce("orders", "payments"))
     assert produced_errors(answer) == {"orders": ["corrupt_message"], "payments": ["none"]}
 
 
-def test_corrupt_fetch_counts_responses_with_records_only(cluster: Cluster) -> None:
+def test_corrupt_fetch_counts_only_responses_with_records(cluster: Cluster) -> None:
     hold(cluster, fault(api="Fetch", effect="corrupt", topic="orders", times=1))
     ask(cluster, fetch())
     assert counts(cluster) == {"f1": [0, 0]}
@@ -234,7 +234,7 @@ def test_corrupt_fetch_counts_responses_with_records_only(cluster: Cluster) -> N
     assert whole.responses[0].partitions[0].records != records
 
 
-def test_stale_metadata_has_the_leader_of_before() -> None:
+def test_stale_metadata_returns_the_previous_leader() -> None:
     cluster = Cluster(2).start()
     cluster.run(cluster.client.create_topic("orders", assignment={0: (1, 2)}))
     cluster.wait(200)
@@ -255,7 +255,7 @@ def test_stale_metadata_has_the_leader_of_before() -> None:
     cluster.stop_all()
 
 
-def test_stale_metadata_lacks_later_topics(cluster: Cluster) -> None:
+def test_stale_metadata_omits_topics_created_later(cluster: Cluster) -> None:
     hold(cluster, fault(api="Metadata", effect="stale"))
     cluster.run(cluster.client.create_topic("later", assignment={0: (1,)}))
     cluster.wait(200)
@@ -266,7 +266,7 @@ def test_stale_metadata_lacks_later_topics(cluster: Cluster) -> None:
 # ---- counts and the journal ---------------------------------------------------------------------------------------
 
 
-def test_every_use_is_an_event_caused_by_the_fault(cluster: Cluster) -> None:
+def test_fault_application_is_journalled_with_its_cause(cluster: Cluster) -> None:
     hold(cluster, fault(effect="error", error="NOT_LEADER_OR_FOLLOWER", topic="orders", every=2))
     for _ in range(4):
         ask(cluster, produce())
@@ -276,13 +276,13 @@ def test_every_use_is_an_event_caused_by_the_fault(cluster: Cluster) -> None:
     assert counts(cluster) == {"f1": [4, 2]}
 
 
-def test_requests_of_brokers_are_left_alone(cluster: Cluster) -> None:
+def test_request_faults_do_not_apply_to_broker_requests(cluster: Cluster) -> None:
     hold(cluster, fault(api="*", effect="close"))
     assert ask(cluster, request(ApiKey.METADATA, 9, topics=[]), client_id="broker-2") is not None
     assert counts(cluster) == {"f1": [0, 0]}
 
 
-def test_broker_without_faults_keeps_no_engine(cluster: Cluster) -> None:
+def test_removed_faults_have_no_effect_and_no_counts(cluster: Cluster) -> None:
     hold(cluster, fault(effect="close"))
     hold(cluster)
     assert produced_errors(ask(cluster, produce())) == {"orders": ["none"]}

@@ -1,4 +1,4 @@
-"""Requests of a transactional producer and of its coordinator to the brokers of a cluster."""
+"""Requests that a transactional producer and its coordinator send to the brokers of a cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def produce(
     epoch: int = 0,
     version: int = 11,
 ) -> Any:
-    """Produce a record in a transaction; return the partition's row."""
+    """Produce a record in a transaction, and return the partition's row of the response."""
     data = build_batch(
         [Record(b"k", b"v", 5)],
         producer_id=PRODUCER,
@@ -56,7 +56,7 @@ def produce(
 
 
 def marker(*partitions: TopicPartition, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> dict[str, Any]:
-    """Return a row of WriteTxnMarkers."""
+    """Return a marker row of WriteTxnMarkers."""
     return {
         "producer_id": PRODUCER,
         "producer_epoch": epoch,
@@ -67,7 +67,7 @@ def marker(*partitions: TopicPartition, commit: bool, epoch: int = 0, coordinato
 
 
 def write_markers(cluster: Cluster, node: Node, *markers: dict[str, Any], version: int = 1) -> list[ErrorCode]:
-    """Write markers; return the errors of all partitions in the order of the response."""
+    """Write markers, and return the errors of all partitions in response order."""
     asked = request(ApiKey.WRITE_TXN_MARKERS, version, markers=markers)
     answer = cluster.on(node, node.broker.handle(asked, "c", "PLAINTEXT"))
     return [row.error_code for each in answer.markers for topic in each.topics for row in topic.partitions]

@@ -1,4 +1,4 @@
-"""A system Chromium driven by Playwright, and a page that records its console messages."""
+"""The system's Chromium driven by Playwright, and a page that records its console messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARGUMENTS = [
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 WAIT_MS = 30_000
-"""Generous, because the page can be slow next to other work; `page_times` measures its speed."""
+"""Generous timeout, because the page can be slow when other work runs. `page_times` measures its speed."""
 POLL_MS = 20
 
 
@@ -30,7 +30,7 @@ def missing(tool: str) -> None:
 
 
 def launched() -> Iterator[Browser]:
-    """Run a browser for the duration of the context."""
+    """Run a browser for the duration of the `with` block."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         missing("Chromium")
@@ -41,10 +41,11 @@ def launched() -> Iterator[Browser]:
 
 
 def wait_until(page: Page, function: str, arg: Any = None) -> None:
-    """Wait until a function of the page returns true; it can be asynchronous.
+    """Wait until a function of the page returns true. It can be asynchronous.
 
-    `Page.wait_for_function` takes the promise of such a function as its result and waits for nothing. An expression
-    that is no function can be evaluated only once, because the page's content policy forbids evaluating it again.
+    `Page.wait_for_function` does not wait for the promise that an asynchronous function returns, because it takes the
+    promise itself as the result. It can evaluate an expression that is not a function only once, because the page's
+    content policy forbids a second evaluation.
     """
     until = time.monotonic() + WAIT_MS / 1000
     while not page.evaluate(function, arg):
@@ -53,7 +54,7 @@ def wait_until(page: Page, function: str, arg: Any = None) -> None:
 
 
 def wait_here(page: Page, seen: Callable[[], object]) -> None:
-    """Wait until the test itself has seen something, while the page and its messages to the test continue."""
+    """Wait until the test has observed something, while the page and its messages to the test continue."""
     until = time.monotonic() + WAIT_MS / 1000
     while not seen():
         assert time.monotonic() < until, f"not seen within {WAIT_MS} ms"
@@ -66,7 +67,7 @@ VIEWPORT: ViewportSize = {"width": 1440, "height": 900}
 class Watched:
     """A page, and its unexpected console messages.
 
-    Opened once for all tests of a file: another tab has a process of its own, which costs a second more of CPU time.
+    The tests of a file share one page: each further tab needs a new process, which costs another second of CPU time.
     """
 
     def __init__(self, context: BrowserContext) -> None:
@@ -77,9 +78,7 @@ class Watched:
         self.page.on("console", self._on_console)
 
     def leave(self) -> list[str]:
-        """Clear the page and its storage, so that the next test finds none of it, and return the unexpected console
-        messages.
-        """
+        """Clear the page and its storage for the next test, and return the unexpected console messages."""
         self.page.unroute_all(behavior="ignoreErrors")
         if self.page.url != "about:blank":
             self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
@@ -90,8 +89,8 @@ class Watched:
         return found
 
     def _on_console(self, message: ConsoleMessage) -> None:
-        # The browser itself logs every failed answer of the API and every refused connection; the page shows those. Any
-        # other message, also about a missing file of the page, is the page's own error.
+        # The browser logs every failed response of the API and every refused connection, which the page shows itself.
+        # Any other message, including one about a missing file, is an error of the page.
         own = message.text.startswith("Failed to load resource") and "/api/v1/" in message.location["url"]
         if message.type in ("error", "warning") and not own:
             self.complaints.append(f"{message.type}: {message.text} ({message.location['url']})")

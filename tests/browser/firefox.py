@@ -1,4 +1,4 @@
-"""A system Firefox without a window, driven over Marionette: WebDriver commands as JSON on a socket."""
+"""The system's headless Firefox, driven over Marionette: WebDriver commands as JSON on a socket."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ COMPLAINTS = """
 
 
 class Refused(Exception):
-    """Firefox refused a command; the message is its reason."""
+    """Firefox rejected a command; the message gives its reason."""
 
 
 def installed() -> str:
-    """Return the path of Firefox; skip the test if it is missing, because the page does not need it."""
+    """Return the path of Firefox. Skip the test if it is missing, because the page does not depend on it."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         pytest.skip("needs Firefox on the PATH; Chromium sees the rest of the page's tests")
@@ -69,7 +69,7 @@ class Firefox:
             "--profile", str(profile), "--width", str(width), "--height", str(height),
         ]  # fmt: skip
         self._log = (directory / "firefox.log").open("wb")
-        # Its own home directory: it finds no other profile, and its files are deleted afterwards.
+        # With a separate home directory, it finds no other profile, and its files are deleted afterwards.
         self._process = subprocess.Popen(
             argv, stdout=self._log, stderr=self._log, env={"HOME": str(directory), "MOZ_HEADLESS": "1"}
         )
@@ -93,7 +93,7 @@ class Firefox:
         return int(port_file.read_text())
 
     def _read(self) -> Any:
-        """Read one message: its length, a colon, JSON."""
+        """Read one message, which is its length, a colon and JSON."""
         length = b""
         while (byte := self._socket.recv(1)) != b":":
             assert byte, "Firefox has closed the connection"
@@ -104,7 +104,7 @@ class Firefox:
         return json.loads(body)
 
     def command(self, name: str, arguments: dict[str, Any] | None = None) -> Any:
-        """Send a command and return the answer. Raises Refused."""
+        """Send a command and return its result. Raises Refused."""
         self._number += 1
         body = json.dumps([0, self._number, name, arguments or {}]).encode()
         self._socket.sendall(b"%d:%s" % (len(body), body))
@@ -115,11 +115,11 @@ class Firefox:
         return result
 
     def go(self, url: str) -> None:
-        """Open a page, and wait until it is loaded."""
+        """Open a page and wait until it has loaded."""
         self.command("WebDriver:Navigate", {"url": url})
 
     def ask(self, program: str, *arguments: Any) -> Any:
-        """Return the value of a function body run in the page; a promise is awaited."""
+        """Run a function body in the page, await a promise, and return the value."""
         return self.command("WebDriver:ExecuteScript", {"script": program, "args": list(arguments)})["value"]
 
     def until(self, program: str, *arguments: Any) -> None:
@@ -130,7 +130,7 @@ class Firefox:
             time.sleep(POLL_S)
 
     def press(self, *keys: str) -> None:
-        """Press keys, one after the other."""
+        """Press the keys one after the other."""
         actions = [
             {"type": kind, "value": KEYS.get(key, key)} for key in keys for kind in ("keyDown", "keyUp")
         ]  # fmt: skip

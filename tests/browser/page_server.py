@@ -1,4 +1,4 @@
-"""The real application for a page under test: hand-written journals, an obedient agent, and no processes."""
+"""The real application for a page under test, with hand-written journals, a fake agent, and no node processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ ALL = 1_000_000
 
 
 class JournallingAgent(FakeAgent):
-    """An agent that obeys, and serves the journal lines that the test writes. It outlives the API's process."""
+    """Agent that carries out every request, and serves the journal lines that the test writes. It outlives the API's
+    process.
+    """
 
     def __init__(self, address: Any) -> None:
         super().__init__(address)
@@ -43,7 +45,7 @@ class JournallingAgent(FakeAgent):
         self._lock = threading.Lock()
 
     def write(self, node: str, *events: Event) -> None:
-        """Append these events to a node's journal, with the current time."""
+        """Append these events to a node's journal with the current time."""
         with self._lock:
             lines = self.lines.setdefault(node, [])
             for event in events:
@@ -70,12 +72,12 @@ class JournallingAgent(FakeAgent):
 
 
 class PageServer:
-    """The API on a port that stays the same across `stop` and `start`."""
+    """API server whose port stays the same across `stop` and `start`."""
 
     def __init__(
         self, directory: Path, token: str | None = None, served_max: int = 5_000, player: Player | None = None
     ) -> None:
-        """`player` plays scripts instead of the fake player."""
+        """Create a server that is not started. `player` plays scripts instead of the fake player."""
         self._settings = settings(directory)
         self._token = token
         self._served_max = served_max
@@ -112,30 +114,30 @@ class PageServer:
         return self
 
     def _emit(self, event: Event) -> None:
-        """Journal the API's own decisions; a test's requests are not part of the history that it checks."""
+        """Journal the API's own decisions, except the test's requests, which are not part of the checked history."""
         if not isinstance(event, e.AdminRequested):
             self.agent.write(API_NODE, event)
 
     def stop(self) -> None:
         """Stop serving; the collected history stays on disk."""
-        # As on SIGTERM: sse-starlette checks this handler to end its streams.
+        # Like on SIGTERM: sse-starlette watches this handler to end its streams.
         self._server.handle_exit(signal.SIGTERM, None)
         self._thread.join(WAIT_S)
         AppStatus.should_exit = False
         assert not self._thread.is_alive()
 
     def append_events(self, node: str, *events: Event) -> None:
-        """Append events to a node's journal, and wait until they are numbered."""
+        """Append events to a node's journal and wait until they are numbered."""
         self.agent.write(node, *events)
         self.settle()
 
     @property
     def last_seq(self) -> int:
-        """The last number given."""
+        """The last assigned event number."""
         return self._collector.last_seq
 
     def settle(self, within_s: float = WAIT_S) -> None:
-        """Wait until all events written are numbered."""
+        """Wait until all written events are numbered."""
         total = sum(map(len, self.agent.lines.values()))
         deadline = time.monotonic() + within_s
         while self.last_seq < total:
@@ -143,11 +145,11 @@ class PageServer:
             time.sleep(0.01)
 
     def numbered(self) -> list[Entry]:
-        """Return the whole history, as numbered."""
+        """Return the whole numbered history."""
         return [entry_from_dict(json.loads(each.json)) for each in self._collector.after(0, ALL)]
 
     def believe(self, broker: int, controller: int, epoch: int, age_ms: int = 100) -> None:
-        """Set the controller that a broker believes in, as its control socket reports it."""
+        """Set the controller that a broker believes in, as reported by its control socket."""
         believes = {"controller_id": controller, "controller_epoch": epoch, "age_ms": age_ms}
         self.agent.set_status(f"broker-{broker}", age_ms, is_controller=broker == controller, believes=believes)
 
@@ -163,7 +165,7 @@ class PageServer:
 
 
 def write_healthy_cluster(server: PageServer) -> None:
-    """Write three peers with 2 leading epoch 1, three brokers with 1 as controller at epoch 3, and one topic."""
+    """Write three peers with leader 2 in epoch 1, three brokers with controller 1 in epoch 3, and one topic."""
     write = server.agent.write
     for node in NODES:
         role, number = node.split("-")

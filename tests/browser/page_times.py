@@ -48,14 +48,14 @@ def ask(page: Page, program: str, argument: object = None) -> Any:
 
 
 def of(times: list[float]) -> str:
-    """Format the median, the 95th percentile and the maximum of times in ms."""
+    """Format the median, 95th percentile and maximum of these times in ms."""
     ordered = sorted(times)
     p95 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
     return f"median {statistics.median(ordered):6.1f} ms, p95 {p95:6.1f} ms, worst {ordered[-1]:6.1f} ms"
 
 
 class Busy:
-    """CPU time of the browser's main thread; other processes do not add to it."""
+    """CPU time of the browser's main thread. It does not include other processes."""
 
     def __init__(self, page: Page) -> None:
         self._session: CDPSession = page.context.new_cdp_session(page)
@@ -68,7 +68,7 @@ class Busy:
 
 
 class LongTasks:
-    """The main thread's tasks of more than 50 ms, as the Long Tasks API reports them."""
+    """The main thread's tasks longer than 50 ms, as reported by the Long Tasks API."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -83,7 +83,7 @@ class LongTasks:
 
 
 def many_events(count: int, seed: int = 1) -> Iterator[tuple[str, e.Event]]:
-    """Yield events in the mix of a cluster under load: two of three report log progress."""
+    """Yield events in the mix of a cluster under load, where two of three report log progress."""
     draws = random.Random(seed)
     epochs = dict.fromkeys(range(PARTITIONS), 4)
     ends = dict.fromkeys(range(PARTITIONS), 0)
@@ -143,7 +143,7 @@ def serving(events: int = 0) -> Iterator[PageServer]:
 
 
 def measure_draws(browser: Browser) -> None:
-    """Time the drawing of the tracks and of the message diagram."""
+    """Measure how long drawing the tracks and the message diagram takes."""
     with serving() as server:
         for width, height in ((1440, 900), (1920, 1080)):
             with page_of(browser, server.url, width, height) as page:
@@ -168,7 +168,7 @@ def measure_draws(browser: Browser) -> None:
 
 
 def measure_seeks(browser: Browser) -> None:
-    """Time jumps to random moments of a long journal."""
+    """Measure jumps to random moments of a long journal."""
     with serving(EVENTS) as server, page_of(browser, server.url) as page:
         expect(card(page, "Broker 1")).to_be_visible()
         last = server.last_seq
@@ -184,7 +184,7 @@ def measure_seeks(browser: Browser) -> None:
 
 
 def measure_events(browser: Browser) -> None:
-    """Time an event from its write to the drawn page."""
+    """Measure the time from writing an event until it is drawn."""
     with serving() as server, page_of(browser, server.url) as page:
         expect(card(page, "Broker 1")).to_be_visible()
         ask(page, "hear")
@@ -214,7 +214,7 @@ def measure_events(browser: Browser) -> None:
 
 
 def measure_kills(browser: Browser) -> None:
-    """Time a kill from the click to the drawn page, with real processes."""
+    """Measure the time from clicking Kill until the page shows it, with real processes."""
     with tempfile.TemporaryDirectory(prefix="zabka-page-") as directory:
         cluster = start_live(Path(directory))
         try:

@@ -1,4 +1,4 @@
-"""Actions from the page: with the mouse, with the keyboard alone, and while the API restarts."""
+"""Actions from the page, with the mouse, with the keyboard alone, and while the API restarts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.browser.test_page import act, button, card, region, row, turn_to
 from zabka.journal import events as e
 
 
-def test_killed_broker_is_shown_down_with_the_curl_line(page: Page, server: PageServer) -> None:
+def test_killed_broker_is_shown_down_with_the_curl_command(page: Page, server: PageServer) -> None:
     button(page, "Kill broker 2").click()
 
     expect(card(page, "Broker 2")).to_contain_text("down")
@@ -28,7 +28,7 @@ def test_killed_broker_is_shown_down_with_the_curl_line(page: Page, server: Page
 
 
 @pytest.mark.parametrize("node", ["peer 1", "broker 3"])
-def test_every_valid_action_can_be_done(page: Page, server: PageServer, node: str) -> None:
+def test_every_valid_action_is_possible_from_the_page(page: Page, server: PageServer, node: str) -> None:
     for action, state in (
         ("Pause", "paused"), ("Resume", "running"), ("Stop", "down"), ("Start", "running"), ("Restart", "running"),
         ("Kill", "down"),
@@ -38,7 +38,7 @@ def test_every_valid_action_can_be_done(page: Page, server: PageServer, node: st
         expect(region(page, "API calls")).to_contain_text(f"/{action.lower()}'")
 
 
-def test_refusal_is_shown_with_the_apis_message(page: Page) -> None:
+def test_rejection_is_shown_with_the_apis_message(page: Page) -> None:
     button(page, "Create topic").click()
     form = page.get_by_role("form", name="Create topic")
     form.get_by_label("name").fill("orders")
@@ -67,7 +67,7 @@ def test_topic_is_created_configured_and_deleted(page: Page, server: PageServer)
     assert list(server.ensemble.reading.topics) == ["orders"]
 
 
-def test_elections_are_started_from_a_partitions_row(page: Page, server: PageServer) -> None:
+def test_elections_are_started_from_a_partition_row(page: Page, server: PageServer) -> None:
     server.append_events("broker-1", e.LeaderElected("orders", 0, 2, 5, [2, 1], [1, 2, 3], 7, 3, False, "test"))
     button(page, "Elect the preferred leader of orders-0").click()
 
@@ -143,7 +143,7 @@ def test_missing_table_shows_the_command_that_creates_it(page: Page) -> None:
     expect(region(page, "Analytics")).to_contain_text("zabka pipeline tables --data ")
 
 
-def test_scenario_is_played_and_its_story_shown(page: Page) -> None:
+def test_scenario_is_played_and_its_story_is_shown(page: Page) -> None:
     turn_to(page, "Lab")
     expect(row(page, "Scenario kafka-708")).to_contain_text("The last member stays.")
     expect(row(page, "Scenario kafka-708")).to_contain_text("empty-isr")
@@ -171,7 +171,7 @@ def test_scenario_is_played_and_its_story_shown(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 1440
 
 
-def test_page_can_be_used_with_the_keyboard_alone(page: Page, server: PageServer) -> None:
+def test_page_can_be_used_with_only_the_keyboard(page: Page, server: PageServer) -> None:
     expect(card(page, "Broker 3")).to_be_visible()
     expected = ["Skip to the cluster", "Kill peer 1", "More on peer 1"]
     met = []
@@ -209,7 +209,8 @@ def test_page_resumes_when_the_api_returns(watched: Watched, server: PageServer)
     server.stop()
     expect(page.get_by_role("alert")).to_contain_text("Reconnecting:")
     expect(card(page, "Broker 1")).to_contain_text("controller")
-    # State that was not reported for a while is neither healthy nor broken: it is the last report, with its age.
+    # State that was not reported for a while is neither healthy nor broken; the page shows the last report with
+    # its age.
     expect(page.get_by_role("group", name="Health")).to_contain_text("Unknown")
     expect(page.get_by_role("group", name="Health")).to_contain_text("no response from the API for")
     expect(region(page, "Controller epoch")).to_contain_text("last known, ")
@@ -228,7 +229,7 @@ def test_page_resumes_when_the_api_returns(watched: Watched, server: PageServer)
 
 
 def recreate_cluster(server: PageServer, directory: Path) -> None:
-    """Create another cluster in the same place, whose history is longer before any browser reconnects."""
+    """Create another cluster in the same place. Its history is already longer when a browser reconnects."""
     server.stop()
     shutil.rmtree(directory / "api" / "collected")
     before = server.last_seq
@@ -254,10 +255,10 @@ def test_page_of_a_recreated_cluster_shows_no_old_state(watched: Watched, server
     assert watched.complaints == []
 
 
-def test_past_moment_of_a_recreated_cluster_is_the_new_ones(
+def test_link_to_a_past_moment_shows_the_recreated_cluster(
     watched: Watched, server: PageServer, tmp_path: Path
 ) -> None:
-    """The moment's number then refers to the new history."""
+    """The moment's event number now refers to the new history."""
     page = watched.page
     page.goto(f"{server.url}#tab=table&run=live&at={server.last_seq}")
     controller_terms = page.get_by_role("list", name="Controller terms, newest first")
@@ -269,7 +270,7 @@ def test_past_moment_of_a_recreated_cluster_is_the_new_ones(
     expect(controller_terms).not_to_contain_text("1@3")
 
 
-def test_page_that_lags_too_far_restarts_from_a_snapshot(watched: Watched, tmp_path: Path) -> None:
+def test_page_too_far_behind_restarts_from_a_snapshot(watched: Watched, tmp_path: Path) -> None:
     server = PageServer(tmp_path, served_max=60).start()
     try:
         write_healthy_cluster(server)
@@ -310,7 +311,7 @@ def test_page_asks_the_user_for_the_token_on_401(watched: Watched, tmp_path: Pat
     assert watched.complaints == []
 
 
-def test_content_policy_of_the_page_is_strict_and_enforced(page: Page, server: PageServer) -> None:
+def test_content_security_policy_is_strict_and_enforced(page: Page, server: PageServer) -> None:
     answer = page.request.get(server.url)
 
     assert "default-src 'self'" in answer.headers["content-security-policy"]
@@ -320,7 +321,7 @@ def test_content_policy_of_the_page_is_strict_and_enforced(page: Page, server: P
     assert [url for url in fetched if not url.startswith(server.url)] == []
 
 
-def test_live_script_needs_confirmation_and_opens_the_tracks(page: Page) -> None:
+def test_live_script_requires_confirmation_and_opens_the_tracks(page: Page) -> None:
     turn_to(page, "Lab")
     page.get_by_role("button", name="Play kafka-708 live").click()
     expect(page.get_by_role("region", name="Run of kafka-708")).to_have_count(0)

@@ -20,7 +20,7 @@ def test_empty_panel_shows_the_command_that_fills_it(page: Page) -> None:
     expect(region(page, "Campaigns")).to_contain_text("zabka campaign run docs/campaigns/session-timeout.toml")
 
 
-def test_pipeline_shows_rows_lag_and_sparks_message(page: Page, tmp_path: Path) -> None:
+def test_pipeline_shows_rows_lag_and_spark_message(page: Page, tmp_path: Path) -> None:
     lake = tmp_path / "analytics"
     (lake / "faults").mkdir(parents=True)
     pq.write_table(pa.table({"run": ["."], "kind": ["cut"]}), lake / "faults" / "part-0.parquet")
@@ -28,7 +28,7 @@ def test_pipeline_shows_rows_lag_and_sparks_message(page: Page, tmp_path: Path) 
     status = {"batch": 3, "lines": 1234, "set_aside": 0, "latest_us": now_us - 2_500_000, "written_us": now_us,
               "made_ms": 700, "broken": {"faults": {"no fault is one": 2}}}  # fmt: skip
     (lake / "_status.json").write_text(json.dumps(status))
-    # Spark's last report is recent, however long the page takes to open.
+    # Spark's last report is recent, no matter how long the page takes to open.
     progress = {"seen_us": now_us + 3600 * 10**6, "message": "Waiting for data to arrive", "batch": 3, "rows": 40,
             "rows_per_second": 55.5, "durations_ms": {"triggerExecution": 720, "addBatch": 700}}  # fmt: skip
     (lake / "_progress.json").write_text(json.dumps(progress))

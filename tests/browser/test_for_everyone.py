@@ -14,7 +14,7 @@ from tests.browser.test_page import act, button, card, row, turn_to
 from zabka.journal import events as e
 
 CONTRAST_MIN = 4.5
-"""Minimum contrast for text of this size, by WCAG 2.1, success criterion 1.4.3."""
+"""Minimum contrast for text of this size (WCAG 2.1, success criterion 1.4.3)."""
 
 CONTRASTS = """() => {
   const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
@@ -76,7 +76,7 @@ def test_focus_stays_in_the_panel_after_a_topic_deletion(page: Page) -> None:
     assert page.evaluate("document.activeElement.id") == "partitions"
 
 
-def test_failover_is_announced_by_its_result(page: Page, server: PageServer) -> None:
+def test_failover_is_announced_with_its_result(page: Page, server: PageServer) -> None:
     expect(row(page, "Partition orders-0")).to_be_visible()
     server.is_controller(3, 4)
     server.append_events(
@@ -92,7 +92,7 @@ def test_failover_is_announced_by_its_result(page: Page, server: PageServer) -> 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_of_nodes_that_are_down_is_readable(browser_process: Browser, server: PageServer, scheme: Any) -> None:
+def test_text_of_stopped_nodes_is_readable(browser_process: Browser, server: PageServer, scheme: Any) -> None:
     context = browser_process.new_context(reduced_motion="reduce", color_scheme=scheme)
     page = context.new_page()
     page.goto(f"{server.url}#tab=table")
@@ -132,7 +132,7 @@ def test_forced_colours_use_the_systems_background(browser_process: Browser, ser
     assert drawn == system
 
 
-def test_phone_shows_everything_without_sideways_scrolling(page: Page, server: PageServer) -> None:
+def test_phone_shows_everything_without_horizontal_scrolling(page: Page, server: PageServer) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     for node in ("broker 1", "peer 2"):
         button(page, f"Kill {node}").click()
@@ -162,7 +162,7 @@ def test_belief_table_of_seven_brokers_fits_the_first_screen(browser_process: Br
         server.settle()
         context = browser_process.new_context(viewport={"width": 1440, "height": 900})
         page = context.new_page()
-        # The answer of this API has three of each; the journal has five and seven.
+        # This API's response has three of each; the journal has five and seven.
         page.route("**/api/v1/cluster", lambda route: route.abort())
         page.goto(f"{server.url}#tab=table")
         last = row(page, "Belief of broker 7")

@@ -1,4 +1,4 @@
-"""The health in the page header, and the page while the API does not answer."""
+"""The health status in the page header, and the page while the API does not respond."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_isolated_leader_and_its_partition_are_shown(page: Page, server: PageSer
     expect(region(page, "Partitions")).to_contain_text("0 of 1 available and fully in sync")
 
 
-def test_lagging_member_of_the_isr_is_shown_as_lagging(page: Page, server: PageServer) -> None:
+def test_lagging_isr_member_is_shown_as_lagging(page: Page, server: PageServer) -> None:
     known = {"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 4, "isr": [1, 2], "hw": 120, "leo": 121}
     believes = {"controller_id": 1, "controller_epoch": 3, "age_ms": 100}
     reported = [{**known, "min_isr": 2, "lagging": [2]}]
@@ -40,7 +40,7 @@ def test_lagging_member_of_the_isr_is_shown_as_lagging(page: Page, server: PageS
     expect(row(page, "Partition orders-0").get_by_role("cell").nth(3)).to_contain_text("in the ISR, lagging")
 
 
-def test_dead_api_is_not_healthy_and_disables_every_action(watched: Watched, server: PageServer) -> None:
+def test_unreachable_api_is_unhealthy_and_disables_every_action(watched: Watched, server: PageServer) -> None:
     page = watched.page
     page.goto(f"{server.url}#tab=lab")
     expect(button(page, "Start producer")).to_be_enabled()
@@ -48,7 +48,7 @@ def test_dead_api_is_not_healthy_and_disables_every_action(watched: Watched, ser
     expect(button(page, "Kill broker 2")).to_be_enabled()
 
     server.stop()
-    # A refused connection shows at once that the API is down; the page need not wait for a timeout.
+    # A refused connection shows immediately that the API is down, so the page need not wait for a timeout.
     expect(health(page)).to_contain_text("Unknown", timeout=4_000)
     expect(health(page)).not_to_contain_text("Healthy")
     expect(button(page, "Kill broker 2")).to_be_disabled()
@@ -67,7 +67,7 @@ def test_dead_api_is_not_healthy_and_disables_every_action(watched: Watched, ser
 
 
 @pytest.mark.parametrize("node", ["broker 2", "peer 1"])
-def test_node_of_unknown_state_cannot_be_started(page: Page, server: PageServer, node: str) -> None:
+def test_node_of_unknown_state_has_no_enabled_actions(page: Page, server: PageServer, node: str) -> None:
     expect(button(page, f"Kill {node}")).to_be_enabled()
     server.agent.freeze(10)
 
@@ -93,7 +93,7 @@ def test_acknowledged_loss_no_longer_degrades_the_cluster(page: Page, server: Pa
     button(page, "Acknowledge the losses").click()
     expect(health(page)).to_contain_text("Healthy")
     expect(health(page)).not_to_contain_text("lost")
-    # The loss is acknowledged but not forgotten: the history keeps it.
+    # The loss is acknowledged but not forgotten: it remains in the history.
     losses = region(page, "Records removed from a replica")
     expect(losses).to_contain_text("30 committed records lost")
     expect(losses).to_contain_text("acknowledged")
@@ -119,7 +119,7 @@ def test_api_link_of_the_page_leads_to_its_documentation(page: Page, server: Pag
     assert documents.headers["content-type"].startswith("text/html")
 
 
-def test_key_7_opens_compare_and_the_dialog_names_it(page: Page) -> None:
+def test_key_7_opens_compare_and_the_help_dialog_lists_it(page: Page) -> None:
     expect(card(page, "Broker 1")).to_be_visible()
     page.keyboard.press("7")
     expect(region(page, "Compare")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Lessons and side-by-side runs with the real player, from a key press to the rule that explains the result."""
+"""Lessons and side-by-side runs with the real player: from a key press to the rule that explains the result."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from zabka.api.scenarios.process import ScenarioProcess
 from zabka.compose.launch import player_argv
 
 PLAYED_MS = 90_000
-"""The player is a separate process, which may get little CPU time while the whole suite runs."""
+"""Timeout for a run. The player is a separate process that may get little CPU time while the whole suite runs."""
 
 
 @pytest.fixture(scope="module")
 def playing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    """A server with the real player."""
+    """Server with the real player."""
     server = PageServer(tmp_path_factory.mktemp("playing"), player=ScenarioProcess(player_argv())).start()
     write_healthy_cluster(server)
     yield server
@@ -28,13 +28,13 @@ def playing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
 
 @pytest.fixture
 def pupil(watched: Watched, playing: PageServer) -> Iterator[Page]:
-    """The page at a lesson; its console must be empty at the end."""
+    """The page at a lesson. Its console must be empty at the end."""
     watched.page.goto(f"{playing.url}#tab=lessons&lesson=high-watermark")
     yield watched.page
     assert watched.leave() == []
 
 
-# Containers contain the text of their children too: only elements that can be pressed count.
+# Containers include the text of their children, so count only elements that can be pressed.
 FOCUSED = """() => {
   const at = document.activeElement;
   return at.matches("button, a, summary") ? at.ariaLabel ?? at.textContent.trim() : "";
@@ -42,7 +42,7 @@ FOCUSED = """() => {
 
 
 def press_until(page: Page, key: str, name: str) -> None:
-    """Press a key until the element of that name has the focus."""
+    """Press a key until the element with that name has the focus."""
     for _ in range(60):
         page.keyboard.press(key)
         if name in str(page.evaluate(FOCUSED)):
@@ -50,7 +50,7 @@ def press_until(page: Page, key: str, name: str) -> None:
     pytest.fail(f"{name} cannot be reached with {key}")
 
 
-def test_lesson_goes_from_question_to_rule_by_keyboard(pupil: Page) -> None:
+def test_lesson_can_be_completed_by_keyboard(pupil: Page) -> None:
     lesson = pupil.get_by_role("article", name="A follower truncates committed records")
     expect(lesson).to_contain_text("Before Kafka 0.11: what does it truncate?")
     expect(button(pupil, "Predict and run")).to_be_disabled()
@@ -97,8 +97,8 @@ def test_wrong_prediction_looks_different_from_the_right_one(pupil: Page) -> Non
     expect(lesson.locator(".choice").first).to_contain_text("your prediction, not correct")
 
 
-def test_play_of_a_setting_opens_at_its_decisive_moment(pupil: Page) -> None:
-    """jepsen-2013 shows an unclean election, which a setting allows: it is not a bug, and is not called one."""
+def test_run_with_a_changed_setting_opens_at_the_decisive_moment(pupil: Page) -> None:
+    """jepsen-2013 shows an unclean election, which a setting allows. It is not a bug and is not labeled as one."""
     turn_to(pupil, "Lab")
     button(pupil, "Play jepsen-2013").click()
 
@@ -121,7 +121,7 @@ def test_play_of_a_setting_opens_at_its_decisive_moment(pupil: Page) -> None:
     assert height[0] == height[1] > 400
 
 
-def test_play_opens_at_its_first_difference_without_the_bug(pupil: Page) -> None:
+def test_run_with_a_bug_opens_at_its_first_difference(pupil: Page) -> None:
     turn_to(pupil, "Lab")
     button(pupil, "Play kafka-1211").click()
 

@@ -1,4 +1,4 @@
-"""Link faults: by dragging from node to node, and by the form for users without a mouse."""
+"""Link faults, created by dragging from node to node and with the form for users without a mouse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.browser.test_page import button, region, turn_to
 
 
 def faults_asked_for(page: Page) -> list[Any]:
-    """Record the bodies of the requests that create faults, as they leave the page."""
+    """Record the bodies of the page's requests that create faults."""
     bodies: list[Any] = []
     page.on(
         "request",
@@ -26,7 +26,7 @@ def faults_asked_for(page: Page) -> list[Any]:
 
 
 def drag(page: Page, one: str, other: str) -> None:
-    """Press the mouse on a node of the ring, and release it over another."""
+    """Press the mouse button on one node of the ring and release it over another."""
     for name, then in ((one, page.mouse.down), (other, page.mouse.up)):
         role, number = name.split("-")
         box = page.locator(f"svg.ring .spot.{role}").nth(int(number) - 1).locator("circle").bounding_box()
@@ -58,7 +58,7 @@ def test_drag_and_form_send_the_same_request(page: Page, server: PageServer) -> 
     assert [(fault.source, fault.target) for fault in server.agent.held] == [("broker-1", "peer-2")]
 
 
-def test_drag_that_ends_on_no_other_node_only_shows_a_note(page: Page, server: PageServer) -> None:
+def test_drag_without_another_node_as_target_shows_a_note(page: Page, server: PageServer) -> None:
     turn_to(page, "Links")
     expect(page.locator("svg.ring .spot")).to_have_count(6)
     asked = faults_asked_for(page)

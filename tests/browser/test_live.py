@@ -1,4 +1,4 @@
-"""The page with real processes: a controller killed from the page is replaced while the page shows it."""
+"""The page with real processes: it kills the controller and shows how another broker replaces it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs of the page: bytes of its first load, and CPU time of the main thread under load."""
+"""Costs of the page: bytes of the first load, and CPU time of the main thread under load."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ UNIT = """() => {
 }"""
 """As much work as parsing 400 events of 500 rows: it calibrates the measurement to the speed of this machine."""
 UNITS_OF_5_S_MAX = 16
-"""About 4 units are needed to process 30 such events and to draw their changes."""
+"""Processing 30 such events and drawing their changes takes about 4 units."""
 
 
 def bytes_received(network: CDPSession) -> list[int]:
-    """Record the bytes received: each request reports its size at its end, and the uncompressed stream as it goes."""
+    """Record the bytes received: each request's size at its end, and the size of each uncompressed stream message."""
     stream: list[str] = []
     received: list[int] = []
 
@@ -52,7 +52,7 @@ def bytes_received(network: CDPSession) -> list[int]:
     return received
 
 
-def test_first_load_is_small_with_20000_kept_events(browser_process: Browser, tmp_path: Path) -> None:
+def test_first_page_load_is_small_with_20000_stored_events(browser_process: Browser, tmp_path: Path) -> None:
     server = PageServer(tmp_path, served_max=100_000).start()
     try:
         write_healthy_cluster(server)
@@ -72,7 +72,7 @@ def test_first_load_is_small_with_20000_kept_events(browser_process: Browser, tm
     assert 20_000 < sum(received) < FIRST_LOAD_BYTES_MAX
 
 
-def test_progress_is_fetched_on_request(page: Page) -> None:
+def test_routine_events_are_fetched_on_request(page: Page) -> None:
     expect(page.get_by_text("created topic orders, 1 partition")).to_be_visible()
     expect(page.get_by_text("replica_progressed")).to_have_count(0)
     region(page, "Events").get_by_label("show routine events").check()
@@ -92,7 +92,7 @@ def test_main_thread_stays_free_with_500_partitions(server: PageServer, page: Pa
 
 
 def processor_ms(page: Page, work: Callable[[], object]) -> float:
-    """Return the CPU time of the page's main thread during `work`, in ms; other processes do not add to it."""
+    """Return the CPU time in ms that the page's main thread uses during `work`. It does not include other processes."""
     busy = Busy(page)
     before = busy.ms()
     work()
@@ -100,7 +100,7 @@ def processor_ms(page: Page, work: Callable[[], object]) -> float:
 
 
 def write_progress(server: PageServer, page: Page, partitions: list[int]) -> None:
-    """For 5 s, three brokers report the end of each of their logs twice a second, at 2,000 records a second."""
+    """Report log ends of three brokers twice a second for 5 s, at 2,000 records a second."""
     end_s = time.monotonic() + 5
     offset = 0
     while time.monotonic() < end_s:

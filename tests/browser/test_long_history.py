@@ -1,4 +1,4 @@
-"""A long live journal on the page: any moment is exactly its fold, steps skip none, and one key returns to live."""
+"""A long live journal on the page: any moment equals its fold, steps skip no event, and one key returns to live."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 MOMENTS = 100
 PAGE_END = 4_000
-"""The page reads events in pages of 500."""
+"""Last event of a page of events. The page reads events in pages of 500."""
 VISIT = """async () => {
   const {theMoment} = await import("/web/main.js");
   window.visited = [];
@@ -40,7 +40,7 @@ GO = """async (at) => {
 
 @pytest.fixture(scope="module")
 def long_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    """A cluster with a history of 20,000 kept events."""
+    """Cluster with a history of 20,000 kept events."""
     server = PageServer(tmp_path_factory.mktemp("long"), served_max=10 * EVENTS).start()
     write_healthy_cluster(server)
     write_many_events(server, EVENTS)
@@ -50,7 +50,7 @@ def long_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServe
 
 @pytest.fixture
 def page(watched: Watched, long_history: PageServer) -> Iterator[Page]:
-    """The page of that cluster, live."""
+    """The page of that cluster, at the live moment."""
     watched.page.goto(long_history.url)
     expect(card(watched.page, "Broker 1")).to_be_visible()
     yield watched.page
@@ -58,7 +58,7 @@ def page(watched: Watched, long_history: PageServer) -> Iterator[Page]:
 
 
 def folds(server: PageServer, numbers: list[int]) -> dict[int, Any]:
-    """Return Python's fold of each prefix, converted as the page does."""
+    """Return Python's fold of each prefix, with numbers converted as the page does."""
     state, found = ClusterState(), {}
     for entry in server.numbered():
         apply(state, entry)
@@ -67,7 +67,7 @@ def folds(server: PageServer, numbers: list[int]) -> dict[int, Any]:
     return found
 
 
-def test_hundred_moments_of_20000_events_equal_their_folds(page: Page, long_history: PageServer) -> None:
+def test_moments_of_20000_events_equal_their_folds(page: Page, long_history: PageServer) -> None:
     numbers = random.Random(11).sample(range(1, long_history.last_seq), MOMENTS)
     expected = folds(long_history, numbers)
     for seq in numbers:
@@ -77,7 +77,7 @@ def test_hundred_moments_of_20000_events_equal_their_folds(page: Page, long_hist
         assert shown["state"] == expected[seq], seq
 
 
-def test_steps_across_a_page_end_visit_each_number_once(page: Page) -> None:
+def test_steps_across_a_page_boundary_visit_each_number_once(page: Page) -> None:
     page.evaluate(GO, PAGE_END - 15)
     page.evaluate(VISIT)
     for key in ["ArrowRight"] * 30 + ["ArrowLeft"] * 30:

@@ -1,4 +1,4 @@
-"""The space-time diagram: it draws or counts every message of the window, and works with mouse and keyboard."""
+"""The space-time diagram draws or counts every message of the window, and works with mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zabka.simulation.seeds.whole_cluster import WHOLE_CLUSTER
 
 RUN = "r00001211"
 WHOLE_RUN, WHOLE_SEED = "r00000003", 3
-"""A run of whole processes with three peers, in which a controller is killed."""
+"""Simulated run of whole processes with three peers, in which a controller is killed."""
 ASKED = "performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('/messages?')).at(-1)"
 PAINTED = """() => {
   const canvas = document.querySelector(".spacetime canvas");
@@ -43,7 +43,7 @@ def followed(entry: Entry) -> bool:
 
 
 class Failover:
-    """A server with kafka-1211 among its runs, and the messages of that world."""
+    """Server that has kafka-1211 among its runs, and the messages of that run."""
 
     def __init__(self, directory: Path) -> None:
         self.tap = MessageTap()
@@ -108,7 +108,7 @@ def number(text: str) -> int:
 
 
 def drawn_and_hidden(page: Page, tap: MessageTap) -> tuple[int, int]:
-    """Return the numbers of drawn messages and of hidden, only counted ones, which add up to the whole window."""
+    """Return the numbers of drawn and of hidden (only counted) messages. Their sum is all messages of the window."""
     asked = page.evaluate(ASKED)
     begin, end = (int(found) for found in re.findall(r"(?:from|to)_us=(\d+)", asked))
     there = [
@@ -124,7 +124,7 @@ def drawn_and_hidden(page: Page, tap: MessageTap) -> tuple[int, int]:
     return drawn, hidden
 
 
-def test_every_message_of_whole_processes_is_drawn_or_counted(page: Page, failover: Failover) -> None:
+def test_every_message_of_full_processes_is_drawn_or_counted(page: Page, failover: Failover) -> None:
     page.goto("about:blank")
     page.goto(f"{failover.server.url}#run={WHOLE_RUN}&at={failover.whole_seq}&tab=messages")
     wait_until(page, f"() => {ASKED}?.includes('{WHOLE_RUN}')")
@@ -197,7 +197,7 @@ def test_keys_select_messages_and_jump_to_their_moments(page: Page) -> None:
     expect(page.locator("#messages .told")).to_contain_text("→")
 
 
-def test_tracks_of_the_kept_run_have_its_lanes(page: Page) -> None:
+def test_tracks_of_a_kept_run_show_its_lanes(page: Page) -> None:
     turn_to(page, "Tracks")
     wait_until(page, "async () => (await import('/web/tracks/tab.js')).theStage()?.window?.spans.count > 20")
     expect(page.get_by_text("Cannot read the history")).to_have_count(0)
@@ -213,15 +213,15 @@ def test_reloaded_page_shows_the_name_of_its_run(page: Page, failover: Failover)
 
 
 @pytest.mark.parametrize("axis", ["Even spacing", "Real time", "Skip idle time"])
-def test_diagram_is_painted_on_every_axis(page: Page, axis: str) -> None:
+def test_diagram_is_painted_with_every_axis(page: Page, axis: str) -> None:
     chosen = page.get_by_role("group", name="axis").get_by_role("button", name=axis)
     chosen.click()
     expect(chosen).to_have_attribute("aria-pressed", "true")
     wait_until(page, PAINTED)
 
 
-def test_axis_of_dense_moment_has_even_spacing_by_default(page: Page) -> None:
-    """The controller sends a dozen messages in the same millisecond; real time is one click away."""
+def test_axis_of_a_dense_moment_is_evenly_spaced_by_default(page: Page) -> None:
+    """The controller sends a dozen messages in the same millisecond. One click switches to real time."""
     axes = page.get_by_role("group", name="axis")
     expect(axes.get_by_role("button", name="Even spacing")).to_have_attribute("aria-pressed", "true")
     axes.get_by_role("button", name="Real time").click()
@@ -241,7 +241,7 @@ def shown_window(page: Page) -> tuple[int, int]:
     return begin, end
 
 
-def test_zoom_near_an_edge_keeps_the_moment_in_sight(page: Page) -> None:
+def test_zoom_near_an_edge_keeps_the_moment_visible(page: Page) -> None:
     wait_until(page, f"() => {MOMENT}")
     moment = page.evaluate(MOMENT)
     page.get_by_role("button", name="Real time").click()
@@ -257,9 +257,9 @@ def test_zoom_near_an_edge_keeps_the_moment_in_sight(page: Page) -> None:
     assert begin <= moment <= end
 
 
-def test_window_that_the_user_moved_stays_where_it_is(page: Page) -> None:
+def test_window_moved_by_the_user_is_not_moved_back(page: Page) -> None:
     before = shown_window(page)
-    # The page rounds up where half of the width lies between two microseconds.
+    # The page rounds up if half of the width is between two microseconds.
     step = (before[1] - before[0] + 1) // 2
     for _ in range(3):
         page.get_by_role("button", name="Later").click()
@@ -271,7 +271,7 @@ def test_window_that_the_user_moved_stays_where_it_is(page: Page) -> None:
     wait_until(page, f"(begin) => {WINDOW}.then(([now]) => now === begin)", before[0])
 
 
-def test_moment_outside_the_window_is_shown_with_its_burst(page: Page) -> None:
+def test_moment_outside_the_window_moves_the_window_to_it(page: Page) -> None:
     for _ in range(4):
         page.get_by_role("button", name="Later").click()
     page.keyboard.press("ArrowLeft")
@@ -290,7 +290,7 @@ def test_burst_fills_the_width_of_the_diagram(page: Page) -> None:
     wait_until(page, share)
 
 
-def test_diagram_on_a_phone_does_not_scroll_sideways(page: Page) -> None:
+def test_diagram_on_a_phone_does_not_scroll_horizontally(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     wait_until(page, "() => document.querySelector('.spacetime canvas').clientWidth < 390")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

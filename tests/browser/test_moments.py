@@ -1,4 +1,4 @@
-"""Past moments on the page: each is exactly its fold, step by step, and back to live without a gap."""
+"""Past moments on the page: each equals its fold, steps skip no event, and returning to live leaves no gap."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zabka.journal.fold import fold
 
 MOMENTS = 12
 TICK_MS = 40
-"""How often the playback checks whether an event is due."""
+"""Interval at which the playback checks whether an event is due."""
 SESSION_1 = 0x1_0000_A2C3_D001
 
 SHOWN = """async () => {
@@ -33,7 +33,9 @@ SHOWN = """async () => {
 
 
 def write_failover(server: PageServer) -> None:
-    """Controller 1 is killed, its session expires, broker 3 is elected; a partition moves and loses records."""
+    """Write a failover: controller 1 is killed, its session expires, and broker 3 is elected. A partition moves and
+    loses records.
+    """
     server.agent.write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
     expired = ["/brokers/ids/1", "/controller"]
     server.agent.write("peer-2", e.SessionClosed(SESSION_1, 0x1_0000_0020, expired, "expiry 0x10000a2c3d001"))
@@ -49,7 +51,7 @@ def write_failover(server: PageServer) -> None:
 
 @pytest.fixture(scope="module")
 def failed_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    """A cluster with a failover in its history."""
+    """Cluster with a failover in its history."""
     server = PageServer(tmp_path_factory.mktemp("failed_over")).start()
     write_healthy_cluster(server)
     write_failover(server)
@@ -72,12 +74,12 @@ def go_to(page: Page, seq: int) -> None:
 
 
 def folded(server: PageServer, seq: int) -> Any:
-    """Return Python's fold of the events up to a number, converted as the page does."""
+    """Return Python's fold of the events up to `seq`, with numbers converted as the page does."""
     state = fold(entry for entry in server.numbered() if entry.seq <= seq)
     return as_the_page_has_it(json.loads(msgspec.json.encode(state)))
 
 
-def test_each_moment_is_the_fold_of_the_history_up_to_it(tracks: Page, failed_over: PageServer) -> None:
+def test_each_moment_equals_the_fold_of_the_history_up_to_it(tracks: Page, failed_over: PageServer) -> None:
     last = failed_over.numbered()[-1].seq
     for seq in random.Random(7).sample(range(1, last), MOMENTS):
         go_to(tracks, seq)
@@ -86,7 +88,7 @@ def test_each_moment_is_the_fold_of_the_history_up_to_it(tracks: Page, failed_ov
         assert shown["state"] == folded(failed_over, seq)
 
 
-def test_link_opens_a_past_moment_with_actions_off(watched: Watched, failed_over: PageServer) -> None:
+def test_link_to_a_past_moment_disables_actions(watched: Watched, failed_over: PageServer) -> None:
     page = watched.page
     elected = next(entry.seq for entry in failed_over.numbered() if entry.event == e.ControllerElected(3, 4, 4))
     page.goto(f"{failed_over.url}#run=live&at={elected - 1}")
@@ -145,7 +147,7 @@ def test_stream_continues_while_a_past_moment_is_shown(page: Page, server: PageS
 
 @pytest.mark.parametrize("late", ["**/api/v1/runs", "**/api/v1/events?snapshot=true"])
 @pytest.mark.parametrize(("key", "goes_to"), [("ArrowLeft", e.RecordsLost), ("e", e.LeaderElected)])
-def test_key_pressed_while_the_page_loads_takes_effect(
+def test_key_pressed_during_page_load_takes_effect(
     watched: Watched, failed_over: PageServer, late: str, key: str, goes_to: type[e.Event]
 ) -> None:
     watched.page.route(late, lambda route: None)
@@ -165,10 +167,10 @@ def test_keys_e_i_x_jump_to_election_isr_change_and_loss(tracks: Page, failed_ov
     expect(tracks.get_by_role("alert")).to_contain_text("There is no later loss of records.")
 
 
-def test_jump_continues_across_several_answers_of_the_api(
+def test_jump_continues_across_several_api_responses(
     page: Page, server: PageServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cluster under load reports only progress: 200,000 lines in an hour."""
+    """A cluster under load can report nothing but progress: 200,000 lines in an hour."""
     monkeypatch.setattr(pages, "BATCH_EVENTS", 250)
     monkeypatch.setattr(pages, "LOOKED_THROUGH_MAX", 500)
     progress = [e.ReplicaProgressed(2, [("orders", 0, 120 + i, 121 + i)]) for i in range(1_200)]
@@ -185,7 +187,7 @@ def test_jump_continues_across_several_answers_of_the_api(
         expect(page.locator(".when.past")).to_contain_text(re.compile(rf"event {loss}\b"))
 
 
-def test_pinned_moment_comparison_shows_only_changes(tracks: Page, failed_over: PageServer) -> None:
+def test_comparison_with_a_pinned_moment_shows_only_changes(tracks: Page, failed_over: PageServer) -> None:
     killed = next(entry.seq for entry in failed_over.numbered() if isinstance(entry.event, e.SessionClosed)) - 1
     go_to(tracks, killed - 1)
     tracks.keyboard.press("a")
@@ -231,7 +233,7 @@ def test_playback_resumes_where_it_was_paused(tracks: Page) -> None:
     wait_until(tracks, f"(paused) => {seq}.then((seq) => seq > paused)", paused)
 
 
-def test_home_and_end_go_to_the_first_and_the_live_moment(tracks: Page) -> None:
+def test_home_and_end_keys_go_to_the_first_and_live_moments(tracks: Page) -> None:
     tracks.keyboard.press("Home")
     expect(tracks.locator(".when.past")).to_contain_text("event 1")
     assert tracks.evaluate(SHOWN)["seq"] == 1
@@ -243,11 +245,11 @@ def test_home_and_end_go_to_the_first_and_the_live_moment(tracks: Page) -> None:
     )
     tracks.keyboard.press("End")
     expect(tracks.locator(".when")).to_contain_text("LIVE")
-    # The list of events is at the newest again.
+    # The list of events shows the newest event again.
     wait_until(tracks, "() => document.querySelector('.events').scrollTop === 0")
 
 
-def test_late_answer_does_not_replace_a_later_moment(tracks: Page) -> None:
+def test_late_response_does_not_replace_a_later_moment(tracks: Page) -> None:
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -255,7 +257,7 @@ def test_late_answer_does_not_replace_a_later_moment(tracks: Page) -> None:
 
     tracks.route("**/runs/live/state?at=10", hold)
     tracks.evaluate("location.hash = 'run=live&at=10'")
-    # The page shows the new moment as soon as it asks for the run's range; it asks for the state afterwards.
+    # The page shows the new moment as soon as it requests the run's range; it requests the state afterwards.
     wait_here(tracks, lambda: held)
     expect(tracks.locator(".when.past")).to_contain_text("loading…")
     go_to(tracks, 20)
@@ -265,7 +267,7 @@ def test_late_answer_does_not_replace_a_later_moment(tracks: Page) -> None:
     assert tracks.evaluate("location.hash") == "#run=live&at=21"
 
 
-def test_unanswered_moment_shows_an_error_and_returns_to_live(tracks: Page) -> None:
+def test_moment_without_a_response_shows_an_error_and_goes_live(tracks: Page) -> None:
     tracks.route("**/runs/live/state?at=10", lambda route: None)
     patience = "ms => import('/web/main.js').then(({theMoment}) => { theMoment().patience_ms = ms; })"
     tracks.evaluate(patience, 200)

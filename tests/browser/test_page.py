@@ -1,4 +1,4 @@
-"""The page's tables in a real browser, for a hand-written journal."""
+"""The page's tables in a real browser, with a hand-written journal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def row(page: Page, name: str) -> Locator:
 
 
 def act(page: Page, action: str, node: str) -> None:
-    """Do the action on a node, by its button or from its menu."""
+    """Apply the action to a node, with its button or from its menu."""
     if action in ("Stop", "Pause", "Restart"):
         button(page, f"More on {node}").click()
     button(page, f"{action} {node}").click()
@@ -52,7 +52,7 @@ def test_peers_show_role_phase_epochs_zxid_and_leader(page: Page) -> None:
     expect(region(page, "ZAB ensemble")).to_contain_text("leader: peer 2 · epoch 1")
 
 
-def test_brokers_show_process_registration_epoch_controller(page: Page) -> None:
+def test_brokers_show_process_registration_epoch_and_controller(page: Page) -> None:
     expect(card(page, "Broker 1")).to_contain_text("controller")
     for broker in (1, 2, 3):
         expect(card(page, f"Broker {broker}")).to_contain_text("running")
@@ -86,7 +86,7 @@ def test_fenced_writes_and_requests_are_counted_per_broker(page: Page, server: P
     expect(row(page, "Belief of broker 2")).to_contain_text("0 / 0")
 
 
-def test_epoch_rises_and_past_terms_show_their_end(page: Page, server: PageServer) -> None:
+def test_controller_epoch_increases_and_past_terms_show_end(page: Page, server: PageServer) -> None:
     expect(page.get_by_label("controller epoch 3")).to_be_visible()
     session = 0x1_0000_A2C3_D001
     server.is_controller(-1, 3)
@@ -146,7 +146,7 @@ def test_partitions_show_leader_isr_and_log_end_offsets(page: Page) -> None:
     expect(partition.get_by_role("img", name="log end offset 90, high watermark 90")).to_be_visible()
 
 
-def test_eligible_replicas_are_shown(page: Page, server: PageServer) -> None:
+def test_eligible_leader_replicas_are_shown(page: Page, server: PageServer) -> None:
     expect(row(page, "Partition orders-0")).not_to_contain_text("eligible")
     server.append_events("broker-1", e.IsrChanged("orders", 0, [1], 1, 4, 7, "lag", eligible=[2]))
 
@@ -166,7 +166,7 @@ def test_unclean_election_and_its_lost_records_are_shown(page: Page, server: Pag
     expect(region(page, "Records removed from a replica")).to_contain_text("90\N{EN DASH}120")
 
 
-def test_loss_on_three_replicas_is_one_number_everywhere(page: Page, server: PageServer) -> None:
+def test_loss_on_three_replicas_is_the_same_number_everywhere(page: Page, server: PageServer) -> None:
     for broker, first, last, committed in (
         (1, 100, 325, 226),
         (2, 156, 325, 170),
@@ -212,8 +212,8 @@ def test_state_without_a_quorum_is_shown_as_last_known(page: Page, server: PageS
     expect(card(page, "Broker 1")).to_contain_text("running")
 
 
-def test_dead_controllers_session_stays_while_no_peer_leads(page: Page, server: PageServer) -> None:
-    """The session's timeout has long passed, but without a leader no peer can expire it."""
+def test_dead_controllers_session_remains_while_no_peer_leads(page: Page, server: PageServer) -> None:
+    """The session timeout has long passed, but without a leader no peer can expire the session."""
     act(page, "Kill", "broker 1")
     expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("session expires in about")
     looks = [e.PeerStateChanged("LOOKING", "ELECTION", -1, 2, 1, 1, 0x1_0000_0012)]
@@ -226,7 +226,7 @@ def test_dead_controllers_session_stays_while_no_peer_leads(page: Page, server: 
     expect(page.locator("body")).not_to_contain_text("any moment")
 
 
-def test_events_are_the_newest_first_and_can_be_filtered(page: Page, server: PageServer) -> None:
+def test_events_are_shown_newest_first_and_can_be_filtered(page: Page, server: PageServer) -> None:
     server.append_events("broker-2", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
     events = page.get_by_role("list", name="Events, newest first").get_by_role("listitem")
     expect(events.first).to_contain_text("orders-0: ISR 1, 2, 3 (caught up)")
@@ -266,14 +266,14 @@ def test_producer_reports_do_not_hide_older_events(page: Page, server: PageServe
 
 
 @pytest.mark.parametrize("width", [400, 1440])
-def test_page_does_not_scroll_sideways(page: Page, width: int) -> None:
+def test_page_does_not_scroll_horizontally(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     expect(card(page, "Broker 3")).to_be_visible()
 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_state_is_shown_by_words_and_shapes_not_only_colour(page: Page) -> None:
+def test_state_is_shown_by_text_and_shapes_not_only_by_colour(page: Page) -> None:
     act(page, "Pause", "broker 3")
 
     process = card(page, "Broker 3").locator(".process")

@@ -1,4 +1,4 @@
-"""A topic of 500 partitions on the page: small topics stay in sight, and its deletion is no outage."""
+"""A topic of 500 partitions on the page: small topics remain visible, and deleting it is not shown as an outage."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ BROKERS = (1, 2, 3)
 
 
 def replicas_of(partition: int) -> list[int]:
-    """Return the replicas of a partition: each partition starts with the next broker."""
+    """Return a partition's replicas; each partition starts with the next broker."""
     return [BROKERS[(partition + i) % 3] for i in range(3)]
 
 
 @pytest.fixture
 def crowded(server: PageServer) -> PageServer:
-    """A cluster whose topic `archive` sorts before `orders`, and has 500 partitions."""
+    """Cluster whose topic `archive` sorts before `orders` and has 500 partitions."""
     assignment = {number: replicas_of(number) for number in range(MANY)}
     server.has_topic("archive", {n: PartitionZnodes(tuple(r), r[0], 0, tuple(r), 3, 0) for n, r in assignment.items()})
     led = [e.LeaderElected("archive", n, r[0], 0, r, r, 0, 3, False, "new") for n, r in assignment.items()]
@@ -29,14 +29,14 @@ def crowded(server: PageServer) -> PageServer:
     return server
 
 
-def test_small_topic_stays_in_sight_next_to_500_partitions(crowded: PageServer, page: Page) -> None:
+def test_small_topic_stays_visible_next_to_500_partitions(crowded: PageServer, page: Page) -> None:
     expect(row(page, "Partition orders-0")).to_be_visible()
     expect(button(page, "Expand partitions of archive")).to_have_attribute("aria-expanded", "false")
     expect(region(page, "Partitions").get_by_role("row")).to_have_count(4)
     assert page.evaluate("document.documentElement.scrollHeight") < 4_000
 
 
-def test_expanded_topic_is_shown_a_page_at_a_time(crowded: PageServer, page: Page) -> None:
+def test_expanded_topic_is_paginated(crowded: PageServer, page: Page) -> None:
     button(page, "Expand partitions of archive").click()
     expect(row(page, "Partition archive-24")).to_be_visible()
     expect(row(page, "Partition archive-25")).to_have_count(0)

@@ -1,4 +1,4 @@
-"""The page's stylesheets: a class means one thing in all of them."""
+"""The page's stylesheets: a class has the same meaning in all of them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ BARE = re.compile(r"\.[\w-]+")
 
 
 def bare_classes(path: Path) -> set[str]:
-    """Return the classes that have a rule of their own: `.name {`, outside of media queries."""
+    """Return the classes styled alone (`.name {`), outside of media queries."""
     text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
     text = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", text)
     selectors = [each.strip() for block in re.findall(r"([^{}]+)\{", text) for each in block.split(",")]
     return {each for each in selectors if BARE.fullmatch(each)}
 
 
-def test_class_has_its_rules_in_one_stylesheet() -> None:
-    """A class with rules in two stylesheets is an accident: the height of one panel's list once clipped another tab."""
+def test_css_class_is_styled_in_only_one_stylesheet() -> None:
+    """Rules for one class in two stylesheets conflict: the height of one panel's list once cut off another tab."""
     places: dict[str, list[str]] = defaultdict(list)
     for path in sorted(CSS.glob("*.css")):
         for name in bare_classes(path):

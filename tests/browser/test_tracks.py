@@ -47,7 +47,7 @@ def test_lanes_show_controllers_and_beliefs(tracks: Page) -> None:
     assert lanes["trouble:orders-0"] == ["orphan"]
 
 
-def test_tracks_are_a_slider_whose_value_is_the_moment(tracks: Page, failed_over: PageServer) -> None:
+def test_tracks_slider_value_is_the_current_moment(tracks: Page, failed_over: PageServer) -> None:
     last = failed_over.numbered()[-1].seq
     expect(slider(tracks)).to_have_attribute("aria-valuetext", re.compile("^live; controller broker 3 · epoch 4, "))
     slider(tracks).focus()
@@ -63,7 +63,9 @@ def test_tracks_are_a_slider_whose_value_is_the_moment(tracks: Page, failed_over
 
 
 def place(page: Page, lane: str, number: int) -> tuple[float, float, int]:
-    """Return where on the page a span of a pinned lane begins, and the number of the event that began it."""
+    """Return the page position at which a span of a pinned lane begins, and the number of the event that started the
+    span.
+    """
     x, y, seq = page.evaluate(
         f"""async ([lane, number]) => {{ {STAGE}
           const {{xOf}} = await import("/web/tracks/scale.js");
@@ -116,7 +118,7 @@ def test_hovering_shows_the_span_under_the_pointer(tracks: Page) -> None:
 def test_unchanged_tracks_are_not_redrawn(tracks: Page) -> None:
     tracks.keyboard.press("ArrowLeft")
     expect(tracks.locator(".when.past")).to_contain_text("PAST")
-    # Zoomed in so far that the moving end is out of sight.
+    # Zoomed in so far that the moving end is not visible.
     for _ in range(9):
         tracks.keyboard.press("+")
     wait_until(tracks, ZOOMED)
@@ -136,7 +138,7 @@ def test_unchanged_tracks_are_not_redrawn(tracks: Page) -> None:
     assert tracks.evaluate("window.touched") == 0
 
 
-def test_failover_can_be_made_by_keyboard_alone(watched: Watched, server: PageServer) -> None:
+def test_failover_can_be_triggered_with_only_the_keyboard(watched: Watched, server: PageServer) -> None:
     page = watched.page
     page.goto(server.url)
     expect(card(page, "Broker 1")).to_contain_text("controller")
@@ -165,7 +167,7 @@ def test_failover_can_be_made_by_keyboard_alone(watched: Watched, server: PageSe
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("previous event, next event")
     page.keyboard.press("Escape")
     page.keyboard.press("End")
-    # Actions are off until the page is drawn as live.
+    # Actions are disabled until the page shows live state.
     expect(page.locator(".when")).to_contain_text("LIVE")
     for _ in range(60):
         page.keyboard.press("Tab")
@@ -177,7 +179,7 @@ def test_failover_can_be_made_by_keyboard_alone(watched: Watched, server: PageSe
 
 
 @pytest.mark.parametrize("tab", ["Tracks", "Messages", "Links", "Table", "Lab", "Lessons"])
-def test_no_tab_scrolls_sideways_on_a_phone(tracks: Page, tab: str) -> None:
+def test_no_tab_scrolls_horizontally_on_a_phone(tracks: Page, tab: str) -> None:
     tracks.set_viewport_size({"width": 390, "height": 844})
     turn_to(tracks, tab)
     expect(tracks.locator(".stage .panel").first).to_be_visible()
@@ -187,7 +189,7 @@ def test_no_tab_scrolls_sideways_on_a_phone(tracks: Page, tab: str) -> None:
     assert tracks.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_projector_shows_only_tracks_with_the_rail_in_a_drawer(tracks: Page) -> None:
+def test_projector_shows_only_tracks_and_a_drawer_with_the_rail(tracks: Page) -> None:
     tracks.keyboard.press("p")
     expect(region(tracks, "The cluster")).to_be_hidden()
     expect(slider(tracks)).to_be_visible()
@@ -206,7 +208,7 @@ SEEN = """() => [".transport", ".top", "html"].map((part) => {
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1440, 900), (1920, 1080)])
 @pytest.mark.parametrize("projector", [False, True])
 def test_projector_button_and_toolbar_fit_the_window(tracks: Page, width: int, height: int, projector: bool) -> None:
-    """The toolbar also fits with a pinned moment, which adds a button."""
+    """With a pinned moment, which adds a button, the toolbar also fits."""
     tracks.set_viewport_size({"width": width, "height": height})
     tracks.keyboard.press("ArrowLeft")
     tracks.keyboard.press("a")
@@ -220,7 +222,7 @@ def test_projector_button_and_toolbar_fit_the_window(tracks: Page, width: int, h
 
 
 def test_projector_at_1280_by_720_shows_two_partitions(page: Page, server: PageServer) -> None:
-    """Two partitions of three replicas, below the lanes of the controller and of three brokers."""
+    """Two partitions of three replicas each are visible below the lanes of the controller and three brokers."""
     server.has_topic("payments", {0: PartitionZnodes((1, 2, 3), 1, 0, (1, 2, 3), 3, 0)})
     led = e.LeaderElected("payments", 0, 1, 0, [1, 2, 3], [1, 2, 3], 0, 3, False, "new")
     server.append_events("broker-1", e.TopicCreated("payments", "id2", {0: [1, 2, 3]}), led)
@@ -237,7 +239,7 @@ def test_projector_at_1280_by_720_shows_two_partitions(page: Page, server: PageS
     wait_until(page, fits)
 
 
-def test_many_partitions_are_one_lane_until_expanded(page: Page, server: PageServer) -> None:
+def test_many_partitions_share_one_lane_until_expanded(page: Page, server: PageServer) -> None:
     assignment = {number: [1, 2, 3] for number in range(200)}
     server.has_topic("many", {n: PartitionZnodes((1, 2, 3), 1, 0, (1, 2, 3), 3, 0) for n in assignment})
     led = [e.LeaderElected("many", n, 1, 0, r, r, 0, 3, False, "new") for n, r in assignment.items()]

@@ -1,4 +1,4 @@
-"""Open transactions on the page: the table, the health, and the tracks, for the present and past moments."""
+"""Open transactions on the page: the table, the health status and the tracks, for the present and past moments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def open_transaction(broker: int, transactional_id: str, partition: int, *, star
 
 @pytest.fixture
 def stuck(tmp_path: Path) -> Iterator[PageServer]:
-    """A cluster in which one partition waits for an open transaction, and another one for a hanging transaction."""
+    """Cluster in which one partition waits for an open transaction, and another for a hanging transaction."""
     server = PageServer(tmp_path).start()
     write_healthy_cluster(server)
     assignment = {number: PartitionZnodes([1, 2, 3], 1, 4, [1, 2], 6) for number in (0, 1)}
@@ -59,22 +59,22 @@ def row(page: Page, name: str) -> Any:
     return page.get_by_role("row", name=name, exact=True)
 
 
-def test_cluster_without_transactions_has_no_panel(page: Page) -> None:
+def test_cluster_without_transactions_shows_no_panel(page: Page) -> None:
     expect(region(page, "Partitions")).to_be_visible()
     expect(region(page, "Open transactions")).to_have_count(0)
 
 
-def test_open_transaction_has_age_producer_and_coordinator(page_of_stuck: Page) -> None:
+def test_open_transaction_shows_age_producer_and_coordinator(page_of_stuck: Page) -> None:
     found = row(page_of_stuck, "Transaction of payments")
     for text in ("Ongoing", "7, epoch 3", "client shop-1", "broker 2", "orders-0"):
         expect(found).to_contain_text(text)
     expect(found).to_contain_text(re.compile(r"\b4[2-9] s|\b5\d s|min"))
-    # It is older than its producer allows, and its shape says so.
+    # The transaction is older than its producer's timeout, which its shape indicates.
     expect(found.locator("td.n svg")).to_have_count(1)
     expect(row(page_of_stuck, "Transaction of reports").locator("td.n")).to_have_text("unknown")
 
 
-def test_waiting_consumers_name_their_transaction_or_that_it_hangs(page_of_stuck: Page) -> None:
+def test_blocked_consumers_show_their_transaction_or_hanging(page_of_stuck: Page) -> None:
     expect(row(page_of_stuck, "Consumers of orders-0")).to_contain_text("payments, producer 7, epoch 3")
     expect(row(page_of_stuck, "Consumers of orders-0")).to_contain_text("112")
     expect(row(page_of_stuck, "Consumers of orders-1")).to_contain_text("hanging: no coordinator has reported one")
@@ -86,13 +86,13 @@ def test_stopped_coordinator_shows_its_last_report(page_of_stuck: Page) -> None:
     expect(row(page_of_stuck, "Transaction of payments")).to_contain_text(re.compile("down, last report .* ago"))
 
 
-def test_silent_coordinator_is_unknown(page_of_stuck: Page, stuck: PageServer) -> None:
+def test_silent_coordinator_is_shown_as_unknown(page_of_stuck: Page, stuck: PageServer) -> None:
     stuck.agent.freeze(for_s=10)
     expect(row(page_of_stuck, "Transaction of payments")).to_contain_text(re.compile("unknown since .*, last report"))
     expect(row(page_of_stuck, "Consumers of orders-0")).to_contain_text("broker 1 is unknown: last known")
 
 
-def test_marker_ends_the_transaction_on_the_page(page_of_stuck: Page, stuck: PageServer) -> None:
+def test_marker_removes_the_transaction_from_the_live_page(page_of_stuck: Page, stuck: PageServer) -> None:
     released = e.LastStableOffsetReleased(1, "orders", 0, 4, 130, 130, 20_000)
     complete = e.TransactionChanged(2, "payments", "CompleteAbort", 7, 4, [], "markers written")
     held_at = stuck.last_seq

@@ -1,4 +1,4 @@
-"""Misspelt commands and options: a close name is suggested, a distant one is not."""
+"""Misspelled commands and options: a similar name is suggested, a distant one is not."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def refused(capsys: pytest.CaptureFixture[str], args: list[str]) -> str:
         (["scenarios", "list", "--jsno"], "--json"),
     ],
 )
-def test_close_command_or_option_is_suggested(capsys: pytest.CaptureFixture[str], args: list[str], hint: str) -> None:
+def test_similar_command_or_option_is_suggested(capsys: pytest.CaptureFixture[str], args: list[str], hint: str) -> None:
     assert hint in refused(capsys, args)
 
 
 @pytest.mark.parametrize("args", [["statistics"], ["scenarios", "listing"], ["status", "--database"]])
-def test_distant_command_or_option_is_not_suggested(capsys: pytest.CaptureFixture[str], args: list[str]) -> None:
-    """These resemble `status`, `list` and `--data` only by letters in common."""
+def test_dissimilar_command_or_option_is_not_suggested(capsys: pytest.CaptureFixture[str], args: list[str]) -> None:
+    """These only have letters in common with `status`, `list` and `--data`."""
     text = refused(capsys, args)
     assert "No such" in text and "mean" not in text and "Possible" not in text

@@ -1,4 +1,4 @@
-"""The console producer and consumer as used interactively: typed lines, and Ctrl-C."""
+"""Interactive use of the console producer and consumer: typed lines and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zabka.testing.live.cluster import LiveCluster
 
 @contextmanager
 def started(cluster: LiveCluster, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a verb as a process, with its standard input open."""
+    """Start a subcommand as a process with its standard input open."""
     command = [sys.executable, "-m", "zabka.cli.main", *arguments, "--data", str(cluster.data)]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
@@ -28,7 +28,7 @@ def started(cluster: LiveCluster, *arguments: str) -> Iterator[subprocess.Popen[
         process.communicate()
 
 
-def test_producer_sends_each_line_at_once_and_ctrl_c_ends_it(zabka_cluster: LiveCluster) -> None:
+def test_producer_sends_each_line_immediately_until_ctrl_c(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("typed")
     with started(zabka_cluster, "produce", "--topic", "typed") as producer:
         assert producer.stdin is not None
@@ -36,12 +36,12 @@ def test_producer_sends_each_line_at_once_and_ctrl_c_ends_it(zabka_cluster: Live
         producer.stdin.flush()
         zabka_cluster.until(lambda: zabka_cluster.consume("typed") == ["one", "two"], 30, "both lines")
         producer.send_signal(signal.SIGINT)
-        # No more lines are typed: the producer must not wait for one.
+        # No more lines are entered; the producer must not wait for one.
         assert producer.wait(20) == 130
         assert producer.stderr is not None and producer.stderr.read() == b""
 
 
-def test_lines_before_one_without_a_key_are_sent(zabka_cluster: LiveCluster) -> None:
+def test_lines_before_a_line_without_a_key_are_sent(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("keyed")
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
     here = ("--data", str(zabka_cluster.data))
@@ -101,7 +101,7 @@ def test_consumer_with_a_deleted_offset_continues_at_log_start(zabka_cluster: Li
     assert "shortened-0: offset 1 is out of range; continuing at 2" in err
 
 
-def test_delete_records_reports_a_missing_partition_at_once(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
+def test_delete_records_reports_a_missing_partition_immediately(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
     zabka_cluster.topics.create("small")
     zabka_cluster.produce("small", ["one"])
     rows = tmp_path / "rows.json"
@@ -117,7 +117,7 @@ def test_delete_records_reports_a_missing_partition_at_once(zabka_cluster: LiveC
     ]
 
 
-def test_consumer_without_one_leader_reads_other_partitions(zabka_cluster: LiveCluster) -> None:
+def test_consumer_reads_on_while_one_partition_has_no_leader(zabka_cluster: LiveCluster) -> None:
     lonely = 1 if zabka_cluster.controller is None or zabka_cluster.controller.id != 1 else 2
     zabka_cluster.topics.create("halves", assignment={0: [lonely], 1: [3]})
     with started(zabka_cluster, "consume", "--topic", "halves", "--from-beginning") as consumer:

@@ -1,4 +1,6 @@
-"""Consumers with ZooKeeper and with Kafka offsets in a group, in a live and in a simulated cluster by the same test."""
+"""Consumers with offsets in ZooKeeper and consumers with offsets in Kafka. The same tests run on a live and on a
+simulated cluster.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ def consumers_of_both_kinds_read_everything_once_and_in_order(cluster: Cluster) 
     cluster.until(lambda: sorted(p for each in members for p in each.counts.partitions) == [0, 1], 30, "a share each")
     cluster.until(lambda: old.counts.partitions == [0, 1], 30, "the old one owns both")
     cluster.until(lambda: all(each.counts.consumed > 50 for each in (*members, old)), 30, "records")
-    # A clean hand-over: the first member's progress is committed before the other continues.
+    # In a clean hand-over, the first member's progress is committed before the other member continues.
     left = members[0].stop()
     cluster.until(lambda: members[1].counts.partitions == [0, 1], 30, "the other takes over")
     done = producer.stop()
@@ -30,14 +32,14 @@ def consumers_of_both_kinds_read_everything_once_and_in_order(cluster: Cluster) 
     assert counts[1].lag == counts[2].lag == 0
 
 
-def test_both_consumer_kinds_read_all_once_in_order_live(zabka_cluster: LiveCluster) -> None:
+def test_live_consumers_of_both_kinds_read_all_once_in_order(zabka_cluster: LiveCluster) -> None:
     cluster = zabka_cluster
     consumers_of_both_kinds_read_everything_once_and_in_order(cluster)
     offset = int(cluster.get("/api/v1/znodes/consumers/old-readers/offsets/orders/0")["data"])
     cluster.until(lambda: cluster.topics["orders"].partitions[0].high_watermark == offset, 30, "the offset of the last")
 
 
-def test_both_consumer_kinds_read_all_once_in_order_simulated(zabka_world: SimulatedCluster) -> None:
+def test_consumers_of_both_kinds_read_all_in_order_simulated(zabka_world: SimulatedCluster) -> None:
     consumers_of_both_kinds_read_everything_once_and_in_order(zabka_world)
 
 

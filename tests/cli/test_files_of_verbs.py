@@ -1,4 +1,4 @@
-"""A verb that cannot use its file prints the file's name in one line."""
+"""A subcommand that cannot use its file prints one line with the file's name."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from zabka.ensemble.server.process import peer_process
 
 
 def _files(tmp_path: Path) -> dict[str, Path]:
-    """Return unusable files, by what is wrong with them."""
+    """Return unusable files, keyed by what is wrong with them."""
     files = {name: tmp_path / name for name in ("missing", "a directory", "empty", "binary", "unreadable")}
     files["a directory"].mkdir()
     files["empty"].touch()
     files["binary"].write_bytes(b"\xdf\xaa\x00")
     files["unreadable"].touch(0o000)
     if os.access(files["unreadable"], os.R_OK):
-        # root can read every file.
+        # The root user can read every file.
         del files["unreadable"]
     return files
 
 
 @pytest.mark.parametrize("verb", ["peer", "broker", "agent", "replay"])
-def test_unusable_file_is_reported_by_name(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusable_file_is_reported_with_its_path(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = {
         "peer": peer_process.main,
         "broker": broker_process.main,
@@ -44,7 +44,7 @@ def test_unusable_file_is_reported_by_name(verb: str, tmp_path: Path, capsys: py
         assert str(file) in output and len(output.splitlines()) == 1, output
 
 
-def test_agent_file_of_another_host_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agent_file_of_another_host_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     save(plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None), tmp_path)
     file = tmp_path / "agent.json"

@@ -1,4 +1,4 @@
-"""Kafka's tools without Java: their inputs and their outputs."""
+"""Kafka's tools without Java: their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from zabka.testing.live.cluster import LiveCluster
 
 
 def called(main: Callable[[list[str]], int], *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-    """Call a tool, and return its exit code, standard output and standard error."""
+    """Call a tool and return its exit code, standard output and standard error."""
     out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin))):
         try:
@@ -74,7 +74,7 @@ def test_patterns_of_topic_partitions_match_as_in_kafkas_tool(patterns: str, mat
 
 
 @pytest.mark.parametrize("pattern", ["t:x", "t:1:2", "t:1-2-3"])
-def test_invalid_pattern_is_refused(pattern: str) -> None:
+def test_invalid_pattern_is_rejected(pattern: str) -> None:
     with pytest.raises(CommandFailed, match="Invalid rule specification"):
         get_offsets.any_of(pattern)
 
@@ -85,15 +85,15 @@ def test_get_offsets_accepts_the_names_of_special_times() -> None:
         get_offsets.parse_time("soon")
 
 
-def test_keys_go_to_the_partitions_of_kafkas_partitioner() -> None:
-    # The values that Kafka's own test of its hash expects.
+def test_keys_are_assigned_to_partitions_as_in_kafka() -> None:
+    # The values in Kafka's own test of its hash.
     known = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536}
     assert {text: murmur2(text.encode()) for text in known} == {text: hash_ % 2**32 for text, hash_ in known.items()}
     assert [partition_for(None, 3, turn) for turn in range(4)] == [0, 1, 2, 0]
     assert partition_for(b"21", 3, 0) == partition_for(b"21", 3, 1)
 
 
-def test_line_with_a_separator_is_a_record_with_a_key() -> None:
+def test_line_with_a_separator_is_parsed_to_key_and_value() -> None:
     assert produce.parse_line(b"a:b:c", b":", 1)[:2] == (b"a", b"b:c")
     assert produce.parse_line(b"a:b", None, 1)[:2] == (None, b"a:b")
     with pytest.raises(CommandFailed, match="No key separator found on line number 7: 'ab'"):
@@ -111,7 +111,7 @@ def test_dates_and_durations_are_read_in_iso_8601() -> None:
         consumer_groups.at("yesterday")
 
 
-def test_binary_file_is_reported_by_name_without_its_content(tmp_path: Path) -> None:
+def test_binary_file_is_reported_by_path_without_its_content(tmp_path: Path) -> None:
     file = tmp_path / "offsets.json"
     file.write_bytes(b"\xff" * 1_000_000)
     for read, what in ((delete_records.read_offsets, "offsets"), (elect.read_partitions, "partitions")):
@@ -129,7 +129,7 @@ def test_binary_file_is_reported_by_name_without_its_content(tmp_path: Path) -> 
         ('{"partitions":[{"topic":"t"}]}', "cannot be read"),
     ],
 )
-def test_unreadable_plan_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_unreadable_plan_is_rejected(tmp_path: Path, text: str, message: str) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(text)
     with pytest.raises(CommandFailed, match=message):
@@ -143,7 +143,7 @@ def test_throttle_covers_old_and_new_replicas() -> None:
 # ---- outputs ----------------------------------------------------------------------------------------------------
 
 
-def test_group_is_printed_as_kafkas_tool_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_group_is_printed_as_by_kafkas_tool(capsys: pytest.CaptureFixture[str]) -> None:
     partitions = (TopicPartition("t", 0), TopicPartition("t", 1))
     member = MemberInfo("reader-1", None, "reader", "/127.0.0.1", partitions)
     group = GroupInfo("g", Endpoint(2, "localhost", 9092), "Stable", "consumer", "range", (member,))
@@ -214,7 +214,7 @@ def test_overrides_are_listed_in_java_hash_map_order() -> None:
     assert ordered == ["compression.type", "cleanup.policy", "segment.bytes"]
 
 
-def test_request_names_are_kafkas() -> None:
+def test_api_names_equal_kafkas() -> None:
     assert [broker_api_versions.api_name(key) for key in (2, 4, 18, 45)] == [
         "ListOffsets",
         "LeaderAndIsr",
@@ -223,7 +223,7 @@ def test_request_names_are_kafkas() -> None:
     ]
 
 
-def test_record_passes_through_all_tools(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
+def test_record_passes_through_all_command_line_tools(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
     here = ("--data", str(zabka_cluster.data))
     assert called(topics.main, "--create", "--topic", "t", "--replica-assignment", "1:2,2:3", *here)[0] == 0
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
@@ -244,7 +244,7 @@ def test_record_passes_through_all_tools(zabka_cluster: LiveCluster, tmp_path: P
     moving = ("--reassignment-json-file", str(plan), *here)
     assert "Successfully started partition reassignment for t-0\n" in called(reassign.main, "--execute", *moving)[1]
     zabka_cluster.until(lambda: "t-0 is completed" in called(reassign.main, "--verify", *moving)[1])
-    # The API shows its last reading of the ensemble, which can be a moment old.
+    # The API returns its last reading of the ensemble, which may be slightly outdated.
     zabka_cluster.until(lambda: zabka_cluster.topics["t"].partitions[0].replicas == [3, 1])
 
     def brokers_with_a_log() -> list[int]:
@@ -252,7 +252,7 @@ def test_record_passes_through_all_tools(zabka_cluster: LiveCluster, tmp_path: P
         rows = {broker["broker"]: broker["logDirs"][0]["partitions"] for broker in directories["brokers"]}
         return sorted(broker for broker in rows if any(row["partition"] == "t-0" for row in rows[broker]))
 
-    # Broker 2 is sent a request to delete its log, and the tool does not wait for it.
+    # Broker 2 receives a request to delete its log, but the tool does not wait for that.
     zabka_cluster.until(lambda: brokers_with_a_log() == [1, 3])
 
 
@@ -275,7 +275,7 @@ def test_record_is_printed_with_headers_on_request() -> None:
 
 
 def read(*answers: Fetched | BatchUnreadable) -> tuple[dict[TopicPartition, int], str]:
-    """Return the position and the output of a console consumer of t-0 whose fetches got these answers."""
+    """Return the final position and the output of a console consumer of t-0 whose fetches get these responses."""
     client = mock.Mock(fetch=mock.AsyncMock(side_effect=[*answers, CommandFailed("enough")]))
     positions, out = {TopicPartition("t", 0): 0}, io.TextIOWrapper(io.BytesIO(), write_through=True)
     with redirect_stdout(out), suppress(CommandFailed):
@@ -284,7 +284,7 @@ def read(*answers: Fetched | BatchUnreadable) -> tuple[dict[TopicPartition, int]
     return positions, out.buffer.getvalue().decode()
 
 
-def test_log_append_time_record_is_printed_as_such() -> None:
+def test_log_append_time_is_printed_as_such() -> None:
     stamped = record_batch.build_batch([Record(None, b"leader's", 5)], base_offset=1)
     header = record_batch.split_batches(stamped)
     assert header is not None
@@ -317,7 +317,7 @@ def test_unreadable_records_are_reported_in_one_line() -> None:
         ("--reset-offsets", "--group", "g", "--topic", "t", "--to-latest", "--execute", "--dry-run"),
     ],
 )
-def test_consumer_groups_refuses_options_that_would_do_nothing(arguments: tuple[str, ...]) -> None:
+def test_consumer_groups_rejects_options_without_effect(arguments: tuple[str, ...]) -> None:
     code, _, err = called(consumer_groups.main, *arguments, "--bootstrap-server", "127.0.0.1:1")
     assert code == 1
     assert err.startswith("Option [")

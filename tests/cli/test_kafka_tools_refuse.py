@@ -1,4 +1,4 @@
-"""Inputs that Kafka's tools refuse: values that no request can carry, missing objects, and meaningless options."""
+"""Inputs that Kafka's tools reject: values that no request can carry, missing objects, and meaningless options."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ HUGE = "9" * 5000
         ),
     ],
 )
-def test_number_that_no_request_can_carry_is_refused(
+def test_number_out_of_the_protocols_range_is_rejected(
     main: Callable[[list[str]], int], arguments: list[str], message: str
 ) -> None:
     code, out, err = called(main, *arguments, *NO_BROKER)
@@ -64,7 +64,7 @@ def test_number_that_no_request_can_carry_is_refused(
         (["--describe", "--topic", "t"], 'Option "[describe]" can\'t be used with option "[add-config]"'),
     ],
 )
-def test_two_entities_at_once_are_refused(arguments: list[str], message: str) -> None:
+def test_two_entities_in_one_call_are_rejected(arguments: list[str], message: str) -> None:
     code, out, err = called(configs.main, *arguments, "--add-config", "a=b", *NO_BROKER)
     assert (code, out) == (1, "")
     assert message in err
@@ -80,7 +80,7 @@ def test_two_entities_at_once_are_refused(arguments: list[str], message: str) ->
         (consume.main, "--topic", "\udcff"),
     ],
 )
-def test_name_that_is_not_utf_8_is_refused(
+def test_name_that_is_not_utf_8_is_rejected(
     main_and_arguments: tuple[Callable[[list[str]], int], str],
 ) -> None:
     main, *arguments = main_and_arguments
@@ -103,7 +103,7 @@ def test_numbers_are_parsed_as_in_java() -> None:
                                  '{"topic":"t","partition":99999999999,"replicas":[1],"offset":0}',
                                  '{"topic":"\\udcff","partition":0,"replicas":[1],"offset":0}',
                                  '{"topic":7,"partition":0,"replicas":[1],"offset":0}', '7'])  # fmt: skip
-def test_row_that_no_request_can_carry_is_refused(row: str, tmp_path: Path) -> None:
+def test_plan_row_that_cannot_be_encoded_is_rejected(row: str, tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     file.write_text(f'{{"partitions":[{row}],"topics":[{row}]}}')
     for read in (read_plan, elect.read_partitions, delete_records.read_offsets):
@@ -113,7 +113,7 @@ def test_row_that_no_request_can_carry_is_refused(row: str, tmp_path: Path) -> N
 
 def test_broker_ids_are_ints_and_offsets_are_longs(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
-    # Not brokers 1 and 2: the string is one number.
+    # The string is one number, not brokers 1 and 2.
     file.write_text('{"partitions":[{"topic":"t","partition":0,"replicas":"12","offset":9223372036854775808}]}')
     for read in (read_plan, delete_records.read_offsets):
         with pytest.raises(CommandFailed):
@@ -121,7 +121,7 @@ def test_broker_ids_are_ints_and_offsets_are_longs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"topics":["orders"]}', '{"topics":null}', '{"topics":[{"name":"orders"}]}'])
-def test_unreadable_topics_to_move_are_refused(text: str, tmp_path: Path) -> None:
+def test_unreadable_topics_to_move_file_is_rejected(text: str, tmp_path: Path) -> None:
     file = tmp_path / "topics.json"
     file.write_text(text)
     with pytest.raises(CommandFailed, match="cannot be read"):
@@ -129,23 +129,23 @@ def test_unreadable_topics_to_move_are_refused(text: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["P999999999999D", "PT1.2.3S", "P1000000D"])
-def test_invalid_or_too_long_duration_is_refused(text: str) -> None:
+def test_invalid_or_too_long_duration_is_rejected(text: str) -> None:
     with pytest.raises(CommandFailed):
         consumer_groups.since(text)
 
 
 @pytest.mark.parametrize("text", ["localhost:65536", "localhost:99999999", "localhost:0", "localhost:²"])
-def test_invalid_port_is_refused(text: str) -> None:
+def test_invalid_port_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not host:port"):
         addresses(text)
 
 
-def test_empty_bootstrap_server_is_not_the_data_directorys(zabka_cluster: LiveCluster) -> None:
+def test_empty_bootstrap_server_is_rejected_despite_data_option(zabka_cluster: LiveCluster) -> None:
     here = ("--data", str(zabka_cluster.data))
     assert called(topics.main, "--list", "--bootstrap-server", "", *here)[0] == 1
 
 
-def test_change_of_a_missing_object_does_not_succeed(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
+def test_change_of_a_missing_object_fails(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
     here = ("--data", str(zabka_cluster.data))
     for option in ("--partitions", "--replication-factor"):
         code, out, _ = called(topics.main, "--create", "--topic", "none", option, "0", *here)

@@ -1,4 +1,4 @@
-"""The `zabka` command imports only the module of the verb that it runs."""
+"""The `zabka` command imports only the module of the subcommand that it runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_verb_has_a_module_with_its_command(verb: str) -> None:
     assert command.help == VERBS[verb]
 
 
-def test_list_of_verbs_imports_none_of_their_modules() -> None:
+def test_help_lists_verbs_without_importing_their_modules() -> None:
     output = subprocess.run([sys.executable, "-c", LISTS_ITS_VERBS], capture_output=True, text=True, check=True).stdout
     assert all(f"  {verb} " in output for verb in VERBS)
     assert output.splitlines()[-1] == (
@@ -79,7 +79,7 @@ def test_unwritable_output_is_reported_in_one_line(arguments: list[str], unbuffe
         ["explore", "--peers", "1", "--out"],
     ],
 )
-def test_directory_as_output_file_is_refused_before_the_run(arguments: list[str], tmp_path: Path) -> None:
+def test_directory_as_output_file_is_rejected_before_the_run(arguments: list[str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "zabka.cli.main", *arguments, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
@@ -97,7 +97,7 @@ def test_directory_as_output_file_is_refused_before_the_run(arguments: list[str]
         ["pipeline", "vacuum", "--older-than-s", "60", "--out"],
     ],
 )
-def test_closed_output_pipe_is_no_violation(arguments: list[str], tmp_path: Path) -> None:
+def test_closed_output_pipe_is_not_reported_as_a_violation(arguments: list[str], tmp_path: Path) -> None:
     arguments = [*arguments, str(tmp_path)] if arguments[-1] == "--out" else arguments
     reader, writer = os.pipe()
     os.close(reader)
@@ -114,7 +114,7 @@ def test_closed_output_pipe_is_no_violation(arguments: list[str], tmp_path: Path
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_change_nothing(closed: str, tmp_path: Path) -> None:
+def test_closed_streams_do_not_change_the_result(closed: str, tmp_path: Path) -> None:
     out = tmp_path / "journal.jsonl"
     played = [
         sys.executable,
@@ -134,7 +134,7 @@ def test_closed_streams_change_nothing(closed: str, tmp_path: Path) -> None:
     assert all(line.startswith("{") for line in out.read_text().splitlines())
 
 
-def test_closed_standard_input_is_empty() -> None:
+def test_closed_standard_input_is_read_as_empty() -> None:
     program = (
         "from zabka.cli.main import _open_closed_streams as f; import sys; f(); print(sys.stdin.buffer.raw.read(9))"
     )

@@ -16,7 +16,7 @@ NOT_INSTALLED = not (ROOT / "node_modules" / "lit-html" / "LICENSE").is_file()
 
 
 def loaded_by_the_page() -> set[str]:
-    """Return every library file that a file of the page names, as its path under /lib."""
+    """Return every library file that the page's files refer to, as its path under /lib."""
     text = "\n".join(path.read_text() for path in PAGE.rglob("*") if path.suffix in {".js", ".html", ".css"})
     named = set(re.findall(r'["(]/lib/([a-z-]+/[\w./-]+\.(?:js|css))', text))
     return named | {f"lit-html/{name}" for name in re.findall(r'"lit-html/([\w./-]+\.js)"', text)}

@@ -1,4 +1,4 @@
-"""`zabka reassign`: its plans, and moves of replicas between log directories."""
+"""`zabka reassign`: its plans, and replica moves between log directories."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_plan_ignores_log_directories_named_any(tmp_path: Path) -> None:
     assert plan.directories == {TopicPartitionReplica(2, T0): LEFT}
 
 
-def test_plan_needs_one_log_directory_per_replica(tmp_path: Path) -> None:
+def test_plan_requires_one_log_directory_per_replica(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed) as refused:
         read_plan(plan_file(tmp_path, ("t", 0, [1, 2], [LEFT])))
     assert str(refused.value) == (
@@ -49,7 +49,7 @@ def test_plan_needs_one_log_directory_per_replica(tmp_path: Path) -> None:
     )
 
 
-def test_rollback_plan_leaves_directories_to_the_brokers() -> None:
+def test_rollback_plan_lets_brokers_choose_log_directories() -> None:
     rows = '{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}'
     assert as_json({T0: [1, 2]}) == f'{{"version":1,"partitions":[{rows}]}}'
 
@@ -63,12 +63,12 @@ def test_rollback_plan_leaves_directories_to_the_brokers() -> None:
         ([("t", 0, [1, 1], None)], "may not contain duplicate entries: t-0 contains multiple entries for 1"),
     ],
 )
-def test_invalid_plan_is_refused(tmp_path: Path, rows: list[tuple[str, int, list[int], None]], message: str) -> None:
+def test_invalid_plan_is_rejected(tmp_path: Path, rows: list[tuple[str, int, list[int], None]], message: str) -> None:
     with pytest.raises(CommandFailed, match=message):
         checked(read_plan(plan_file(tmp_path, *rows)))
 
 
-def test_replica_being_added_is_no_source_of_a_move() -> None:
+def test_replica_being_added_is_not_a_source_of_a_move() -> None:
     ongoing = {T0: Ongoing((1, 2, 3), (3,), (1,))}
     found = reassign.moves(ongoing, {T1: [2, 3]}, {T1: [1, 2]})
     assert found == {T0: ((1, 2), (3,)), T1: ((1, 2), (3,))}
@@ -76,7 +76,7 @@ def test_replica_being_added_is_no_source_of_a_move() -> None:
     assert again == {T0: ((1, 2), (4,))}
 
 
-def test_hash_order_is_that_of_javas_hash_map() -> None:
+def test_hash_order_equals_javas_hash_map() -> None:
     names = ["orders", "a", "payments", "b", "x1", "hello", "t.u", "v_w"]
     assert hash_order(names) == ["a", "b", "payments", "x1", "orders", "t.u", "hello", "v_w"]
 
@@ -103,7 +103,7 @@ def test_hash_order_is_that_of_javas_hash_map() -> None:
         ),
     ],
 )
-def test_move_progress_is_printed_as_kafkas_tool_prints_it(place: Place, message: str, under_way: bool) -> None:
+def test_move_progress_is_printed_as_by_kafkas_tool(place: Place, message: str, under_way: bool) -> None:
     assert status(TopicPartitionReplica(2, T0), RIGHT, place) == message
     assert is_under_way(place) == under_way
 
@@ -182,7 +182,7 @@ def test_missing_replicas_are_listed_after_the_timeout(cluster: broker_world.Clu
     assert 2_000 <= (cluster.scheduler.now_us - began_us) // 1000 < 2_300
 
 
-def test_directory_that_the_broker_lacks_is_refused(cluster: broker_world.Cluster) -> None:
+def test_missing_log_directory_of_a_broker_is_rejected(cluster: broker_world.Cluster) -> None:
     target = {TopicPartitionReplica(1, T0): "/elsewhere"}
     assert refused(cluster, begin_moves(cluster.client, cluster.runtime, target, 2_000)) == (
         CommandFailed,
@@ -190,5 +190,5 @@ def test_directory_that_the_broker_lacks_is_refused(cluster: broker_world.Cluste
     )
 
 
-def test_replica_on_an_offline_directory_has_no_place(cluster: broker_world.Cluster) -> None:
+def test_replica_on_an_offline_directory_has_no_location(cluster: broker_world.Cluster) -> None:
     assert lies_in(cluster, 2) == Place()

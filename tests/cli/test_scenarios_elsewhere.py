@@ -1,4 +1,4 @@
-"""`zabka scenarios run --on URL` without a cluster at the URL: an error, and no verdict of a script."""
+"""`zabka scenarios run --on URL` without a cluster at the URL reports an error and no verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.http_server import serving
 
 
 class _OtherServer(BaseHTTPRequestHandler):
-    """A server of something else, which answers every request."""
+    """HTTP server that is not zabka's and responds to every request."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -27,13 +27,15 @@ class _OtherServer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def other_server() -> Iterator[str]:
-    """The URL of a server of something else."""
+    """URL of a server that is not zabka's."""
     with serving(_OtherServer) as url:
         yield url
 
 
 def refused(*arguments: str) -> str:
-    """Return the error output of `--on …`, printed on standard error alone with the exit code of invalid usage."""
+    """Run with `--on …`, check that only standard error has output and the exit code means invalid usage, and return
+    that output.
+    """
     command = [
         sys.executable,
         "-m",
@@ -51,7 +53,7 @@ def refused(*arguments: str) -> str:
     return done.stderr
 
 
-def test_url_without_a_cluster_is_refused(other_server: str) -> None:
+def test_url_without_a_cluster_is_rejected(other_server: str) -> None:
     assert "there is no cluster at 'http://127.0.0.1:1': " in refused("http://127.0.0.1:1")
     assert "no JSON" in refused(other_server)
     assert "there is no cluster at" in refused(f"{other_server}/json")
@@ -59,7 +61,7 @@ def test_url_without_a_cluster_is_refused(other_server: str) -> None:
     assert "there is no cluster at" in refused("http://a\nb")
 
 
-def test_invalid_token_is_refused_without_printing_it(tmp_path: Path) -> None:
+def test_invalid_token_is_rejected_without_printing_it(tmp_path: Path) -> None:
     file = tmp_path / "token"
     for content in ("gehe\u00efm", "gehe\nim"):
         file.write_text(content)
@@ -72,7 +74,7 @@ def test_invalid_token_is_refused_without_printing_it(tmp_path: Path) -> None:
     assert refused("http://127.0.0.1:1", "--token-file", str(file)) == f"{file} contains no token: it is empty\n"
 
 
-def test_token_without_a_live_cluster_is_refused(tmp_path: Path) -> None:
+def test_token_without_a_live_cluster_is_rejected(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "zabka.cli.main", "scenarios", "run", "leader-killed"]
     for more in ([], ["--live"]):
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""`zabka search`, and `zabka replay` of its findings, as a user runs them."""
+"""`zabka search`, and `zabka replay` of its results, run as a user runs them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def replay(*options: str) -> tuple[int, str]:
     return found.exit_code, found.output
 
 
-def test_search_without_finding_exits_0_and_can_resume(tmp_path: Path) -> None:
+def test_search_without_findings_exits_0_and_can_be_resumed(tmp_path: Path) -> None:
     assert search("--runs", "20", "--out", str(tmp_path))[0] == 0
     code, output = search("--runs", "30", "--out", str(tmp_path))
     assert code == 0
@@ -75,7 +75,7 @@ def finding(tmp_path_factory: pytest.TempPathFactory) -> Finding:
     return Finding(code, output, path)
 
 
-def test_finding_exits_1_and_its_file_can_be_replayed(finding: Finding) -> None:
+def test_finding_exits_1_and_its_choices_file_can_be_replayed(finding: Finding) -> None:
     code, output, path = finding
     assert code == 1
     assert f"zabka replay {path} --story" in output
@@ -96,11 +96,11 @@ def test_replayed_choices_give_the_same_journal(finding: Finding, tmp_path: Path
 
 
 @pytest.mark.long
-def test_two_processes_find_the_bug_too(tmp_path: Path) -> None:
+def test_search_with_two_processes_finds_the_bug(tmp_path: Path) -> None:
     assert search("--bug", INJECTED_BUG, "--jobs", "2", "--out", str(tmp_path))[0] == 1
 
 
-def test_invalid_search_option_gets_one_clear_line(tmp_path: Path) -> None:
+def test_invalid_search_option_is_reported_in_one_line(tmp_path: Path) -> None:
     out = ("--out", str(tmp_path))
     for options, message in (
         (("--scenario", "nonsense"), "no scenario 'nonsense' to search"),
@@ -114,7 +114,7 @@ def test_invalid_search_option_gets_one_clear_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_long_search_does_not_keep_ended_worlds(tmp_path: Path) -> None:
+def test_long_search_releases_ended_worlds(tmp_path: Path) -> None:
     gc.collect()
     before = _worlds()
     runs = 2 * SEEDS_A_COLLECTION + 1
@@ -126,7 +126,7 @@ def _worlds() -> int:
     return sum(isinstance(each, World) for each in gc.get_objects())
 
 
-def test_directory_belongs_to_one_search(tmp_path: Path) -> None:
+def test_directory_can_be_used_by_only_one_search(tmp_path: Path) -> None:
     search("--runs", "2", "--out", str(tmp_path))
     code, output = search("--runs", "2", "--seed", "7", "--out", str(tmp_path))
     assert code == 2
@@ -144,13 +144,13 @@ def test_resumed_search_reports_its_earlier_finding(finding: Finding, tmp_path: 
 
 
 def test_killed_search_leaves_no_partial_file(tmp_path: Path) -> None:
-    """Partial files left by a kill are not among the files that are read."""
+    """Partial files left by a kill are ignored by readers."""
     with mock.patch.object(Path, "replace", side_effect=KeyboardInterrupt):
         search("--runs", "5", "--out", str(tmp_path))
     assert not [*tmp_path.rglob("*.json")]
 
 
-def test_damaged_file_of_a_search_is_reported_in_one_line(tmp_path: Path) -> None:
+def test_damaged_search_file_is_reported_in_one_line(tmp_path: Path) -> None:
     assert search("--runs", "5", "--out", str(tmp_path))[0] == 0
     path = min((tmp_path / "kept").glob("*.json"))
     path.write_bytes(path.read_bytes()[:20])
@@ -160,14 +160,14 @@ def test_damaged_file_of_a_search_is_reported_in_one_line(tmp_path: Path) -> Non
     assert len(output.splitlines()) == 1
 
 
-def test_concurrent_searches_need_two_directories(tmp_path: Path) -> None:
+def test_concurrent_searches_require_different_directories(tmp_path: Path) -> None:
     with held(tmp_path):
         code, output = search("--runs", "2", "--out", str(tmp_path))
     assert code == 2
     assert "another process searches" in output
 
 
-def test_replay_takes_either_a_seed_or_a_choices_file(tmp_path: Path) -> None:
+def test_replay_accepts_either_a_seed_or_a_choices_file(tmp_path: Path) -> None:
     assert replay()[0] == 2
     (tmp_path / "choices.json").write_text("{}")
     code, output = replay(str(tmp_path / "choices.json"))

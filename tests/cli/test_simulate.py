@@ -1,4 +1,4 @@
-"""`zabka simulate` and `zabka replay`, as a user runs them."""
+"""`zabka simulate` and `zabka replay`, run as a user runs them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zabka.simulation.scenarios.scenario import CoreScenario
 from zabka.simulation.settings import BadSetting, world_settings
 
 
-def test_held_seeds_exit_0_and_report_the_speed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_passing_seeds_exit_0_and_report_the_speed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.simulate("0-1", "chaos", [], 1, False) == 0
     output = capsys.readouterr().out
     assert "2 seeds, 0 with violations" in output
@@ -34,7 +34,7 @@ def test_violation_exits_1_with_its_replay_command(capsys: pytest.CaptureFixture
     assert all("--set tickTime=500" in line for line in lines)
 
 
-def test_json_holds_every_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_contains_every_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.simulate("4-5", "calm", [], 2, True) == 0
     result = json.loads(capsys.readouterr().out)
     assert [run["seed"] for run in result["runs"]] == [4, 5]
@@ -49,7 +49,7 @@ def test_json_holds_every_run(capsys: pytest.CaptureFixture[str]) -> None:
         lambda out: outage_library.run(["zookeeper-4646"], None, outage_library.PlayOptions(out=out, messages=out)),
     ],
 )
-def test_journal_and_messages_need_two_files(
+def test_journal_and_messages_require_different_files(
     run: Callable[[Path], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "both.jsonl"
@@ -63,7 +63,7 @@ def test_journal_and_messages_need_two_files(
     ("options", "message"),
     [({"seed": 1, "story": True}, "--story"), ({"choices": Path("t"), "set_": ["a=b"]}, "--set")],
 )
-def test_options_that_would_do_nothing_are_refused(
+def test_options_without_effect_are_rejected(
     options: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(typer.Exit) as left:
@@ -85,7 +85,7 @@ def test_options_that_would_do_nothing_are_refused(
         ("1", "chaos", ["no.such.key=1"], "no.such.key"),
     ],
 )
-def test_bad_arguments_get_one_clear_line(
+def test_bad_arguments_are_reported_in_one_line(
     capsys: pytest.CaptureFixture[str], seeds: str, scenario: str, settings: list[str], message: str
 ) -> None:
     assert cli.simulate(seeds, scenario, settings, 1, False) == 2
@@ -105,7 +105,7 @@ def test_replayed_journal_can_be_read_back(tmp_path: Path) -> None:
     assert {entry.node for entry in entries} >= {"peer-1", "broker-1", "world"}
 
 
-def test_replay_writes_messages_or_refuses_without_a_network(
+def test_replay_writes_messages_only_with_a_simulated_network(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     messages = tmp_path / "seed.messages.jsonl"
@@ -126,7 +126,9 @@ def test_script_writes_the_messages_of_its_outage(tmp_path: Path, capsys: pytest
     assert "scenarios of the bare protocol have no messages" in capsys.readouterr().err
 
 
-def test_library_scenarios_run_over_seeds_and_replay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_library_scenarios_run_over_seeds_and_can_be_replayed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert cli.simulate("0-4", "zookeeper-710", [], 1, False) == 0
     assert "5 seeds, 0 with violations" in capsys.readouterr().out
     written = []
@@ -136,12 +138,12 @@ def test_library_scenarios_run_over_seeds_and_replay(capsys: pytest.CaptureFixtu
     assert written[0] == written[1] != b""
 
 
-def test_settings_of_a_script_are_not_ignored(capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_for_a_script_are_rejected_with_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.simulate("0-4", "kip-966", ["min.insync.replicas=1"], 1, False) == 2
     assert "zabka scenarios run kip-966 --set" in capsys.readouterr().err
 
 
-def test_kafka_and_zookeeper_keys_reach_the_world() -> None:
+def test_kafka_and_zookeeper_keys_are_passed_to_the_world() -> None:
     settings = world_settings(["tickTime=250", "unclean.leader.election.enable=true", "brokers=5"])
     assert (settings.tick_time_ms, settings.brokers) == (250, 5)
     assert settings.broker_keys == {"unclean.leader.election.enable": "true"}

@@ -1,4 +1,4 @@
-"""Tables of the command line: a name is printed in full, whatever the width."""
+"""Tables of the command line: a name is printed in full at any width."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zabka.simulation.scenarios.library import LIBRARY
 LIST = [sys.executable, "-m", "zabka.cli.main", "scenarios", "list"]
 
 
-def test_scenario_names_in_a_pipe_are_whole_and_one_a_line() -> None:
+def test_piped_scenario_names_are_complete_and_one_per_line() -> None:
     done = subprocess.run(LIST, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "80"})
     rows = [line.split()[0] for line in done.stdout.splitlines()[1:]]
     assert rows == list(LIBRARY)
@@ -23,7 +23,7 @@ def test_scenario_names_in_a_pipe_are_whole_and_one_a_line() -> None:
         assert scenario.title in line and scenario.hypothesis in line
 
 
-def test_scenario_names_on_a_terminal_of_80_columns_are_whole() -> None:
+def test_scenario_names_are_complete_on_80_columns() -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb"}
     process = subprocess.Popen(LIST, stdout=theirs, env=environment)
@@ -45,7 +45,7 @@ def test_scenario_names_on_a_terminal_of_80_columns_are_whole() -> None:
     assert max(map(len, shown.decode().splitlines())) <= 80
 
 
-def test_table_of_long_names_is_not_cut_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_with_long_names_is_not_truncated_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     name = "a_table_with_a_name_of_more_than_eighty_characters_" * 2
     print_table(("table", "rows"), [(name, "3"), ("short", "12")])
     assert [line.split() for line in capsys.readouterr().out.splitlines()[1:]] == [[name, "3"], ["short", "12"]]

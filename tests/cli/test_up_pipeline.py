@@ -1,4 +1,4 @@
-"""`zabka up --pipeline` when the stream cannot start: the reason is printed, and the cluster stays up."""
+"""`zabka up --pipeline` when the stream cannot start: it prints the reason, and the cluster keeps running."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from zabka.cli import up
 
 
-def test_missing_spark_extra_prints_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_spark_extra_error_explains_its_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(up, "is_installed", lambda extra: False)
     assert up._pipeline_of(tmp_path)() == (

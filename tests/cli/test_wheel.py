@@ -1,4 +1,4 @@
-"""The wheel on a machine with only Python: without the source tree and without npm."""
+"""The wheel on a machine with only Python, without the source tree and npm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.built_wheel import ROOT, build_wheel, run
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 README_SIZE = re.compile(r"plain\s+installation\s+takes\s+(\d+)\s+MB")
-"""The size of a plain installation that the README states."""
+"""Size of a plain installation, as stated in the README."""
 SIZE = """
 import importlib.metadata, pathlib
 files = (pathlib.Path(d.locate_file(f)) for d in importlib.metadata.distributions()
@@ -33,14 +33,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Installed(NamedTuple):
-    """A virtual environment of its own with zabka installed."""
+    """A separate virtual environment with zabka installed."""
 
     directory: Path
     plain_bytes: int
 
     @property
     def environment(self) -> dict[str, str]:
-        """Without this process's environment: no source tree, and no npm in PATH."""
+        """Environment variables for the installed program. They exclude this process's variables: no source tree, and
+        no npm in PATH.
+        """
         return {"PATH": f"{self.directory / 'bin'}:/usr/bin:/bin", "HOME": str(self.directory)}
 
     def zabka(self, *arguments: object) -> str:
@@ -65,7 +67,7 @@ def test_wheel_has_one_top_level_package(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"zabka"}
 
 
-def test_plain_installation_has_the_size_that_the_readme_states(installed: Installed) -> None:
+def test_plain_installation_has_the_size_stated_in_the_readme(installed: Installed) -> None:
     (stated_mb,) = README_SIZE.findall((ROOT / "README.md").read_text())
     assert round(installed.plain_bytes / 1_000_000) == int(stated_mb)
 
@@ -89,7 +91,7 @@ def test_installed_wheel_starts_a_cluster_with_the_page(cluster: dict[str, Any])
             assert client.get(address).status_code == 200, address
 
 
-def test_users_own_test_runs_with_the_wheels_fixtures(installed: Installed, tmp_path: Path) -> None:
+def test_users_test_runs_with_the_fixtures_of_the_wheel(installed: Installed, tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         """def test_a_cluster(zabka_cluster):
     zabka_cluster.topics.create("orders")

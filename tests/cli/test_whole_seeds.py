@@ -1,4 +1,4 @@
-"""Seeds of whole processes, played as a user plays them: in a process of their own."""
+"""Seeds of whole processes, each played in a separate process as by a user."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def run_zabka(*arguments: str, hash_seed: str = "0") -> str:
     return done.stdout + done.stderr
 
 
-def test_whole_process_seeds_hold_and_report_learner_syncs() -> None:
+def test_whole_process_seeds_pass_and_report_learner_syncs() -> None:
     output = run_zabka("simulate", "--scenario", "whole", "--seeds", "1")
 
     assert "1 seeds, 0 with violations" in output
     assert "SNAP: " in output and "DIFF from memory: " in output
 
 
-def test_whole_cluster_seeds_hold_and_report_truncations() -> None:
+def test_whole_cluster_seeds_pass_and_report_truncations() -> None:
     output = run_zabka("simulate", "--scenario", "whole-cluster", "--seeds", "2")
 
     assert "1 seeds, 0 with violations" in output

@@ -1,4 +1,4 @@
-"""`zabka why`: a decision, and each step back to its first cause."""
+"""`zabka why`: a decision and each step back to its first cause."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def loss(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("effect", ["records_lost", "broker-1#3"])
-def test_each_step_back_is_a_line_with_its_inputs(loss: Path, effect: str) -> None:
+def test_each_causal_step_is_printed_on_a_line_with_its_inputs(loss: Path, effect: str) -> None:
     result = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
     assert result.exit_code == 0
     assert [line for line in result.output.splitlines() if not line.startswith("    ")] == [
@@ -68,7 +68,7 @@ def test_each_step_is_followed_by_its_rule_and_sources(loss: Path) -> None:
     assert there == "Election.leaderForOffline, KIP-704"
 
 
-def test_about_option_selects_events_by_their_sentence(loss: Path) -> None:
+def test_about_option_selects_events_by_their_description(loss: Path) -> None:
     result = CliRunner().invoke(APP, ["records_lost", "--about", "payments", "--journal", str(loss)])
     assert (result.exit_code, result.output) == (
         1,
@@ -100,7 +100,7 @@ def test_control_characters_in_events_are_not_printed(tmp_path: Path) -> None:
     ]
 
 
-def test_directory_as_journal_is_refused(tmp_path: Path) -> None:
+def test_directory_as_journal_is_rejected(tmp_path: Path) -> None:
     result = CliRunner().invoke(APP, ["records_lost", "--journal", str(tmp_path)])
     assert (result.exit_code, result.output) == (1, f"zabka: {tmp_path} is not a file\n")
 
@@ -115,12 +115,12 @@ def test_directory_as_journal_is_refused(tmp_path: Path) -> None:
         ("broker-9#1", "no event is broker-9#1. The journal has the nodes broker-1, broker-3"),
     ],
 )
-def test_unknown_effect_is_answered_with_the_known_ones(loss: Path, effect: str, message: str) -> None:
+def test_unknown_event_type_error_lists_the_known_types(loss: Path, effect: str, message: str) -> None:
     result = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
     assert (result.exit_code, result.output) == (1, f"zabka: {message}\n")
 
 
-def test_why_of_a_controller_reports_the_time_without_one() -> None:
+def test_why_controller_elected_reports_time_without_controller() -> None:
     history = GOLDEN / "histories" / "controller-gaps.jsonl"
     result = CliRunner().invoke(APP, ["controller_elected", "--journal", str(history), "--last", "2"])
     assert result.exit_code == 0

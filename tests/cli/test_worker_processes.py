@@ -44,7 +44,7 @@ def has_ended(pid: int) -> bool:
 
 @contextmanager
 def begun(arguments: list[str], directory: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """Run a command until two worker processes are at work, and yield it with their pids."""
+    """Run a command until two worker processes are running, and yield it with their pids."""
     with subprocess.Popen(
         [sys.executable, "-m", "zabka.cli.main", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True, env={**os.environ, "ZABKA_OUT": str(directory / "out")},
@@ -76,7 +76,7 @@ def test_ctrl_c_ends_a_command_and_its_processes_cleanly(arguments: list[str], t
 
 
 @pytest.mark.parametrize("arguments", [SIMULATE, SEARCH])
-def test_killed_worker_is_reported_and_is_no_violation(arguments: list[str], tmp_path: Path) -> None:
+def test_killed_worker_is_reported_but_not_as_a_violation(arguments: list[str], tmp_path: Path) -> None:
     with begun(arguments, tmp_path) as (command, workers):
         os.kill(workers[0], signal.SIGKILL)
         _, error = command.communicate(timeout=PATIENCE_S)

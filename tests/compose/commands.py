@@ -1,4 +1,4 @@
-"""Commands that set up a container engine for the tests, and the reason when one of them fails."""
+"""Commands that set up a container engine for the tests, and the reason when one fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def try_command(*command: str, timeout_s: float = 60, directory: Path | None = N
 
 
 def must(*command: str, timeout_s: float = 600, directory: Path | None = None) -> None:
-    """Run a command; raises NoEngine with its last line of output if it fails."""
+    """Run a command. Raise NoEngine with its last line of output if it fails."""
     works, output = try_command(*command, timeout_s=timeout_s, directory=directory)
     if not works:
         raise NoEngine(f"{' '.join(command[:4])}: {output}")

@@ -1,4 +1,4 @@
-"""The container engine that all tests with one share."""
+"""The container engine shared by all tests that need one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.compose.engine import engine
 
 @pytest.fixture(scope="session")
 def container_engine() -> Iterator[None]:
-    """An engine that `docker` reaches; without one, skip with the reason, or fail in CI."""
+    """An engine that `docker` can reach. If none is available, skip with the reason, or fail in CI."""
     if os.environ.get("ZABKA_TEST_COMPOSE") != "1":
         pytest.skip("make test-compose runs these")
     try:

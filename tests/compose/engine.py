@@ -1,9 +1,9 @@
-"""A container engine for the tests: the running one, or one that is started for them and stopped with them.
+"""A container engine for the tests: the running one, or one that is started for the tests and stopped after them.
 
-Starting one needs root and an installed dockerd. ZABKA_INSTALL_ENGINE=1 (or CI) allows installing Debian's, and where
-that is too old, a newer Debian's is unpacked for the duration of the tests (`newer_engine`). Without a reachable image
-registry, base images are made from the distribution's packages with debootstrap, and from this machine's Node.js. They
-are enough to build and run the project's images, but differ from the registry's.
+Starting one requires root and an installed dockerd. ZABKA_INSTALL_ENGINE=1 (or CI) allows installing Debian's. If
+that is too old, a newer Debian's engine is unpacked for the duration of the tests (`newer_engine`). If no image
+registry is reachable, base images are made with debootstrap from the distribution's packages, and from this machine's
+Node.js. They suffice to build and run the project's images, but differ from the registry's images.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 
 @contextmanager
 def engine() -> Iterator[None]:
-    """Provide an engine that `docker` reaches, with Compose and the base images. Raises NoEngine."""
+    """Provide an engine that `docker` can reach, with Compose and the base images. Raises NoEngine."""
     with ExitStack() as ends:
         if not try_command("docker", "info")[0]:
             _install()
@@ -56,7 +56,7 @@ def _install() -> None:
 
 @contextmanager
 def _started() -> Iterator[None]:
-    """Start a dockerd for the tests, with all its files in one directory."""
+    """Start a dockerd for the tests with all its files in one directory."""
     if os.getuid() != 0:
         raise NoEngine("no container engine runs here, and starting one takes root")
     with tempfile.TemporaryDirectory(prefix="zabka-engine-", ignore_cleanup_errors=True) as place:
@@ -94,7 +94,7 @@ def _prepare() -> None:
 
 
 def prepare_bases(engine: Sequence[str], registry: str = "") -> None:
-    """Pull or make the base images for the engine that this command drives. Raises NoEngine."""
+    """Pull or make the base images for the engine that this command controls. Raises NoEngine."""
     named = (dockerfile().partition(f"ARG {each}=")[2].split()[0] for each in ("PYTHON_IMAGE", "NODE_IMAGE"))
     python, node = (None if _is_there(engine, image) else image for image in (f"{registry}{each}" for each in named))
     if python or node:
@@ -106,17 +106,17 @@ def _is_there(engine: Sequence[str], image: str) -> bool:
 
 
 def _make_bases(engine: Sequence[str], python: str | None, node: str | None) -> None:
-    """Make these base images from one local root file system."""
+    """Make these base images from a local root file system."""
     if shutil.which("debootstrap") is None:
         raise NoEngine(f"the base image {python or node} is neither here nor reachable, nor is debootstrap installed")
     with tempfile.TemporaryDirectory(prefix="zabka-base-") as place:
-        # A rootless engine reads it as another user.
+        # A rootless engine reads the directory as another user.
         Path(place).chmod(0o755)
         root = Path(place, "root")
         packages = "python3,python3-venv,ca-certificates,libstdc++6"
         must("debootstrap", "--variant=minbase", f"--include={packages}", SUITE, str(root), timeout_s=1200)
         if Path("/", CERTIFICATES).is_file():
-            # Certificates of a proxy between this machine and the registries are trusted here.
+            # Certificates of a proxy between this machine and the registries must be trusted here.
             shutil.copyfile(Path("/", CERTIFICATES), root / CERTIFICATES)
         (root / "etc" / "pip.conf").write_text(f"[global]\ncert = /{CERTIFICATES}\n")
         for directory in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/share/man"):

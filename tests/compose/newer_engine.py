@@ -1,6 +1,7 @@
-"""A newer Debian's engine where this one's is too old: its packages, unpacked into a temporary directory.
+"""Engine of a newer Debian, for systems whose own is too old. Its packages are unpacked into a temporary directory.
 
-None of it is installed, and apt's own lists stay unchanged. It runs containers with this system's runc and iptables.
+They are not installed, and apt's lists stay unchanged. The engine runs containers with this system's runc and
+iptables.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ SUITE = "trixie"
 PACKAGES = ("docker.io", "docker-cli", "docker-compose", "docker-buildx", "containerd")
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 MAJOR_MIN = 25
-"""The first engine version with a health check's `start_interval`."""
+"""First engine version whose health checks have a `start_interval`."""
 
 
 def old_engine(*version: str) -> str:
-    """Return why the engine with the version that this command prints cannot be used, or an empty string."""
+    """Return why the engine version printed by this command cannot be used, or an empty string."""
     works, output = try_command(*version)
     digits = "".join(c if c.isdigit() else " " for c in output).split()
     if works and digits and int(digits[0]) >= MAJOR_MIN:
@@ -47,7 +48,7 @@ def environment(**values: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def newer_engine() -> Iterator[None]:
-    """Put its programs before all others in PATH. Raises NoEngine."""
+    """Put the newer engine's programs first in PATH. Raises NoEngine."""
     with tempfile.TemporaryDirectory(prefix="zabka-newer-") as place:
         _unpack(Path(place))
         root = Path(place, "root", "usr")
@@ -58,7 +59,7 @@ def newer_engine() -> Iterator[None]:
 
 
 def _unpack(place: Path) -> None:
-    # From the same sources as this machine's Debian packages.
+    # Built from the same sources as this machine's Debian packages.
     done = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian", "Created-By: Packages"],
         check=False, capture_output=True, text=True,

@@ -1,6 +1,6 @@
-"""compose.yaml, Dockerfile and locks match the topology, and give containers nothing more than they need.
+"""compose.yaml, Dockerfile and locks match the topology, and give containers only what they need.
 
-These tests check the files' text and structure; `test_engine` runs them where there is a container engine.
+These tests check the files' content and structure. `test_engine` runs them where a container engine is available.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def document() -> dict[str, Any]:
 
 
 def services() -> dict[str, dict[str, Any]]:
-    """Return the services of the cluster, without Spark's."""
+    """Return the cluster's services, without Spark's."""
     return {name: service for name, service in document()["services"].items() if name != "spark"}
 
 
@@ -67,7 +67,7 @@ def test_committed_files_equal_the_generators_output() -> None:
         assert (HERE / name).read_text() == text
 
 
-def test_committed_composition_is_the_commands_output() -> None:
+def test_committed_composition_equals_the_commands_output() -> None:
     out = HERE / "compose.yaml.of-a-test.tmp"
     try:
         done = zabka("compose", "--peers", "3", "--brokers", "3", "--out", str(out))
@@ -105,7 +105,7 @@ def test_one_service_builds_the_image_of_all_nodes() -> None:
     assert [name for name, service in services().items() if "build" in service] == ["api"]
 
 
-def test_no_docker_socket_is_mounted_and_volumes_have_names() -> None:
+def test_no_docker_socket_is_mounted_and_volumes_are_named() -> None:
     for name, service in services().items():
         assert service["volumes"] == [f"{name}:/data", "tokens:/tokens"]
     assert set(document()["volumes"]) == {*services(), "tokens", "tables"}
@@ -122,7 +122,7 @@ def test_spark_starts_on_demand_with_read_only_journals() -> None:
     assert spark["volumes"] == [*(f"{name}:/journals/{name}:ro" for name in services()), "tables:/tables"]
 
 
-def test_ports_are_published_once_on_loopback_alone() -> None:
+def test_ports_are_published_once_and_only_on_loopback() -> None:
     published = [port for service in services().values() for port in service["ports"]]
 
     assert all(port.startswith("127.0.0.1:") for port in published)
@@ -136,11 +136,11 @@ def test_brokers_and_the_api_wait_for_healthy_peers() -> None:
         assert service.get("depends_on", {}) == ({} if name.startswith("peer-") else peers)
 
 
-def test_every_containers_agent_and_the_api_are_probed() -> None:
+def test_agents_and_the_api_have_health_checks() -> None:
     probe = ["CMD", "python", "-I", "-m", "zabka.compose.healthcheck", "7070"]
     for name, service in services().items():
         assert service["healthcheck"]["test"] == ([*probe, "8080"] if name == "api" else probe)
-        # A probe cannot fail for as long as a busy machine takes to start seven containers.
+        # No probe can fail in the time that a busy machine takes to start seven containers.
         assert service["healthcheck"]["start_period"] == "180s"
 
 
@@ -157,7 +157,7 @@ def test_nodes_reach_each_other_by_service_name(tmp_path: Path) -> None:
     assert "inter.broker.listener.name=INTERNAL\n" in properties
 
 
-def test_api_has_every_agents_and_external_address(tmp_path: Path) -> None:
+def test_api_settings_list_every_agent_and_external_address(tmp_path: Path) -> None:
     settings = api_settings(TOPOLOGY, tmp_path)
 
     agents: Any = settings["agents"]
@@ -165,7 +165,7 @@ def test_api_has_every_agents_and_external_address(tmp_path: Path) -> None:
     assert settings["external"] == ["127.0.0.1:9092", "127.0.0.1:9093", "127.0.0.1:9094"]
 
 
-def test_agent_token_is_shared_and_api_token_is_not(tmp_path: Path) -> None:
+def test_agents_share_a_token_that_differs_from_the_api_token(tmp_path: Path) -> None:
     tokens, api, node = tmp_path / "tokens", tmp_path / "api", tmp_path / "peer-1"
     for directory in (tokens, api, node):
         directory.mkdir()
@@ -182,7 +182,7 @@ def test_agent_token_is_shared_and_api_token_is_not(tmp_path: Path) -> None:
     assert (tokens / "agent.token").read_text() == made
 
 
-def test_volume_of_an_ensemble_of_another_size_is_refused(tmp_path: Path) -> None:
+def test_volume_of_an_ensemble_of_another_size_is_rejected(tmp_path: Path) -> None:
     save(container_topology(peers=3), tmp_path)
     with pytest.raises(BadPlan, match="ensemble of 3 peers, not 5"):
         lay_out("host-2", tmp_path, container_topology(peers=5))
@@ -191,12 +191,12 @@ def test_volume_of_an_ensemble_of_another_size_is_refused(tmp_path: Path) -> Non
 # ---- counts and settings -------------------------------------------------------------------------------------------
 
 
-def test_container_finds_the_requested_topology(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_reads_the_requested_topology(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ["tickTime=300", "sasl.jaas.config=a$HOME ${x} \"b'", "replica.lag.time.max.ms=1500"]
     topology = container_topology(5, 2, "kafka", settings)
     written = yaml.safe_load(compose_yaml(topology, settings))["services"]["broker-2"]["environment"]
     for key, value in written.items():
-        # As Compose reads it: two dollar signs stand for one.
+        # Compose replaces two dollar signs by one.
         assert "$" not in value.replace("$$", "")
         monkeypatch.setenv(key, value.replace("$$", "$"))
 
@@ -213,12 +213,12 @@ def test_compose_has_one_service_per_node(peers: int, brokers: int) -> None:
 
 
 @pytest.mark.parametrize("counts", [(0, 3), (3, -1), (256, 3), (3, 256)])
-def test_invalid_node_counts_are_refused(counts: tuple[int, int]) -> None:
+def test_invalid_node_counts_are_rejected(counts: tuple[int, int]) -> None:
     with pytest.raises(BadPlan, match="is between"):
         container_topology(*counts)
 
 
-def test_unknown_setting_is_refused_with_a_message() -> None:
+def test_unknown_setting_is_rejected_with_a_message() -> None:
     with pytest.raises(BadSetting):
         container_topology(settings=["nonsense=1"])
     done = zabka("compose", "--set", "nonsense=1")
@@ -226,7 +226,7 @@ def test_unknown_setting_is_refused_with_a_message() -> None:
     assert done.stderr.startswith("zabka: nonsense is neither")
 
 
-def test_file_with_settings_is_readable_by_its_user_only(tmp_path: Path) -> None:
+def test_file_with_settings_is_readable_only_by_its_user(tmp_path: Path) -> None:
     out = tmp_path / "compose.yaml"
     assert zabka("compose", "--set", "tickTime=300", "--out", str(out)).returncode == 0
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
@@ -241,7 +241,7 @@ def pinned(lock: str) -> set[str]:
     return set(re.findall(r"^([A-Za-z0-9._-]+)==", (HERE / lock).read_text(), re.MULTILINE))
 
 
-def test_node_image_has_no_test_tools_and_no_spark() -> None:
+def test_node_image_contains_no_test_tools_and_no_spark() -> None:
     assert pinned(NODES_LOCK) >= {"fastapi", "uvicorn", "msgspec", "kazoo", "cryptography"}
     assert not pinned(NODES_LOCK) & {"pytest", "mypy", "ruff", "hypothesis", "playwright", "pyspark", "pandas"}
     assert pinned(SPARK_LOCK) >= {"pyspark", "pandas", "pyarrow"}
@@ -254,7 +254,7 @@ def test_every_pinned_package_has_hashes() -> None:
         assert blocks and all("--hash=sha256:" in block for block in blocks)
 
 
-def test_every_imported_package_is_in_the_node_lock() -> None:
+def test_every_imported_package_is_in_the_node_lock_file() -> None:
     named = set()
     for path in (path for package in PACKAGES if package not in ("testing", "pipeline") for path in files_of(package)):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -264,8 +264,8 @@ def test_every_imported_package_is_in_the_node_lock() -> None:
                 named.add(node.module.partition(".")[0])
     owners = packages_distributions()
     required = {re.sub(r"[-_.]+", "-", owner).lower() for name in named for owner in owners.get(name, [])}
-    # pyarrow belongs to the Spark image, and the Spark session is imported for types alone; packaging and setuptools
-    # build locks and wheels in the source tree.
+    # pyarrow is in the Spark image only, and the Spark session is imported only for types; packaging and
+    # setuptools build locks and wheels in the source tree.
     assert required - {"zabka", "pyarrow", "pyspark", "packaging", "setuptools"} <= pinned(NODES_LOCK)
     assert {"fastapi", "msgspec"} <= required
 
@@ -276,7 +276,7 @@ def test_document_edits_do_not_invalidate_the_build_cache() -> None:
     kept = [rule.removeprefix("!") for rule in rules if rule.startswith("!")]
     assert not any(fnmatch(name, rule) for rule in kept for name in ("README.md", "CHANGELOG.md", "docs", "tests"))
     assert {*LINKED, "zabka"} <= set(kept)
-    # Dependencies are installed before the project's own files are copied, and do not depend on them.
+    # Dependencies do not depend on the project's own files, so they are installed before these are copied.
     assert dockerfile().index(f"-r /tmp/{SPARK_LOCK}") < dockerfile().index("COPY . .")
 
 

@@ -1,4 +1,4 @@
-"""The agent's control connection to a node: its requests, and which answer counts."""
+"""The agent's control connection to a node: its requests, and which responses it uses."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from zabka.compose.control_link import ControlLink
 LONG_S = 20.0
 
 
-def test_refresh_waits_for_the_answer_to_its_own_request(tmp_path: Path) -> None:
-    """The node answers the first of two requests with state from before the refresh began."""
+def test_refresh_waits_for_the_reply_to_its_own_request(tmp_path: Path) -> None:
+    """The node replies to the first of two requests with state from before the refresh began."""
 
     async def scene() -> dict[str, object]:
         asked, begun, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()

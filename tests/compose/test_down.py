@@ -1,4 +1,4 @@
-"""`zabka down` stops the running cluster and no other process; a failed start leaves no process running."""
+"""`zabka down` stops only the running cluster's processes. A failed start leaves no process running."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from zabka.compose.progress import PlainProgress
 
 @pytest.fixture
 def bystander() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that belongs to no cluster."""
+    """Process that belongs to no cluster."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         yield process
         process.kill()
 
 
-def test_pid_left_by_an_earlier_run_is_not_signalled(
+def test_pid_of_an_earlier_run_is_not_signalled(
     tmp_path: Path, bystander: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_run(tmp_path, Run(bystander.pid, "http://127.0.0.1:1"))
@@ -45,7 +45,7 @@ def test_pid_left_by_an_earlier_run_is_not_signalled(
 
 @pytest.fixture
 def own_signals() -> Iterator[None]:
-    """Restore the signal handlers that `up` replaces for as long as its process lives."""
+    """Restore the signal handlers that `up` replaces and never restores."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():

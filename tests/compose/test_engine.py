@@ -1,8 +1,8 @@
 """The composition with a real container engine: the README's first steps, and the API's view of failed containers.
 
-`make test-compose` runs these one after the other on one composition, and takes minutes. They publish the README's
-ports, so no other cluster may run on this machine at the same time. Without an engine (`engine`) they are skipped with
-the reason, and fail in CI.
+`make test-compose` runs these tests one after the other on one composition, which takes minutes. They publish the
+README's ports, so no other cluster may run on this machine at the same time. Without an engine (`engine`) they are
+skipped with the reason, or fail in CI.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def docker(*arguments: str, timeout_s: float = 600) -> str:
 
 @pytest.fixture(scope="module")
 def api(container_engine: None) -> Iterator[httpx.Client]:
-    """The API of a composition built and started from nothing, without volumes of an earlier one."""
+    """The API of a composition built and started from scratch, without volumes of an earlier one."""
     docker(*FILE, "down", "--volumes")
     try:
         docker(*FILE, "up", "--build", "--wait", timeout_s=900)
@@ -47,7 +47,7 @@ def api(container_engine: None) -> Iterator[httpx.Client]:
 
 @contextlib.contextmanager
 def asking() -> Iterator[httpx.Client]:
-    """An HTTP client of the running composition's API, with its token."""
+    """HTTP client of the running composition's API, with the token."""
     token = docker(*FILE, "exec", "-T", "api", "cat", "/data/token").strip()
     with httpx.Client(
         base_url="http://127.0.0.1:8080/api/v1",
@@ -63,7 +63,7 @@ def container(service: str) -> str:
 
 
 def until(condition: Callable[[], bool], within_s: float) -> float:
-    """Wait until the condition holds, and return how long it took in seconds."""
+    """Wait until the condition is true, and return how many seconds that took."""
     begin = time.monotonic()
     while not condition():
         assert time.monotonic() - begin < within_s
@@ -85,7 +85,7 @@ def test_every_container_is_healthy(api: httpx.Client) -> None:
     assert sorted(line for line in listed if line) == sorted(f"{name} healthy" for name in ("api", *NODES))
 
 
-def test_node_image_is_small(api: httpx.Client) -> None:
+def test_node_image_is_smaller_than_250_mb(api: httpx.Client) -> None:
     assert int(docker("image", "inspect", "--format", "{{.Size}}", "zabka")) < 250_000_000
 
 
@@ -114,7 +114,7 @@ def _take(consumer: Any, values: list[int]) -> int:
 
 
 @pytest.mark.parametrize("service", ["broker-2", "peer-3"])
-def test_killed_container_shows_within_three_seconds(api: httpx.Client, service: str) -> None:
+def test_killed_container_is_shown_within_three_seconds(api: httpx.Client, service: str) -> None:
     docker("kill", container(service))
     until(lambda: process(api, service) == "unknown", SEEN_S)
     kind, _, number = service.partition("-")
@@ -125,19 +125,19 @@ def test_killed_container_shows_within_three_seconds(api: httpx.Client, service:
 
 
 @pytest.mark.parametrize("service", ["broker-1", "peer-2"])
-def test_paused_container_shows_within_three_seconds(api: httpx.Client, service: str) -> None:
+def test_paused_container_is_shown_within_three_seconds(api: httpx.Client, service: str) -> None:
     docker("pause", container(service))
     try:
         until(lambda: process(api, service) == "unknown", SEEN_S)
     finally:
         docker("unpause", container(service))
     until(lambda: process(api, service) == "running", SEEN_S)
-    # Docker reports a container that was paused as unhealthy until its next probe.
+    # Docker reports a paused container as unhealthy until its next probe.
     until(lambda: healthy(service), BACK_S)
 
 
 @pytest.mark.parametrize("service", ["broker-3", "peer-1"])
-def test_disconnected_container_shows_within_three_seconds(api: httpx.Client, service: str) -> None:
+def test_disconnected_container_is_shown_within_three_seconds(api: httpx.Client, service: str) -> None:
     docker("network", "disconnect", "zabka-test_default", container(service))
     try:
         until(lambda: process(api, service) == "unknown", SEEN_S)
@@ -160,7 +160,7 @@ def test_stopped_container_exits_with_code_0(api: httpx.Client, service: str) ->
     docker(*FILE, "up", "--wait", service)
 
 
-def test_data_survives_the_containers(api: httpx.Client) -> None:
+def test_data_survives_container_recreation(api: httpx.Client) -> None:
     docker(*FILE, "down")
     docker(*FILE, "up", "--wait")
     output = docker(*FILE, "exec", "-T", "api", "zabka", "get-offsets", "--topic", "orders")

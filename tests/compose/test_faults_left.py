@@ -1,4 +1,4 @@
-"""Link faults that an agent's earlier process left in its journal."""
+"""Link faults that the journal contains from an earlier process of the agent."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def write_journal(directory: Path, file: int, *events: Event) -> None:
     (directory / f"host-1.{file:012}.jsonl").write_bytes(b"".join(lines) + b'{"torn')
 
 
-def test_faults_left_are_those_injected_and_not_removed(tmp_path: Path) -> None:
+def test_leftover_faults_are_those_injected_but_not_removed(tmp_path: Path) -> None:
     write_journal(tmp_path, 1, cut("f1"), cut("f2"), cut("f3"), ProcessChanged("peer-1", "paused", 7, "pause"))
     write_journal(tmp_path, 2, FaultRemoved("f2"), cut("f4"), FaultRemoved("f1"), cut("f1"))
     assert faults_left(tmp_path, "host-1") == ["f3", "f4", "f1"]
 
 
-def test_host_that_never_ran_has_left_no_faults(tmp_path: Path) -> None:
+def test_host_that_never_ran_has_no_leftover_faults(tmp_path: Path) -> None:
     assert faults_left(tmp_path / "none", "host-1") == []
 
 
-def test_agent_needs_the_whole_fault_list_to_know_its_faults(tmp_path: Path) -> None:
+def test_agent_knows_its_faults_only_after_the_whole_list(tmp_path: Path) -> None:
     topology = plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(topology, topology.hosts[0], tmp_path)
     fault = HeldFault(id="f1", source="peer-1", target="*", kind="cut")

@@ -1,4 +1,4 @@
-"""Hard starts of the composition with a real engine: over an earlier version's data, and on a busy machine.
+"""Difficult starts of the composition with a real engine: with data of an earlier version, and on a busy machine.
 
 `make test-compose` runs these too (see `test_engine`). The earlier version is built from this repository's history.
 """
@@ -21,21 +21,21 @@ from tests.compose.test_engine import BACK_S, FILE, asking, container, docker, h
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 EARLIER = os.environ.get("ZABKA_TEST_EARLIER", "10a502713c2409ce2be651e2d54f8dccfd4b32a9")
-"""The first commit with working containers that have these volumes: its users must be able to upgrade."""
+"""First commit with working containers and these volumes. Its users must be able to upgrade."""
 SERVERS = "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
 UP_S = 900.0
 
 
 @pytest.fixture(scope="module", autouse=True)
 def volumes(container_engine: None) -> Iterator[None]:
-    """Delete the volumes of an earlier composition, and those of the test at its end."""
+    """Delete the volumes of an earlier composition, and the test's volumes at its end."""
     docker(*FILE, "down", "--volumes")
     yield
     docker(*FILE, "down", "--volumes")
 
 
 def earlier(directory: Path) -> Path:
-    """Return the composition file of the earlier version, with everything that it is built from."""
+    """Return the composition file of the earlier version, next to everything that it is built from."""
     packed = directory / "earlier.tar"
     done = subprocess.run(["git", "archive", "-o", str(packed), EARLIER], cwd=ROOT, check=False, capture_output=True)
     if done.returncode:
@@ -57,7 +57,7 @@ def produce(values: range) -> None:
 
 
 def records(count: int) -> list[int]:
-    """Return this many records of the topic, from its beginning."""
+    """Return the first `count` records of the topic."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": SERVERS, "group.id": "reader", "enable.auto.commit": False})
@@ -109,7 +109,7 @@ def busy_cores() -> Iterator[None]:
             loop.wait()
 
 
-def test_composition_starts_with_a_busy_loop_on_every_core() -> None:
+def test_containers_start_while_every_core_is_busy() -> None:
     docker(*FILE, "down", "--volumes")
     docker(*FILE, "build", timeout_s=UP_S)
     with busy_cores():

@@ -25,11 +25,13 @@ from zabka.compose.host import STALE_MS, Host
 from zabka.compose.plan import Requested, plan
 
 INTERPRETERS_MAX = 3
-"""A probe takes 1.3 times the CPU time of an idle interpreter; one that imports an HTTP client, 5 times."""
+"""Maximum cost of a probe in idle interpreters. It takes 1.3 times the CPU time of one, or 5 times if it imports an
+HTTP client.
+"""
 
 
 class Link:
-    """The status of a node, as the agent received it."""
+    """Status of a node as the agent received it."""
 
     def __init__(self, age_ms: int = 0, **status: Any) -> None:
         self.status = status
@@ -40,7 +42,7 @@ class Link:
 
 
 class RunningHost(Host):
-    """A host that reports its processes as running, with these last statuses of its nodes."""
+    """Host that reports its processes as running, with these last statuses of its nodes."""
 
     def __init__(self, tmp_path: Path) -> None:
         topology = plan(Requested(peers=1, brokers=1, zk_port=0, kafka_port=0, api_port=0), None)
@@ -73,7 +75,7 @@ def test_probe_imports_only_the_standard_library() -> None:
 
 
 def cpu_s(argv: list[str], message: str, code: int) -> float:
-    """Return the CPU time of a process in seconds, the least of three runs."""
+    """Return the CPU time of a process in seconds: the minimum of three runs."""
     costs = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -86,7 +88,7 @@ def cpu_s(argv: list[str], message: str, code: int) -> float:
     return min(costs)
 
 
-def test_probe_costs_little_more_cpu_than_an_idle_interpreter() -> None:
+def test_probe_uses_little_more_cpu_than_an_idle_interpreter() -> None:
     with socket.socket() as closed_port:
         closed_port.bind(("127.0.0.1", 0))
         port = closed_port.getsockname()[1]
@@ -103,7 +105,7 @@ def test_probe_costs_little_more_cpu_than_an_idle_interpreter() -> None:
         (b"SSH-2.0-x\r\n", "port"),
     ],
 )
-def test_only_a_200_is_healthy(answer: bytes, message: str) -> None:
+def test_only_status_200_is_healthy(answer: bytes, message: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -142,7 +144,7 @@ def test_peer_without_a_quorum_is_unhealthy(host: RunningHost) -> None:
 
 
 def asked(of: Host, path: str) -> httpx.Response:
-    """Return the agent's answer without its lifespan, which would start the processes."""
+    """Return the agent's response. Skip its lifespan, which would start the processes."""
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(create_app(of, "secret"))

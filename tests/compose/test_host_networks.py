@@ -1,7 +1,7 @@
 """`zabka agent --hosts` on three hosts, each with an agent, a peer and a broker, on a network that fails.
 
-A host is a network namespace with its own hosts file; its disk is a small file system in memory. The tests need the
-right to create both, and are skipped with the kernel's reason where that is refused.
+A host is a network namespace with its own hosts file. Its disk is a small file system in memory. The tests need
+permission to create both, and are skipped with the kernel's reason otherwise.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def why_not() -> str:
 
 
 def until(condition: Callable[[], bool], within_s: float) -> float:
-    """Wait until the condition holds, and return how long it took in seconds."""
+    """Wait until the condition is true, and return how many seconds that took."""
     begin = time.monotonic()
     while not condition():
         assert time.monotonic() - begin < within_s
@@ -63,10 +63,10 @@ def until(condition: Callable[[], bool], within_s: float) -> float:
 
 
 class Network:
-    """A switch with hosts on it, and this machine at `10.93.N.254`.
+    """Switch with hosts connected to it, and this machine at `10.93.N.254`.
 
-    The switch has its own namespace, so this machine's packet filter rules (Docker's drop unknown traffic) do not apply
-    there.
+    The switch has its own namespace, so this machine's packet filter rules do not apply there. Docker's rules drop
+    unknown traffic.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Network:
         for name in NAMES:
             hosts = Path("/etc/netns") / self.space(name) / "hosts"
             hosts.parent.mkdir(parents=True, exist_ok=True)
-            # In place: processes of the namespace have this very file as their /etc/hosts.
+            # Write in place, because processes of the namespace have this very file as their /etc/hosts.
             hosts.write_text(text)
 
     def disconnect(self, name: str) -> None:
@@ -113,7 +113,7 @@ class Network:
         run("ip", "-n", self._switch, "link", "set", name, "up")
 
     def move(self, name: str) -> None:
-        """Give the host another address, in every hosts file too."""
+        """Give the host another address, and update every hosts file."""
         space, before = self.space(name), self.addresses[name]
         self.addresses[name] = f"{self._subnet}.{int(before.rpartition('.')[2]) + 100}"
         run("ip", "-n", space, "address", "delete", f"{before}/24", "dev", "eth0")
@@ -128,7 +128,7 @@ class Network:
 
 
 class Hosts:
-    """The agents of the hosts."""
+    """The agents of all hosts."""
 
     def __init__(self, network: Network, directory: Path) -> None:
         self.network = network
@@ -157,7 +157,7 @@ class Hosts:
             )  # fmt: skip
 
     def kill(self, name: str) -> None:
-        """Kill the host's agent; its nodes die with it."""
+        """Kill the host's agent. Its nodes die with it."""
         self._agents[name].kill()
         self._agents[name].wait()
 
@@ -181,7 +181,7 @@ class Hosts:
 
 
 class Cluster:
-    """The API on the first host, called from this machine."""
+    """The API on the first host, and requests to it from this machine."""
 
     def __init__(self, hosts: Hosts) -> None:
         self.hosts = hosts
@@ -207,7 +207,7 @@ class Cluster:
             return False
 
     def nodes(self, number: int) -> set[str]:
-        """Return the states of the peer's and the broker's process with that number."""
+        """Return the process states of the peer and the broker with that number."""
         return {self.get(f"/api/v1/{kind}/{number}")["process"] for kind in ("peers", "brokers")}
 
     def in_sync(self, topic: str) -> list[int]:
@@ -226,7 +226,7 @@ class Cluster:
         return int(self.get(f"/api/v1/workloads/{workload}")["acknowledged"])
 
     def ended(self, workload: str) -> dict[str, Any]:
-        """Stop the workload, and return its final counts after all its records were read back."""
+        """Stop the workload, and return its final counts after all its records have been read back."""
         done = self.http.delete(f"/api/v1/workloads/{workload}", timeout=60)
         assert done.is_success, done.text
         counts: dict[str, Any] = done.json()
@@ -251,12 +251,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         network.close()
 
 
-def test_every_host_has_its_nodes(cluster: Cluster) -> None:
+def test_nodes_run_on_their_hosts(cluster: Cluster) -> None:
     assert [cluster.nodes(number) for number in (1, 2, 3)] == [{"running"}] * 3
     assert len({cluster.get(f"/api/v1/brokers/{number}")["host"] for number in (1, 2, 3)}) == 3
 
 
-def test_host_without_network_is_unknown_and_loses_no_record(cluster: Cluster) -> None:
+def test_host_without_network_is_unknown_and_loses_no_records(cluster: Cluster) -> None:
     cluster.topic("cut")
     workload = cluster.workload("cut")
     until(lambda: cluster.acknowledged(workload) > 20, 20)
@@ -277,7 +277,7 @@ def test_host_without_network_is_unknown_and_loses_no_record(cluster: Cluster) -
     until(cluster.ready, BACK_S)
 
 
-def test_host_with_a_new_address_is_found_by_its_name(cluster: Cluster) -> None:
+def test_host_with_a_new_address_is_found_by_name(cluster: Cluster) -> None:
     cluster.topic("moved")
     workload = cluster.workload("moved")
     until(lambda: cluster.acknowledged(workload) > 20, 20)
@@ -292,7 +292,7 @@ def test_host_with_a_new_address_is_found_by_its_name(cluster: Cluster) -> None:
     assert cluster.ended(workload)["lost"] == 0
 
 
-def test_restarted_agent_has_the_active_link_faults_again(cluster: Cluster) -> None:
+def test_restarted_agent_restores_the_active_link_faults(cluster: Cluster) -> None:
     body = {"from": "broker-2", "to": "broker-1", "kind": "delay", "delay_ms": 20}
     made = cluster.http.post("/api/v1/faults", json=body)
     assert made.status_code == 201, made.text
@@ -308,7 +308,7 @@ def test_restarted_agent_has_the_active_link_faults_again(cluster: Cluster) -> N
 
 
 def fill_up(disk: Path) -> Path:
-    """Create a file that takes all the space left on the disk."""
+    """Create a file that uses all remaining space of the disk."""
     path = disk / "fill"
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(4096)):
@@ -316,16 +316,17 @@ def fill_up(disk: Path) -> Path:
     return path
 
 
-def test_full_disk_stops_its_broker_and_others_continue(cluster: Cluster) -> None:
+def test_full_disk_stops_only_its_broker(cluster: Cluster) -> None:
     cluster.topic("full")
     workload = cluster.workload("full")
     until(lambda: cluster.acknowledged(workload) > 20, 20)
     fill = fill_up(cluster.hosts.disk("gamma"))
     try:
-        # The workload's records do not fit: the broker loses its only log directory, and stops.
+        # The workload's records do not fit on the disk, so the broker loses its only log directory and stops.
         until(lambda: cluster.get("/api/v1/brokers/3")["process"] == "down", SEEN_S)
         again = cluster.http.post("/api/v1/brokers/3/start")
-        # Its files may or may not be written again; it cannot serve on such a disk in either case.
+        # The request may or may not be able to write the broker's files; on such a disk the broker cannot serve in
+        # either case.
         assert again.status_code == 202 or "No space left on device" in again.json()["detail"]
         until(lambda: cluster.get("/api/v1/brokers/3")["process"] == "down", BACK_S)
         until(lambda: cluster.in_sync("full") == [1, 2], 20)

@@ -1,4 +1,4 @@
-"""The topology of several hosts: the same on each host, so that only the agents' token has to be copied."""
+"""The topology of several hosts is the same on each host, so only the agents' token has to be copied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zabka.compose.topology import node_directory, server_properties, zoo_cfg
 THREE = ["alpha", "beta", "gamma"]
 
 
-def test_nodes_are_distributed_and_the_first_host_has_the_api(tmp_path: Path) -> None:
+def test_nodes_are_distributed_and_the_first_host_runs_the_api(tmp_path: Path) -> None:
     topology = hosts_topology(THREE, peers=3, brokers=4, tokens=tmp_path)
     assert [(h.address, h.nodes, h.runs_api) for h in topology.hosts] == [
         ("alpha", ["peer-1", "broker-1", "broker-4"], True),
@@ -40,7 +40,7 @@ def test_nodes_and_agents_are_reached_by_host_name(tmp_path: Path) -> None:
     topology = hosts_topology(THREE, tokens=tmp_path)
     zoo = zoo_cfg(topology, topology.peers[0], tmp_path)
     assert "server.2=beta:2888:3888\n" in zoo
-    # A host can return with another address, to which its name then resolves.
+    # A host can return with another address, and its name then resolves to that address.
     assert "quorumListenOnAllIPs=true\n" in zoo
     assert "advertised.listeners=PLAINTEXT://beta:9092\n" in server_properties(topology, topology.brokers[1], tmp_path)
     agents: Any = api_settings(topology, tmp_path)["agents"]
@@ -48,7 +48,7 @@ def test_nodes_and_agents_are_reached_by_host_name(tmp_path: Path) -> None:
     assert "start it there with zabka agent" in agents[1]["remedy"]
 
 
-def test_token_is_made_on_the_first_host_and_copied_by_hand(tmp_path: Path) -> None:
+def test_token_is_created_on_the_first_host_and_copied_manually(tmp_path: Path) -> None:
     topology = hosts_topology(THREE, tokens=tmp_path)
     assert host_called(topology, "alpha", tmp_path) == "host-1"
     with pytest.raises(BadPlan, match="copy it from alpha"):
@@ -57,30 +57,30 @@ def test_token_is_made_on_the_first_host_and_copied_by_hand(tmp_path: Path) -> N
     assert host_called(topology, "beta", tmp_path) == "host-2"
 
 
-def test_unlisted_host_is_refused(tmp_path: Path) -> None:
+def test_unlisted_host_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(BadPlan, match="--here is one of alpha, beta, gamma, not 'delta'"):
         host_called(hosts_topology(THREE, tokens=tmp_path), "delta", tmp_path)
 
 
 @pytest.mark.parametrize("names", [["alpha", "alpha"], ["alpha", ""], [""]])
-def test_host_list_with_a_duplicate_or_empty_name_is_refused(tmp_path: Path, names: list[str]) -> None:
+def test_host_list_with_a_duplicate_or_empty_name_is_rejected(tmp_path: Path, names: list[str]) -> None:
     with pytest.raises(BadPlan, match="names each host once"):
         hosts_topology(names, tokens=tmp_path)
 
 
 @pytest.mark.parametrize(("peers", "brokers"), [(0, 1), (PER_HOST_MAX + 1, 1), (1, -1), (1, PER_HOST_MAX + 1)])
-def test_node_counts_that_do_not_fit_are_refused(tmp_path: Path, peers: int, brokers: int) -> None:
+def test_node_counts_that_do_not_fit_the_hosts_are_rejected(tmp_path: Path, peers: int, brokers: int) -> None:
     with pytest.raises(BadPlan, match="does not fit on 1 hosts"):
         hosts_topology(["alpha"], peers=peers, brokers=brokers, tokens=tmp_path)
 
 
-def test_directory_of_an_ensemble_of_another_size_is_refused(tmp_path: Path) -> None:
+def test_directory_of_an_ensemble_of_another_size_is_rejected(tmp_path: Path) -> None:
     lay_out("host-1", tmp_path, hosts_topology(THREE, tokens=tmp_path))
     with pytest.raises(BadPlan, match=r"ensemble of 3 peers, not 5.*choose another --data on every host"):
         lay_out("host-1", tmp_path, hosts_topology(THREE, peers=5, tokens=tmp_path))
 
 
-def test_host_list_in_another_order_is_refused(tmp_path: Path) -> None:
+def test_host_list_in_another_order_is_rejected(tmp_path: Path) -> None:
     lay_out("host-1", tmp_path, hosts_topology(THREE, tokens=tmp_path))
     node_directory(tmp_path, "peer-1").mkdir()
     with pytest.raises(BadPlan, match="holds peer-1, and host-2 is to have peer-2 and broker-2: name the hosts in the"):
@@ -97,7 +97,7 @@ def test_host_list_in_another_order_is_refused(tmp_path: Path) -> None:
         (["--hosts", "a,b", "--here", "a", "--set", "nonsense=1"], "nonsense is neither"),
     ],
 )
-def test_agent_without_required_options_reports_them(tmp_path: Path, options: list[str], message: str) -> None:
+def test_agent_error_lists_its_missing_options(tmp_path: Path, options: list[str], message: str) -> None:
     done = zabka("agent", *options, "--data", str(tmp_path))
     assert done.returncode == 1
     assert message in done.stderr and "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""Waiting for journals to grow: the kernel notifies, or the files are polled where it cannot."""
+"""Waiting for journals to grow: the kernel sends notifications, or else the files are polled."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def growth(journal: Path) -> Iterator[JournalGrowth]:
 
 
 @needs_inotify
-def test_close_ends_the_wait(growth: JournalGrowth) -> None:
+def test_close_wakes_the_waiters(growth: JournalGrowth) -> None:
     async def scene() -> None:
         waiting = asyncio.create_task(growth.grown(growth.next_growth(), 2 * LONG_S))
         await asyncio.sleep(0)
@@ -56,7 +56,7 @@ def test_close_ends_the_wait(growth: JournalGrowth) -> None:
 
 
 @needs_inotify
-def test_new_line_ends_the_wait(journal: Path, growth: JournalGrowth) -> None:
+def test_new_line_wakes_the_waiters(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
         waiting = asyncio.create_task(growth.grown(notice, 2 * LONG_S))
@@ -69,7 +69,7 @@ def test_new_line_ends_the_wait(journal: Path, growth: JournalGrowth) -> None:
 
 
 @needs_inotify
-def test_line_between_reading_and_waiting_is_not_missed(journal: Path, growth: JournalGrowth) -> None:
+def test_line_written_between_read_and_wait_is_not_missed(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
         add(journal / FIRST)
@@ -85,7 +85,7 @@ def test_every_waiter_is_notified(journal: Path, growth: JournalGrowth) -> None:
         waiting = [asyncio.create_task(growth.grown(growth.next_growth(), 2 * LONG_S)) for _ in range(3)]
         await asyncio.sleep(0)
         add(journal / FIRST)
-        # A waiter that starts later receives the kernel's notification instead of the earlier waiters.
+        # A later waiter receives the kernel's notification instead of the earlier waiters.
         growth.next_growth()
         await asyncio.gather(*waiting)
 
@@ -93,7 +93,7 @@ def test_every_waiter_is_notified(journal: Path, growth: JournalGrowth) -> None:
 
 
 @needs_inotify
-def test_message_log_does_not_end_the_wait(journal: Path, growth: JournalGrowth) -> None:
+def test_message_log_does_not_wake_the_waiters(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
         add(journal / MESSAGES)
@@ -155,7 +155,7 @@ def test_replaced_directory_is_watched_after_a_timeout(journal: Path, growth: Jo
 
 
 def looked_soon(growth: JournalGrowth) -> bool:
-    """Return whether the wait ends without a notification, long before its timeout."""
+    """Return whether the wait ends without a notification, well before its timeout."""
 
     async def scene() -> bool:
         notice = growth.next_growth()
@@ -165,13 +165,13 @@ def looked_soon(growth: JournalGrowth) -> bool:
     return play(scene())
 
 
-def test_missing_journal_is_polled_for(journal: Path) -> None:
+def test_missing_journal_is_polled_until_it_exists(journal: Path) -> None:
     growth = JournalGrowth({"peer-1": journal, "peer-2": journal / "none"})
     assert looked_soon(growth)
     growth.close()
 
 
-def test_journals_are_polled_without_inotify(growth: JournalGrowth, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journals_are_polled_if_inotify_is_unavailable(growth: JournalGrowth, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_growth._Inotify, "open", staticmethod(lambda: None))
     assert looked_soon(growth)
     assert IDLE_POLL_S < 0.12, "the collector holds lines back for 120 ms"

@@ -1,4 +1,4 @@
-"""Reading on in a journal: an unchanged journal costs two stat calls, and new lines are never missed."""
+"""Continued reading of a journal: an unchanged journal costs two stat calls, and new lines are never missed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Files = Callable[[Path, str], list[Path]]
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record each listing of a directory."""
+    """Record every listing of a directory."""
     found: list[str] = []
     real = journal_files.read_on
 
@@ -56,7 +56,7 @@ def test_added_line_is_read(tmp_path: Path) -> None:
     assert tail.read_on(end) == JournalChunk("peer-1", b"two\n", Position(FIRST, 8))
 
 
-def test_line_is_read_once_it_is_complete(tmp_path: Path) -> None:
+def test_line_is_read_only_after_it_is_complete(tmp_path: Path) -> None:
     tail, end = at_the_end(tmp_path)
     with (tmp_path / FIRST).open("ab", buffering=0) as file:
         file.write(b"tw")
@@ -73,7 +73,7 @@ def test_added_file_is_read(tmp_path: Path) -> None:
 
 
 def test_file_added_within_one_clock_step_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Independent of how long this machine takes between the two files.
+    # Make this independent of how long this machine takes between the two files.
     monkeypatch.setattr(journal_files, "SETTLED_NS", 3600 * 10**9)
     (tmp_path / FIRST).write_bytes(b"one\n")
     stamp = tmp_path.stat().st_mtime_ns
@@ -84,13 +84,13 @@ def test_file_added_within_one_clock_step_is_read(tmp_path: Path, monkeypatch: p
     assert tail.read_on(end) is not None
 
 
-def test_other_position_is_read_again(tmp_path: Path) -> None:
+def test_earlier_position_is_read_again(tmp_path: Path) -> None:
     tail, end = at_the_end(tmp_path)
     assert tail.read_on(end) is None
     assert tail.read_on(Position()) == JournalChunk("peer-1", b"one\n", Position(FIRST, 4))
 
 
-def test_missing_journal_has_nothing_new(tmp_path: Path) -> None:
+def test_missing_journal_has_no_new_lines(tmp_path: Path) -> None:
     assert JournalTail(tmp_path / "none", "peer-1").read_on(Position()) is None
 
 
@@ -127,7 +127,7 @@ def test_journal_with_another_first_line_is_read_from_the_start(tmp_path: Path, 
     assert found == JournalChunk("peer-1", line(NEW) + b"two\n", Position(FIRST, len(line(NEW)) + 4), anew=True)
 
 
-def test_journal_with_the_same_first_line_is_read_on(tmp_path: Path) -> None:
+def test_journal_with_the_same_first_line_continues(tmp_path: Path) -> None:
     (tmp_path / FIRST).write_bytes(line(OLD) + b"two\n")
     (tmp_path / SECOND).write_bytes(b"nine\n")
     tail, length = JournalTail(tmp_path, "peer-1"), len(line(OLD)) + 4
@@ -139,21 +139,21 @@ def test_journal_with_the_same_first_line_is_read_on(tmp_path: Path) -> None:
     assert tail.read_on(Position(SECOND, 5, first=OLD)) is None
 
 
-def test_journal_with_a_deleted_first_file_is_read_on(tmp_path: Path) -> None:
+def test_journal_with_a_deleted_first_file_continues(tmp_path: Path) -> None:
     (tmp_path / SECOND).write_bytes(b"nine\n")
 
     found = JournalTail(tmp_path, "peer-1").read_on(Position(FIRST, 4000, first=OLD))
     assert found == JournalChunk("peer-1", b"nine\n", Position(SECOND, 5))
 
 
-def test_journal_that_lost_its_end_is_not_a_new_one(tmp_path: Path) -> None:
+def test_journal_that_lost_its_end_is_not_a_new_journal(tmp_path: Path) -> None:
     (tmp_path / FIRST).write_bytes(line(OLD))
 
     found = JournalTail(tmp_path, "peer-1").read_on(Position(FIRST, 4000, first=OLD))
     assert found == JournalChunk("peer-1", line(OLD), Position(FIRST, len(line(OLD))))
 
 
-def test_damaged_first_line_does_not_mean_a_new_journal(tmp_path: Path) -> None:
+def test_damaged_first_line_is_not_a_new_journal(tmp_path: Path) -> None:
     (tmp_path / FIRST).write_bytes(b"rot\ntwo\n")
 
     found = JournalTail(tmp_path, "peer-1").read_on(Position(FIRST, 4, first=OLD))
@@ -161,7 +161,7 @@ def test_damaged_first_line_does_not_mean_a_new_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("written", [b"", line(NEW)[:-1]], ids=["empty", "half a line"])
-def test_new_journal_is_read_once_its_first_line_is_complete(tmp_path: Path, written: bytes) -> None:
+def test_new_journal_is_read_after_its_first_line_is_complete(tmp_path: Path, written: bytes) -> None:
     (tmp_path / FIRST).write_bytes(written)
     tail = JournalTail(tmp_path, "peer-1")
     assert tail.read_on(Position(FIRST, 4, first=OLD)) is None

@@ -1,4 +1,4 @@
-"""`make up` also stops on a SIGINT that only make received."""
+"""`make up` also stops if only make received the SIGINT."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parent(proc: Path, comm: str, blocked: str) -> Path:
     ("comm", "blocked", "interrupted"),
     [("make", INTERRUPTED, True), ("make", WAITING, False), ("bash", INTERRUPTED, False), ("gmake", INTERRUPTED, True)],
 )
-def test_only_a_make_that_handles_sigint_counts_as_interrupted(
+def test_interrupt_is_reported_only_for_make_handling_sigint(
     tmp_path: Path, comm: str, blocked: str, interrupted: bool
 ) -> None:
     assert make_was_interrupted(parent(tmp_path, comm, blocked)) is interrupted

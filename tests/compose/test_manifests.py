@@ -1,7 +1,7 @@
-"""Kubernetes manifests: they match the topology, and every name that one refers to is defined by another.
+"""Kubernetes manifests: they match the topology, and every name that they refer to is defined.
 
-No Kubernetes runs here. These tests check structure and cross references; a long test validates against the API's
-published schemas.
+Kubernetes does not run here. These tests check structure and cross references. A long test validates against the
+schemas published for the API.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def named_ports(container: Object) -> dict[str, int]:
 # ---- the committed file ---------------------------------------------------------------------------------------------
 
 
-def test_committed_manifests_are_the_commands_output(tmp_path: Path) -> None:
+def test_committed_manifests_equal_the_commands_output(tmp_path: Path) -> None:
     out = tmp_path / "kubernetes.yaml"
     done = zabka("kubernetes", "--peers", "3", "--brokers", "3", "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
@@ -75,7 +75,7 @@ def test_committed_manifests_are_the_commands_output(tmp_path: Path) -> None:
         {"l": "Null"},
     ],
 )
-def test_yaml_is_read_back_as_written(value: Object) -> None:
+def test_yaml_round_trips(value: Object) -> None:
     assert yaml.safe_load(as_yaml(value)) == value
 
 
@@ -100,7 +100,7 @@ def test_settings_are_stored_in_a_secret() -> None:
 # ---- references between objects -------------------------------------------------------------------------------------
 
 
-def test_selector_selects_the_pods_of_one_workload() -> None:
+def test_selector_selects_only_the_pods_of_one_workload() -> None:
     labels = {name: each["spec"]["template"]["metadata"]["labels"] for name, each in workloads().items()}
 
     def selected(selector: dict[str, str]) -> list[str]:
@@ -124,14 +124,14 @@ def test_every_stateful_set_has_its_headless_service() -> None:
         assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
 
 
-def test_service_port_is_a_port_of_its_container() -> None:
+def test_service_port_exists_in_its_container() -> None:
     for name, workload in {"peers": "peer", "brokers": "broker", "api": "api"}.items():
         own = named_ports(containers()[workload])
         for port in of_kind("Service")[name]["spec"]["ports"]:
             assert own[port["targetPort"]] == port["port"]
 
 
-def test_probe_path_is_served(tmp_path: Path) -> None:
+def test_path_of_every_probe_is_served(tmp_path: Path) -> None:
     local = plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(local, local.hosts[0], tmp_path)
     of_agent = {getattr(route, "path", "") for route in create_app(host, "t").routes}
@@ -150,7 +150,7 @@ def test_killed_node_does_not_restart_its_agents_container() -> None:
         assert container["startupProbe"]["httpGet"] == {"path": "/livez", "port": "agent"}
 
 
-def test_every_mount_has_its_volume_and_every_volume_its_claim() -> None:
+def test_every_mount_has_a_volume_and_every_volume_a_claim() -> None:
     for name, pod in pods().items():
         claimed = {each["metadata"]["name"] for each in workloads()[name]["spec"].get("volumeClaimTemplates", [])}
         volumes = {volume["name"]: volume for volume in pod["volumes"]}
@@ -178,7 +178,7 @@ def test_environment_sources_of_containers_exist() -> None:
 # ---- configuration of nodes -----------------------------------------------------------------------------------------
 
 
-def test_pods_have_the_names_of_their_nodes() -> None:
+def test_pods_are_named_after_their_nodes() -> None:
     sets = of_kind("StatefulSet")
     ordinals = {name: each["spec"]["ordinals"]["start"] for name, each in sets.items()}
     pods = [f"{name}-{ordinals[name] + i}" for name, each in sets.items() for i in range(each["spec"]["replicas"])]
@@ -187,7 +187,7 @@ def test_pods_have_the_names_of_their_nodes() -> None:
         assert containers()[name]["command"] == ["python", "-m", "zabka.compose.containers", "$(POD_NAME)"]
 
 
-def test_pod_finds_the_requested_topology(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_pod_reads_the_requested_topology(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for key, value in of_kind("ConfigMap")["zabka"]["data"].items():
         monkeypatch.setenv(key, value)
     topology = topology_here()
@@ -199,7 +199,7 @@ def test_pod_finds_the_requested_topology(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_nodes_reach_each_other_by_headless_service_name(tmp_path: Path) -> None:
     zoo = zoo_cfg(TOPOLOGY, TOPOLOGY.peers[0], tmp_path)
     assert "server.2=peer-2.peers:2888:3888\n" in zoo
-    # The pod's address changes at each start, and its name may not resolve before.
+    # The pod's address changes at each start, and before that its name may not resolve.
     assert "quorumListenOnAllIPs=true\n" in zoo
     properties = server_properties(TOPOLOGY, TOPOLOGY.brokers[1], tmp_path)
     assert "INTERNAL://broker-2.brokers:19092,EXTERNAL://127.0.0.1:9093\n" in properties
@@ -208,21 +208,22 @@ def test_nodes_reach_each_other_by_headless_service_name(tmp_path: Path) -> None
     assert "kubectl describe pod peer-1" in agents[1]["remedy"]
 
 
-def test_peers_start_together() -> None:
-    # Kubernetes' other policy starts a pod when the one before is ready, but a peer is ready only with a quorum.
+def test_peers_are_started_in_parallel() -> None:
+    # With Kubernetes' other policy a pod starts when the previous pod is ready, but a peer is ready only with a
+    # quorum.
     assert {each["spec"]["podManagementPolicy"] for each in of_kind("StatefulSet").values()} == {"Parallel"}
 
 
-def test_disruption_budget_allows_one_node_of_a_kind() -> None:
+def test_disruption_budget_allows_one_disruption_per_node_kind() -> None:
     assert {each["spec"]["maxUnavailable"] for each in of_kind("PodDisruptionBudget").values()} == {1}
 
 
-def test_api_has_one_pod_at_a_time() -> None:
+def test_api_runs_in_one_pod_at_a_time() -> None:
     api = of_kind("Deployment")["api"]["spec"]
     assert (api["replicas"], api["strategy"]) == (1, {"type": "Recreate"})
 
 
-def test_supplied_token_is_read_and_left_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_supplied_token_is_used_and_left_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = tmp_path / "agent.token"
     given.write_text("secret")
     given.chmod(0o440)
@@ -234,7 +235,7 @@ def test_supplied_token_is_read_and_left_unchanged(tmp_path: Path, monkeypatch: 
 # ---- privileges of a pod --------------------------------------------------------------------------------------------
 
 
-def test_pods_keep_the_restricted_pod_security_standard() -> None:
+def test_pods_meet_the_restricted_pod_security_standard() -> None:
     for pod in pods().values():
         own, (container,) = pod["securityContext"], pod["containers"]
         assert own["runAsNonRoot"] is True
@@ -248,11 +249,11 @@ def test_pods_keep_the_restricted_pod_security_standard() -> None:
         assert "hostPath" not in as_yaml({"pod": pod})
 
 
-def test_pod_runs_as_the_images_user() -> None:
+def test_pod_runs_as_the_user_of_the_image() -> None:
     assert "--uid 10001 " in dockerfile()
 
 
-def test_pod_has_the_stop_timeout_of_a_container() -> None:
+def test_pods_and_containers_have_the_same_stop_timeout() -> None:
     composition = yaml.safe_load((HERE / "compose.yaml").read_text())
     assert {f"{pod['terminationGracePeriodSeconds']}s" for pod in pods().values()} == {
         composition["services"]["peer-1"]["stop_grace_period"]
@@ -271,7 +272,7 @@ def test_manifests_have_one_replica_per_node(peers: int, brokers: int) -> None:
 
 
 @pytest.mark.parametrize(("option", "value"), [("--set", "nonsense=1"), ("--peers", "0"), ("--storage", "much")])
-def test_invalid_option_is_refused_with_a_message(option: str, value: str) -> None:
+def test_invalid_option_is_rejected_with_a_message(option: str, value: str) -> None:
     done = zabka("kubernetes", option, value)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("zabka: ")
@@ -283,7 +284,7 @@ def test_invalid_option_is_refused_with_a_message(option: str, value: str) -> No
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_manifests_match_the_kubernetes_schemas(tmp_path: Path) -> None:
-    """In an environment of its own: the validator installs 22 MB of schemas, which nothing else needs."""
+    """The validator runs in a separate environment, because it installs 22 MB of schemas that nothing else needs."""
     environment = tmp_path / "validator"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True, timeout=120)
     install = [environment / "bin" / "python", "-m", "pip", "install", "--quiet", VALIDATOR]

@@ -1,4 +1,4 @@
-"""Planning a cluster: counts, ports, settings, and the files that a second `up` finds."""
+"""Planning a cluster: counts, ports, settings, and the files that a second `up` reads."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def test_peers_and_brokers_are_numbered_from_one() -> None:
     assert topology.hosts[0].nodes == [p.name for p in topology.peers] + [b.name for b in topology.brokers]
 
 
-def test_client_ports_follow_the_first_one() -> None:
+def test_client_ports_follow_the_first_port() -> None:
     topology = plan(PICK, None)
 
     first = topology.peers[0].client_port
     assert [p.client_port for p in topology.peers] == [first, first + 1, first + 2]
 
 
-def test_ports_are_assigned_once() -> None:
+def test_every_port_is_assigned_only_once() -> None:
     topology = plan(Requested(api_port=0, zk_port=0, kafka_port=0, peers=5, brokers=5, observers=2), None)
 
     ports = [topology.api_port, topology.hosts[0].agent_port, *(b.port for b in topology.brokers)]
@@ -43,7 +43,7 @@ def test_ports_are_assigned_once() -> None:
     assert len(ports) == len(set(ports))
 
 
-def test_second_up_finds_the_same_topology(tmp_path: Path) -> None:
+def test_second_up_uses_the_saved_topology(tmp_path: Path) -> None:
     first = plan(PICK, None)
     save(first, tmp_path)
 
@@ -51,7 +51,7 @@ def test_second_up_finds_the_same_topology(tmp_path: Path) -> None:
     assert plan(PICK, load(tmp_path)) == first
 
 
-def test_change_of_the_number_of_voters_is_refused() -> None:
+def test_change_of_the_voter_count_is_rejected() -> None:
     with pytest.raises(BadPlan, match="holds an ensemble of 3 peers, not 5"):
         plan(Requested(peers=5), plan(PICK, None))
 
@@ -64,7 +64,7 @@ def test_brokers_and_observers_can_be_added_later() -> None:
 
 
 @pytest.mark.parametrize("host", ["999.1.1.1", "192.0.2.77", "no-such-host.invalid", "a" * 300])
-def test_address_that_this_machine_lacks_is_refused(host: str) -> None:
+def test_address_not_on_this_machine_is_rejected(host: str) -> None:
     with pytest.raises(BadPlan, match=r"--host .*: this machine has no such address"):
         plan(Requested(host=host, api_port=0, zk_port=0, kafka_port=0), None)
 
@@ -72,8 +72,8 @@ def test_address_that_this_machine_lacks_is_refused(host: str) -> None:
 @pytest.mark.parametrize(
     ("host", "written"), [("127.0.0.2", "127.0.0.2"), ("::1", "[::1]"), ("127.0.0.1", "127.0.0.1")]
 )
-def test_nodes_are_contacted_at_the_address_they_listen_on(host: str, written: str) -> None:
-    """Peers that listened on another loopback address were once contacted at 127.0.0.1."""
+def test_nodes_are_contacted_at_their_listening_address(host: str, written: str) -> None:
+    """Peers listening on another loopback address were once contacted at 127.0.0.1."""
     topology = plan(Requested(peers=1, brokers=1, host=host, api_port=0, zk_port=0, kafka_port=0), None)
 
     assert topology.connect == f"{written}:{topology.peers[0].client_port}"
@@ -81,7 +81,7 @@ def test_nodes_are_contacted_at_the_address_they_listen_on(host: str, written: s
     assert topology.on_loopback()
 
 
-def test_ipv6_wildcard_is_reached_by_ipv6_alone() -> None:
+def test_ipv6_wildcard_is_contacted_only_over_ipv6() -> None:
     """`up --host ::` once never became ready: peers were contacted at 127.0.0.1, and brokers advertised an IPv4
     address.
     """
@@ -92,7 +92,7 @@ def test_ipv6_wildcard_is_reached_by_ipv6_alone() -> None:
     assert not topology.on_loopback()
 
 
-def test_files_with_settings_are_readable_by_their_user_only(tmp_path: Path) -> None:
+def test_files_with_settings_are_readable_only_by_their_user(tmp_path: Path) -> None:
     topology = plan(PICK, None)
     (tmp_path / "topology.json").write_text("{}")
     paths = [save(topology, tmp_path), *(write_node(topology, node, tmp_path) for node in topology.nodes())]
@@ -101,7 +101,7 @@ def test_files_with_settings_are_readable_by_their_user_only(tmp_path: Path) -> 
     assert {path.stat().st_mode & 0o777 for path in paths} == {0o600}
 
 
-def test_listening_beyond_loopback_gives_a_warning() -> None:
+def test_listening_outside_loopback_logs_a_warning() -> None:
     everywhere = plan(Requested(host="0.0.0.0", api_port=0, zk_port=0, kafka_port=0), None)
     alone = [msgspec.structs.replace(broker, advertised="127.0.0.1") for broker in everywhere.brokers]
 
@@ -120,7 +120,7 @@ def test_too_low_file_limit_is_an_error_before_any_start(tmp_path: Path) -> None
     assert not (tmp_path / "d").exists()
 
 
-def test_port_in_use_is_reported() -> None:
+def test_port_in_use_is_reported_with_its_address() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -147,7 +147,7 @@ def test_picked_ports_are_below_the_ephemeral_range() -> None:
         (Requested(api_port=70_000), "is not a port"),
     ],
 )
-def test_impossible_options_are_refused(options: Requested, reason: str) -> None:
+def test_contradictory_options_are_rejected(options: Requested, reason: str) -> None:
     with pytest.raises(BadPlan, match=reason):
         plan(options, None)
 
@@ -155,14 +155,14 @@ def test_impossible_options_are_refused(options: Requested, reason: str) -> None
 # ---- settings ----------------------------------------------------------------------------------------------------
 
 
-def test_settings_go_to_kafka_or_zookeeper_by_their_key() -> None:
+def test_settings_are_split_between_kafka_and_zookeeper_by_key() -> None:
     found = split_settings(["tickTime=200", "replica.lag.time.max.ms=1000", "zookeeper.session.timeout.ms=4000"])
 
     assert found.zookeeper == {"tickTime": "200"}
     assert found.kafka == {"replica.lag.time.max.ms": "1000", "zookeeper.session.timeout.ms": "4000"}
 
 
-def test_zabka_historical_is_a_setting_of_brokers() -> None:
+def test_zabka_historical_applies_only_to_brokers() -> None:
     found = split_settings(["zabka.historical=empty-isr,ghost-controller"])
     assert found == Overrides({}, {"zabka.historical": "empty-isr,ghost-controller"})
 
@@ -190,7 +190,7 @@ def test_journal_level_applies_to_every_node() -> None:
         ("dataLogDir=/a\nserver.9=evil:1:2", "one line"),
     ],
 )
-def test_bad_setting_is_refused_with_the_reason(setting: str, reason: str) -> None:
+def test_bad_setting_is_rejected_with_the_reason(setting: str, reason: str) -> None:
     with pytest.raises(BadSetting, match=reason):
         split_settings([setting])
 
@@ -248,7 +248,7 @@ def test_kafka_profile_uses_kafkas_own_timeouts(tmp_path: Path) -> None:
     assert _settings(write_node(topology, topology.peers[0], tmp_path))["tickTime"] == "2000"
 
 
-def test_four_letter_words_are_not_allowed_beyond_loopback(tmp_path: Path) -> None:
+def test_four_letter_words_are_disabled_outside_loopback(tmp_path: Path) -> None:
     topology = _topology(host="0.0.0.0")
 
     assert "4lw.commands.whitelist" not in _settings(write_node(topology, topology.peers[0], tmp_path))
@@ -262,7 +262,7 @@ def test_too_long_socket_path_is_replaced_by_a_short_one(tmp_path: Path) -> None
     assert control_socket(Path("/d/broker-1")) == Path("/d/broker-1/control.sock")
 
 
-def test_damaged_topology_is_reported_as_damaged(tmp_path: Path) -> None:
+def test_damaged_topology_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "topology.json").write_text('{"peers": 3')
 
     with pytest.raises(BadTopology, match="is damaged"):

@@ -1,8 +1,8 @@
-"""The composition with rootless Podman and podman-compose, which must behave as with Docker's engine.
+"""The composition with rootless Podman and podman-compose, which must behave as with Docker.
 
-`make test-compose` runs these tests where both are installed. root runs them as the user ZABKA_TEST_PODMAN_USER, who
-needs subordinate ids (/etc/subuid, /etc/subgid). podman-compose supports neither `--wait` nor profiles: services are
-started by name, and the tests poll the API.
+`make test-compose` runs these tests if both are installed. root runs them as the user ZABKA_TEST_PODMAN_USER, which
+needs subordinate ids (/etc/subuid, /etc/subgid). podman-compose supports neither `--wait` nor profiles. Therefore
+services are started by name, and the tests poll the API.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CREATE = ("zabka", "topics", "--create", "--topic", "orders", "--partitions", "1
 
 
 def rootless() -> tuple[str, ...]:
-    """Return the prefix that runs a command as a user other than root; skip the test without such a user."""
+    """Return the command prefix that runs a command as a non-root user. Skip the test without such a user."""
     if os.getuid() != 0:
         return ()
     name = os.environ.get("ZABKA_TEST_PODMAN_USER")
@@ -56,11 +56,11 @@ class Podman:
         self._compose = (*user, "podman-compose", "-p", PROJECT, "-f", "compose/compose.yaml")
 
     def podman(self, *arguments: str) -> str:
-        """Run Podman and return its output; the test fails if the command fails."""
+        """Run Podman and return its output. The test fails if the command fails."""
         return self._run(*self.command, *arguments)
 
     def compose(self, *arguments: str) -> str:
-        """Run podman-compose, as `podman` does."""
+        """Run podman-compose. The test fails if the command fails."""
         return self._run(*self._compose, *arguments)
 
     def up(self) -> None:
@@ -118,27 +118,27 @@ def container(service: str) -> str:
     return f"{PROJECT}_{service}_1"
 
 
-def test_clients_outside_the_network_write_and_read(engine: Podman, api: httpx.Client) -> None:
+def test_clients_outside_the_network_produce_and_consume(engine: Podman, api: httpx.Client) -> None:
     engine.podman("exec", container("api"), *CREATE)
     produce(range(100))
     assert records(100) == list(range(100))
 
 
-def test_every_containers_probe_succeeds(engine: Podman, api: httpx.Client) -> None:
-    # Run by hand, because a machine without a user systemd has no timer that runs the health check.
+def test_health_check_of_every_container_succeeds(engine: Podman, api: httpx.Client) -> None:
+    # Run the health check manually, because a machine without a user systemd has no timer for it.
     for service in (*NODES, "api"):
         engine.podman("healthcheck", "run", container(service))
 
 
 @pytest.mark.parametrize("service", ["broker-2", "peer-3"])
-def test_killed_container_shows_within_three_seconds(engine: Podman, api: httpx.Client, service: str) -> None:
+def test_killed_container_is_shown_within_three_seconds(engine: Podman, api: httpx.Client, service: str) -> None:
     engine.podman("kill", container(service))
     until(lambda: process(api, service) == "unknown", SEEN_S)
     engine.podman("start", container(service))
     until(lambda: process(api, service) == "running", BACK_S)
 
 
-def test_disconnected_container_shows_within_three_seconds(engine: Podman, api: httpx.Client) -> None:
+def test_disconnected_container_is_shown_within_three_seconds(engine: Podman, api: httpx.Client) -> None:
     network = f"{PROJECT}_default"
     engine.podman("network", "disconnect", network, container("peer-1"))
     try:
@@ -154,7 +154,7 @@ def test_stopped_container_exits_with_code_0(engine: Podman, api: httpx.Client) 
     engine.podman("start", container("broker-3"))
 
 
-def test_data_survives_the_containers(engine: Podman, api: httpx.Client) -> None:
+def test_data_survives_container_recreation(engine: Podman, api: httpx.Client) -> None:
     engine.compose("down")
     engine.up()
     assert records(100) == list(range(100))

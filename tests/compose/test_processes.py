@@ -1,4 +1,4 @@
-"""Processes that an agent manages: signals have their effect, and the process table reports it correctly."""
+"""Processes managed by an agent: signals take effect, and the process table reports that correctly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STUBBORN = [
 
 
 class Watched:
-    """A managed process and the changes reported of it."""
+    """A managed process and its reported changes."""
 
     def __init__(self, tmp_path: Path, argv: list[str]) -> None:
         self.changes: list[tuple[str, str]] = []
@@ -60,7 +60,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 30))
 
 
-def test_kill_is_sigkill_and_leaves_the_process_down(tmp_path: Path) -> None:
+def test_kill_sends_sigkill_and_leaves_the_process_down(tmp_path: Path) -> None:
     async def scenario() -> None:
         watched = Watched(tmp_path, SLEEPER)
         process = await watched.up()
@@ -87,7 +87,7 @@ def test_pause_stops_the_process_and_resume_continues_it(tmp_path: Path) -> None
 
 
 def test_process_that_ignores_sigstop_is_not_reported_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process sleeps uninterruptibly, as if waiting for a disk: it waits for a child that opens a pipe."""
+    """The process waits uninterruptibly for a child that opens a pipe. This simulates waiting for a disk."""
     monkeypatch.setattr(processes, "SIGNAL_TIMEOUT_S", 0.2)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -102,7 +102,7 @@ def test_process_that_ignores_sigstop_is_not_reported_paused(tmp_path: Path, mon
             await process.pause()
         process.observe()
         assert (process.state, watched.changes) == ("running", [("running", "start")])
-        # The child has opened its pipe: now the signal takes effect and is noticed.
+        # Once the child has opened its pipe, the signal takes effect and is noticed.
         os.close(await asyncio.to_thread(os.open, pipe, os.O_WRONLY))
         await wait_for(lambda: (process.observe(), process.state == "paused")[1])
         assert watched.changes[-1] == ("paused", "stopped")
@@ -162,7 +162,7 @@ def test_process_killed_during_its_restart_stays_down(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_action_invalid_in_the_current_state_is_refused(tmp_path: Path) -> None:
+def test_action_invalid_in_the_current_state_is_rejected(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = Watched(tmp_path, SLEEPER).process
         for action in (process.kill, process.stop, process.pause, process.resume, process.restart):
@@ -189,7 +189,7 @@ def test_restart_starts_a_new_process(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_exit_and_pause_from_outside_are_noticed(tmp_path: Path) -> None:
+def test_external_kill_and_pause_are_detected(tmp_path: Path) -> None:
     async def scenario() -> None:
         watched = Watched(tmp_path, SLEEPER)
         process = await watched.up()
@@ -203,7 +203,7 @@ def test_exit_and_pause_from_outside_are_noticed(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_children_lead_their_own_session(tmp_path: Path) -> None:
+def test_child_process_leads_its_own_session(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = await Watched(tmp_path, SLEEPER).up()
         assert process.pid is not None
@@ -214,7 +214,7 @@ def test_children_lead_their_own_session(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG is Linux's")
-def test_child_dies_with_its_killed_parent() -> None:
+def test_child_dies_when_its_parent_is_killed() -> None:
     child = (
         "import os, signal, sys, time\n"
         "from zabka.compose.launch import die_with_parent\n"
@@ -250,7 +250,7 @@ def test_log_size_is_bounded_while_its_process_runs(tmp_path: Path, monkeypatch:
             await wait_for(lambda: watched.log.stat().st_size > 10_000)
             process.observe()
         await wait_for(lambda: watched.log.stat().st_size > 10_000)
-        # While it runs, it may write as much again before the next check.
+        # While the process is running, it may write as much again before the next check.
         await process.pause()
         process.observe()
         assert watched.log.stat().st_size == 0
@@ -263,5 +263,5 @@ def test_log_size_is_bounded_while_its_process_runs(tmp_path: Path, monkeypatch:
     run(scenario())
 
 
-def test_node_is_started_with_this_python() -> None:
+def test_node_is_started_with_the_current_python() -> None:
     assert argv_for("peer", "--config", "zoo.cfg")[0] == sys.executable

@@ -30,7 +30,7 @@ def isr_request(
     isr: Sequence[int],
     member_epochs: Mapping[int, int] | None = None,
 ) -> AlterPartitionRequest:
-    """Return the AlterPartition request, version 3, of the leader that the controller knows."""
+    """Return the AlterPartition request (version 3) that the leader known to the controller would send."""
     state = context.leadership[partition]
     epochs = member_epochs or {}
     row = PartitionData(
@@ -55,8 +55,9 @@ def ask_for_isr(
     partition: int = 0,
     member_epochs: Mapping[int, int] | None = None,
 ) -> Any:
-    """Send AlterPartition, version 3, as the partition's leader; return the error. Members without an entry have any
-    epoch."""
+    """Send AlterPartition (version 3) as the partition's leader, and return the error. Members not in `member_epochs`
+    have epoch -1.
+    """
     context = world.active().controller.term.context
     request = isr_request(context, TopicPartition(topic, partition), isr, member_epochs)
     answer = world.call(world.active().controller.alter_partition(request))
@@ -64,7 +65,7 @@ def ask_for_isr(
 
 
 def shut_down(world: World, broker_id: int, broker_epoch: int = -1) -> tuple[Any, list[TopicPartition]]:
-    """Send ControlledShutdown, version 3; return the error and the partitions that the broker still leads."""
+    """Send ControlledShutdown (version 3). Return the error and the partitions that the broker still leads."""
     request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
     answer = world.call(world.active().controller.controlled_shutdown(request))
     world.settle()
@@ -73,18 +74,18 @@ def shut_down(world: World, broker_id: int, broker_epoch: int = -1) -> tuple[Any
 
 
 def reassignment_request(partition: TopicPartition, target: Sequence[int] | None) -> AlterPartitionReassignmentsRequest:
-    """Return the AlterPartitionReassignments for one partition; None cancels."""
+    """Return an AlterPartitionReassignments request for one partition. Target None cancels the reassignment."""
     row = ReassignablePartition(partition_index=partition.partition, replicas=None if target is None else tuple(target))
     return AlterPartitionReassignmentsRequest(topics=(ReassignableTopic(name=partition.topic, partitions=(row,)),))
 
 
 def reassign(world: World, partition: TopicPartition, target: Sequence[int] | None) -> Any:
-    """Send AlterPartitionReassignments for one partition (None cancels); return its error."""
+    """Send AlterPartitionReassignments for one partition (None cancels), and return its error."""
     return reassignment_answer(world, partition, target).error_code
 
 
 def reassignment_answer(world: World, partition: TopicPartition, target: Sequence[int] | None) -> Any:
-    """Send AlterPartitionReassignments for one partition; return its row of the response."""
+    """Send AlterPartitionReassignments for one partition, and return its row of the response."""
     request = reassignment_request(partition, target)
     response = world.call(world.active().controller.alter_partition_reassignments(request))
     assert response.error_code is KafkaError.none
@@ -110,6 +111,6 @@ def under_way(world: World, *partitions: TopicPartition) -> dict[TopicPartition,
 
 
 def caught_up(world: World, isr: Sequence[int], topic: str = "orders") -> None:
-    """Send AlterPartition with that ISR as the leader."""
+    """Send AlterPartition with that ISR, as the partition's leader."""
     assert ask_for_isr(world, isr, topic) is KafkaError.none
     world.settle()

@@ -1,7 +1,6 @@
-"""World of controllers: a fake coordination service with real semantics, and brokers that record their requests.
+"""World of controllers: a fake coordination service with ZooKeeper's semantics, and brokers that record requests.
 
-Everything runs on the simulation's scheduler.  Requests to the service take a millisecond each way, as do control
-requests.
+Everything runs on the simulation's scheduler. Service requests and control requests take a millisecond each way.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class ControlRequest:
 
 
 class World:
-    """Controllers, fake brokers and the ensemble that they share."""
+    """Controllers and fake brokers, and the ensemble that they share."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()
@@ -70,9 +69,9 @@ class World:
         self.unreachable: set[int] = set()
         self.refuse_deletes: set[int] = set()
         self.offline_replicas: dict[int, set[TopicPartition]] = {}
-        """Replicas on failed log directories, by broker."""
+        """Replicas on failed log directories, keyed by broker."""
         self.epochs_known: dict[int, int] = {}
-        """The latest controller epoch that each broker has received from another controller."""
+        """Latest controller epoch that each broker has received from another controller."""
         self.random = Random(7)
         for path in znodes.PERSISTENT_PATHS:
             self.ensemble.put(path)
@@ -91,7 +90,7 @@ class World:
             self.scheduler.step()
 
     def settle(self) -> None:
-        """Run until everything in progress has finished; distant timers stay."""
+        """Run until all work in progress has finished. Distant timers stay pending."""
         self.run(300)
 
     # -- nodes with a controller
@@ -104,7 +103,7 @@ class World:
         self.settle()
 
     def kill(self, broker_id: int, *, expire: bool = True) -> None:
-        """Kill with SIGKILL; with `expire` the session expires at once."""
+        """Kill with SIGKILL. With `expire`, the session expires immediately."""
         node = self.nodes.pop(broker_id)
         node.runtime.stop()
         self.unreachable.add(broker_id)
@@ -112,7 +111,7 @@ class World:
             self.ensemble.end_session(node.session.session_id)
 
     def active(self) -> Node:
-        """Return the node in /controller."""
+        """Return the node that owns /controller."""
         broker_id = znodes.decode_controller(self.ensemble.data(znodes.CONTROLLER))
         assert broker_id is not None
         return self.nodes[broker_id]
@@ -120,7 +119,7 @@ class World:
     # -- brokers that are only registered
 
     def join(self, *broker_ids: int, rack: str | None = None, intact: bool = False) -> None:
-        """Register brokers that only respond; `intact` ones register an intact log."""
+        """Register brokers that only respond to requests. With `intact`, they register an intact log."""
         for broker_id in broker_ids:
             session_id = 0x9000 + broker_id
             endpoints = (BrokerEndpoint("PLAINTEXT", f"b{broker_id}", 9092),)
@@ -132,7 +131,7 @@ class World:
             self.unreachable.discard(broker_id)
 
     def leave(self, *broker_ids: int) -> None:
-        """Expire their sessions, and stop their responses."""
+        """Expire these brokers' sessions, and stop their responses."""
         for broker_id in broker_ids:
             self.unreachable.add(broker_id)
             self.ensemble.end_session(0x9000 + broker_id)
@@ -140,7 +139,7 @@ class World:
     # -- topics
 
     def create_topic(self, topic: str, assignment: dict[int, Sequence[int]], **config: str) -> None:
-        """Write a topic as an administrator does."""
+        """Write a topic's znodes, as an administrator does."""
         if config:
             self.set_config(topic, **config)
         rows = {n: ReplicaAssignment(tuple(replicas)) for n, replicas in assignment.items()}
@@ -168,7 +167,7 @@ class World:
         return state.leader, state.isr, state.leader_epoch
 
     def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
-        """Write an ISR as a leader with an old inter-broker protocol does."""
+        """Write an ISR to ZooKeeper, as a leader with an old inter-broker protocol does."""
         state = self.state(topic, partition)
         path = znodes.partition_state_path(TopicPartition(topic, partition))
         self.ensemble.put(path, znodes.encode_partition_state(state._replace(isr=tuple(isr))))
@@ -182,7 +181,7 @@ class World:
         return [event for broker_id, event in self.journal if isinstance(event, kind) and node in (None, broker_id)]
 
     def call(self, request: Awaitable[Any]) -> Any:
-        """Await a result in the world's virtual time."""
+        """Return the result of an awaitable, in the world's virtual time."""
 
         raised: list[Exception] = []
 
@@ -237,7 +236,7 @@ class Node:
         self.controller.session_renewed()
 
     def stop(self) -> None:
-        """Stop cleanly, without a controlled shutdown."""
+        """Stop cleanly, but without a controlled shutdown."""
 
         async def stop() -> None:
             await self.controller.shutdown()
@@ -250,7 +249,7 @@ class Node:
 
 
 class FakeChannel:
-    """`BrokerChannel` to brokers that record requests and accept them."""
+    """`BrokerChannel` to brokers that record and accept every request."""
 
     def __init__(self, world: World, runtime: SimRuntime) -> None:
         self.world = world
@@ -281,7 +280,7 @@ class FakeChannel:
         return future
 
     def _obey(self, broker_id: int, request: KafkaMessage) -> LeaderAndIsrResponse:
-        """Accept every replica except those on a failed log directory."""
+        """Accept every replica, except replicas on a failed log directory."""
         offline = self.world.offline_replicas.get(broker_id, ())
         topics = tuple(
             LeaderAndIsrTopicError(
@@ -321,7 +320,7 @@ class FakeChannel:
 
 
 def lose_all_but(world: World, topic: str, survivor: int, last: int) -> None:
-    """Remove `survivor` from the ISR, then kill `last`, and restart `survivor`."""
+    """Remove `survivor` from the ISR, kill `last`, and restart `survivor`."""
     world.leave(survivor)
     world.settle()
     world.leave(last)

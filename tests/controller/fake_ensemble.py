@@ -61,7 +61,7 @@ class Znode:
 
 
 class FakeEnsemble:
-    """The tree; every applied write has its own zxid."""
+    """The znode tree. Every applied write has a separate zxid."""
 
     def __init__(self) -> None:
         self.zxid = 0x100000000
@@ -69,7 +69,7 @@ class FakeEnsemble:
         self.sessions: dict[int, FakeSession] = {}
         self.next_session = 0x1000
         self.unreadable: dict[str, ErrorCode] = {}
-        """The error with which reading the data of a znode fails, by path."""
+        """Errors with which reading a znode's data fails, keyed by path."""
         self.unwritable: dict[str, ErrorCode] = {}
 
     # -- operations
@@ -125,7 +125,7 @@ class FakeEnsemble:
         fired += [(path, EventType.DELETED), (parent_path or "/", EventType.CHILDREN_CHANGED)]
 
     def multi(self, ops: Sequence[Op], session: int) -> list[OpResult]:
-        """Apply all operations or none: the first failure restores the tree."""
+        """Apply all operations or none. The first failure restores the tree."""
         self.zxid += 1
         touched = {path for op in ops for path in (op.path, op.path.rpartition("/")[0] or "/")}
         kept = {path: self.nodes[path].copy() for path in touched if path in self.nodes}
@@ -149,7 +149,7 @@ class FakeEnsemble:
                 session.fire(path, kind)
 
     def end_session(self, session_id: int) -> None:
-        """Close a session: one transaction deletes its ephemeral znodes."""
+        """Close a session. One transaction deletes its ephemeral znodes."""
         self.zxid += 1
         fired: list[tuple[str, EventType]] = []
         for path in sorted(path for path, node in self.nodes.items() if node.owner == session_id):
@@ -162,7 +162,7 @@ class FakeEnsemble:
     # -- writes by the tests, immediate and without a session
 
     def put(self, path: str, data: bytes | None = None, *, owner: int = 0) -> Stat:
-        """Create or set a znode, and create its missing parents."""
+        """Create or set a znode. Create its missing parents."""
         parent = path.rpartition("/")[0]
         if parent and parent not in self.nodes:
             self.put(parent)
@@ -192,9 +192,9 @@ class FakeSession:
         self.session_id = SessionId(0)
         self.hold_watches = False
         self.sends_zxid = True
-        """Whether a watch event has its zxid: not after a reconnection, and not from servers before 3.9."""
+        """Whether watch events contain their zxid. They do not after a reconnection, or from servers before 3.9."""
         self.lose_replies = 0
-        """How many of the next replies are lost, after the request was applied."""
+        """Number of next replies to lose after the request was applied."""
         self.lose_requests = 0
         self.lose_reply_to: Callable[[Sequence[Op]], bool] = lambda ops: False
         self.multis: list[list[Op]] = []
@@ -230,7 +230,7 @@ class FakeSession:
             listener(state)
 
     def expire(self) -> None:
-        """End this session; the node learns of it when it runs."""
+        """Expire this session. The node notices it when it runs."""
         session_id = self.session_id
 
         def learn() -> None:

@@ -41,8 +41,9 @@ def alter(
     partition: int = 0,
     member_epochs: dict[int, int] | None = None,
 ) -> Any:
-    """Send AlterPartition as the leader of t-0, with correct defaults. Return the row of the response, or the response
-    without rows."""
+    """Send AlterPartition as the leader of t-0, with correct defaults. Return the row of the response, or a response
+    without rows.
+    """
     context = world.active().controller.term.context
     state = context.leadership[T0]
     epochs = member_epochs or {}
@@ -95,7 +96,7 @@ def test_isr_shrink_and_expansion_raise_only_the_partition_epoch(world: World) -
 
 
 @pytest.mark.scenario(61)
-def test_alter_partition_returns_the_matching_error(world: World) -> None:
+def test_invalid_isr_change_returns_the_matching_error(world: World) -> None:
     # testAlterPartitionErrors
     assert alter(world, [2, 3]).error_code is KafkaError.none
     context = world.active().controller.term.context
@@ -126,7 +127,7 @@ def test_unchanged_isr_succeeds_even_with_an_older_epoch(world: World) -> None:
 
 
 @pytest.mark.scenario(61)
-def test_dead_or_stopping_replica_is_not_eligible(world: World) -> None:
+def test_dead_or_stopping_replica_cannot_join_the_isr(world: World) -> None:
     # testShutdownBrokerNotAddedToIsr
     shutdown = ControlledShutdownRequest(broker_id=4, broker_epoch=-1)
     world.call(world.active().controller.controlled_shutdown(shutdown))
@@ -138,8 +139,8 @@ def test_dead_or_stopping_replica_is_not_eligible(world: World) -> None:
     assert world.state("t").isr == (2, 3)
 
 
-def test_replica_with_an_earlier_broker_epoch_is_not_eligible(world: World) -> None:
-    # KIP-903: it can have restarted without its disk.
+def test_replica_with_an_earlier_broker_epoch_cannot_join_isr(world: World) -> None:
+    # KIP-903: the broker can have restarted without its disk.
     context = world.active().controller.term.context
     assert alter(world, [2, 3]).error_code is KafkaError.none
     old = context.broker_epoch(4)
@@ -151,7 +152,7 @@ def test_replica_with_an_earlier_broker_epoch_is_not_eligible(world: World) -> N
     assert alter(world, [2, 3, 4], member_epochs={4: new}).error_code is KafkaError.none
 
 
-def test_only_the_leader_can_change_the_isr_and_to_replicas_only(world: World) -> None:
+def test_only_the_leader_can_change_isr_and_only_to_replicas(world: World) -> None:
     assert alter(world, [3, 2], sender=3).error_code is KafkaError.invalid_request
     assert alter(world, [3]).error_code is KafkaError.invalid_request
     assert alter(world, []).error_code is KafkaError.invalid_request
@@ -161,7 +162,7 @@ def test_only_the_leader_can_change_the_isr_and_to_replicas_only(world: World) -
 
 
 @pytest.mark.scenario(46)
-def test_isr_stays_at_one_while_recovering_from_unclean_election() -> None:
+def test_recovering_isr_keeps_one_member_after_unclean_election() -> None:
     # testAlterPartitionErrorsAfterUncleanElection
     world = World()
     world.start(1)
@@ -182,7 +183,7 @@ def test_isr_stays_at_one_while_recovering_from_unclean_election() -> None:
     world.join(3)
     world.settle()
     assert alter(world, [2, 3], recovering=True).error_code is KafkaError.invalid_request
-    # The new leader reports that it has recovered, and then other replicas can join.
+    # The new leader reports that it has recovered, after which other replicas can join.
     row = alter(world, [2])
     assert (row.error_code, row.leader_recovery_state) == (KafkaError.none, 0)
     assert not world.state("t").recovering and world.state("t").leader_epoch == 3
@@ -191,13 +192,13 @@ def test_isr_stays_at_one_while_recovering_from_unclean_election() -> None:
     assert world.brief("t") == (2, (2, 3), 3)
 
 
-def test_state_written_by_another_client_is_an_invalid_version(world: World) -> None:
+def test_state_changed_by_another_client_is_an_invalid_version(world: World) -> None:
     world.set_isr("t", 0, [2, 4])
     assert alter(world, [2, 3]).error_code is KafkaError.invalid_update_version
     assert world.state("t").isr == (2, 4)
 
 
-def test_lost_response_of_the_ensemble_does_not_fail_the_change(world: World) -> None:
+def test_lost_zookeeper_response_does_not_fail_the_isr_change(world: World) -> None:
     world.nodes[1].session.lose_replies = 1
     row = alter(world, [2, 3])
     assert (row.error_code, row.partition_epoch) == (KafkaError.none, 1)
@@ -227,7 +228,7 @@ def test_unexpected_failure_returns_an_error_and_resigns(world: World) -> None:
 
 
 def alter_in(world: World, version: int, isr: list[int], **fields: int) -> Any:
-    """Send AlterPartition in an older version: versions 0 and 1 have topic names, and none has member epochs."""
+    """Send AlterPartition in an older version. Versions 0 and 1 have topic names; none has member epochs."""
     context = world.active().controller.term.context
     state = context.leadership[T0]
     schema = import_module(f"kio.schema.alter_partition.v{version}.request")
@@ -249,7 +250,7 @@ def alter_in(world: World, version: int, isr: list[int], **fields: int) -> Any:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_older_alter_partition_gets_its_own_version(world: World, version: int) -> None:
+def test_older_alter_partition_gets_a_response_of_its_version(world: World, version: int) -> None:
     [topic] = alter_in(world, version, [2, 3]).topics
     [row] = topic.partitions
     assert (row.error_code, row.isr, row.partition_epoch) == (KafkaError.none, (2, 3), 1)
@@ -259,7 +260,7 @@ def test_older_alter_partition_gets_its_own_version(world: World, version: int) 
 
 
 @pytest.mark.parametrize(("version", "error"), [(0, "operation_not_attempted"), (2, "ineligible_replica")])
-def test_dead_isr_member_gets_an_error_of_the_request_version(world: World, version: int, error: str) -> None:
+def test_dead_isr_member_error_depends_on_the_request_version(world: World, version: int, error: str) -> None:
     world.leave(4)
     world.settle()
     [topic] = alter_in(world, version, [2, 3, 4]).topics
@@ -267,13 +268,13 @@ def test_dead_isr_member_gets_an_error_of_the_request_version(world: World, vers
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_stale_sender_is_refused_in_every_version(world: World, version: int) -> None:
+def test_stale_broker_epoch_is_rejected_in_every_version(world: World, version: int) -> None:
     schema = import_module(f"kio.schema.alter_partition.v{version}.request")
     request = schema.AlterPartitionRequest(broker_id=2, broker_epoch=1, topics=())
     answer = world.call(world.active().controller.alter_partition(request))
     assert (answer.error_code, answer.__version__) == (KafkaError.stale_broker_epoch, version)
 
 
-def test_refused_isr_change_still_updates_all_brokers_metadata(world: World) -> None:
+def test_rejected_isr_change_still_updates_metadata_everywhere(world: World) -> None:
     assert alter(world, [2, 3], leader_epoch=7).error_code is KafkaError.not_controller
     assert [row.to for row in world.requests("UpdateMetadata") if T0 in row.partitions()] == [1, 2, 3, 4]

@@ -64,7 +64,7 @@ def test_registration_with_a_lost_response_is_recognized(world: World) -> None:
 
 
 @pytest.mark.scenario(21)
-def test_registration_of_our_own_earlier_session_is_replaced(world: World) -> None:
+def test_registration_of_an_earlier_own_session_is_replaced(world: World) -> None:
     opened, zk = session(world)
     old = world.ensemble.put("/brokers/ids/5", b"{}", owner=0x4444)
     epoch = world.call(register_broker(zk, INFO, 0, {0x4444: None}))
@@ -73,7 +73,7 @@ def test_registration_of_our_own_earlier_session_is_replaced(world: World) -> No
 
 
 @pytest.mark.scenario(21)
-def test_registration_of_another_session_is_refused(world: World) -> None:
+def test_registration_of_another_session_is_rejected(world: World) -> None:
     _opened, zk = session(world)
     world.ensemble.put("/brokers/ids/5", b"{}", owner=0x4444)
     with pytest.raises(BrokerIdInUse) as caught:
@@ -82,7 +82,7 @@ def test_registration_of_another_session_is_refused(world: World) -> None:
     assert world.ensemble.nodes["/brokers/ids/5"].owner == 0x4444
 
 
-def test_refused_start_can_be_repeated(world: World) -> None:
+def test_rejected_start_can_be_retried(world: World) -> None:
     from tests.controller.controller_world import Node
     from zabka.controller.config import ControllerConfig
 
@@ -98,7 +98,7 @@ def test_refused_start_can_be_repeated(world: World) -> None:
 
 
 def test_registration_waits_for_another_session_and_journals_it(world: World) -> None:
-    # KAFKA-14845: Kafka's broker stays out of the cluster until it is restarted.
+    # KAFKA-14845: Kafka's broker remains outside the cluster until it is restarted.
     world.start(1)
     node = world.nodes[1]
     world.ensemble.end_session(node.session.session_id)
@@ -147,7 +147,7 @@ def test_controller_uses_the_broker_epochs_of_the_ensemble(world: World) -> None
         assert context.broker_epoch(broker_id) == world.ensemble.nodes[f"/brokers/ids/{broker_id}"].czxid
 
 
-def test_control_requests_carry_the_receivers_broker_epoch(world: World) -> None:
+def test_control_requests_contain_the_receivers_broker_epoch(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -162,7 +162,7 @@ def test_control_requests_carry_the_receivers_broker_epoch(world: World) -> None
 
 
 @pytest.mark.scenario(20)
-def test_bounced_broker_is_a_failure_and_then_a_startup(world: World) -> None:
+def test_bounced_broker_is_handled_as_failure_and_startup(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -178,12 +178,12 @@ def test_bounced_broker_is_a_failure_and_then_a_startup(world: World) -> None:
     assert context.broker_epoch(2) == world.ensemble.nodes["/brokers/ids/2"].czxid > old
     assert world.brief("t") == (3, (3,), 1)
     assert 2 in world.nodes[1].channel.forgotten
-    # As a new process, it receives the state of all its replicas.
+    # Because the broker is a new process, it receives the state of all its replicas.
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader == 3
 
 
 @pytest.mark.parametrize("intact", [2, 3])
-def test_isr_that_bounced_keeps_a_member_with_an_intact_log(world: World, intact: int) -> None:
+def test_bounced_isr_keeps_the_member_with_an_intact_log(world: World, intact: int) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -210,7 +210,7 @@ def test_bounced_member_with_intact_log_leads_if_others_died(world: World, away:
     assert world.brief("t")[:2] == (back, (back,))
 
 
-def test_dead_member_is_awaited_if_the_other_may_lack_records(world: World) -> None:
+def test_election_waits_for_dead_last_isr_member(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]}, unclean_leader_election_enable="false")
@@ -233,7 +233,7 @@ def test_broker_that_bounces_twice_is_detected_twice(world: World) -> None:
 
 
 @pytest.mark.scenario(23)
-def test_brokers_without_replicas_appear_in_all_metadata(world: World) -> None:
+def test_brokers_without_replicas_are_in_all_metadata(world: World) -> None:
     world.start(1)
     world.join(2)
     world.settle()
@@ -263,7 +263,7 @@ def test_brokers_without_replicas_appear_in_all_metadata(world: World) -> None:
 
 
 @pytest.mark.scenario(24)
-def test_metadata_has_dead_replicas_as_offline(world: World) -> None:
+def test_metadata_lists_dead_replicas_as_offline(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2]})
@@ -277,7 +277,7 @@ def test_metadata_has_dead_replicas_as_offline(world: World) -> None:
 
 
 @pytest.mark.scenario(25)
-def test_requests_go_to_live_and_stopping_brokers_only(world: World) -> None:
+def test_requests_are_sent_only_to_live_and_stopping_brokers(world: World) -> None:
     world.start(1)
     world.join(2, 3, 4)
     world.create_topic("t", {0: [2, 3, 4]})
@@ -310,7 +310,7 @@ def test_live_brokers_are_sent_before_leader_and_isr(world: World) -> None:
         assert "LeaderAndIsr" in [row.kind for row in received[1:]]
 
 
-def test_unanswered_request_is_sent_every_100_ms_in_order(world: World) -> None:
+def test_unanswered_request_is_retried_every_100_ms_in_order(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.settle()
@@ -332,7 +332,7 @@ def test_unanswered_request_is_sent_every_100_ms_in_order(world: World) -> None:
     assert topics == ["t", "u"] and channels.queue_size(3) == 0
 
 
-def test_broker_with_a_new_endpoint_is_announced(world: World) -> None:
+def test_changed_broker_endpoint_is_propagated(world: World) -> None:
     world.start(1)
     world.join(2)
     world.settle()
@@ -361,7 +361,7 @@ def shut_down(world: World, broker_id: int, broker_epoch: int = -1):
 
 
 @pytest.mark.scenario(22)
-def test_controlled_shutdown_with_a_stale_epoch_is_refused(world: World) -> None:
+def test_controlled_shutdown_with_a_stale_epoch_is_rejected(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -375,7 +375,7 @@ def test_controlled_shutdown_with_a_stale_epoch_is_refused(world: World) -> None
 
 
 @pytest.mark.scenario(37)
-def test_controlled_shutdown_of_all_brokers_in_turn(world: World) -> None:
+def test_all_brokers_can_shut_down_in_turn(world: World) -> None:
     # testControlledShutdown
     world.start(9)
     world.join(0, 1, 2)
@@ -407,11 +407,11 @@ def test_controlled_shutdown_moves_leadership_by_one_epoch(world: World) -> None
     world.settle()
     received = world.requests("LeaderAndIsr", 2)[-1]
     assert received.partitions()[T0].leader == 3
-    # It stops, and the partitions that it gave up stay unchanged.
+    # The broker stops; the partitions whose leadership it gave up remain unchanged.
     world.leave(2)
     world.settle()
     assert world.brief("t") == (3, (3,), 1) and world.brief("alone") == (-1, (2,), 1)
-    # It returns as any other broker.
+    # The broker returns like any other broker.
     world.join(2)
     world.settle()
     assert world.active().controller.term.context.shutting_down == set()
@@ -419,7 +419,7 @@ def test_controlled_shutdown_moves_leadership_by_one_epoch(world: World) -> None
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_controlled_shutdown_is_answered_in_its_version(world: World, version: int) -> None:
+def test_controlled_shutdown_response_has_the_request_version(world: World, version: int) -> None:
     world.start(9)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -437,7 +437,7 @@ def test_controlled_shutdown_is_answered_in_its_version(world: World, version: i
 # ---- the wire -------------------------------------------------------------------------------------------------
 
 
-def test_control_requests_survive_kafkas_encoding(world: World) -> None:
+def test_control_requests_round_trip_in_kafkas_encoding(world: World) -> None:
     from io import BytesIO
 
     from kio.serial import entity_reader, entity_writer

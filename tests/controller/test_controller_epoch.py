@@ -1,5 +1,6 @@
-"""The controller epoch: every write checks it, and a controller that sees a later epoch checks whether it is still
-active."""
+"""The controller epoch: every write checks it. A controller that sees a later epoch checks whether it is still
+active.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def world() -> World:
     return World()
 
 
-def test_request_of_a_later_controller_makes_a_zombie_check(world: World) -> None:
+def test_request_of_a_later_controller_makes_a_zombie_resign(world: World) -> None:
     world.start(1)
     node = world.nodes[1]
     node.session.hold_watches = True
@@ -50,11 +51,12 @@ def test_every_controller_write_checks_the_controller_epoch(world: World) -> Non
         assert ops[0] == Check(znodes.CONTROLLER_EPOCH, 1) and len(ops) >= 2
 
 
-def test_broker_with_a_later_epoch_makes_the_controller_check(world: World) -> None:
+def test_later_epoch_of_a_broker_makes_the_controller_check(world: World) -> None:
     world.start(1)
     world.join(2)
     world.settle()
-    # Another client writes another number while the controller has nothing to write; broker 3 read it when it started.
+    # Another client writes another number while the controller has nothing to write. Broker 3 read the number
+    # when it started.
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
     world.settle()
     assert world.nodes[1].controller.controller_epoch == 1
@@ -66,7 +68,7 @@ def test_broker_with_a_later_epoch_makes_the_controller_check(world: World) -> N
     assert world.requests("UpdateMetadata", 3)[-1].request.controller_epoch == 8
 
 
-def test_broker_with_a_wrong_epoch_does_not_end_the_term(world: World) -> None:
+def test_wrong_epoch_of_a_broker_does_not_end_the_term(world: World) -> None:
     world.start(1)
     world.epochs_known[3] = 7
     world.join(3)
@@ -75,7 +77,7 @@ def test_broker_with_a_wrong_epoch_does_not_end_the_term(world: World) -> None:
     assert not world.events(ControllerResigned)
 
 
-def test_changed_epoch_alone_restarts_the_controller_term(world: World) -> None:
+def test_changed_epoch_znode_restarts_the_controller_term(world: World) -> None:
     world.start(1)
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
     world.nodes[1].controller.controller_changed()
@@ -86,8 +88,8 @@ def test_changed_epoch_alone_restarts_the_controller_term(world: World) -> None:
 
 
 def test_reelected_controller_reports_its_lost_session(world: World) -> None:
-    # It won at once, and another controller was elected and resigned since; then a write is refused (seed 577 of
-    # chaos).
+    # The broker was elected immediately, and since then another controller was elected and has resigned; then a
+    # write is rejected (seed 577 of chaos).
     world.join(2)
     world.create_topic("t", {0: [1]})
     node = world.nodes[1] = Node(world, 1, ControllerConfig())
@@ -102,7 +104,7 @@ def test_reelected_controller_reports_its_lost_session(world: World) -> None:
     assert (again.controller_epoch, again.caused_by) == (3, owner_cause(node.session.session_id))
 
 
-def test_epoch_changed_during_the_election_only_delays_it(world: World) -> None:
+def test_epoch_change_during_the_election_only_delays_it(world: World) -> None:
     node = world.nodes[1] = Node(world, 1, ControllerConfig())
     original, moved = node.session.multi, []
 

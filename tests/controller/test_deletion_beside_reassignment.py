@@ -1,4 +1,4 @@
-"""Topics to be deleted while their partitions are being reassigned: the deletion waits for the reassignment."""
+"""Deletion of topics whose partitions are being reassigned: it waits until the reassignment ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_topic_being_reassigned_is_deleted_afterwards(world: World) -> None:
     assert not world.has("orders")
 
 
-def test_metadata_keeps_a_topic_whose_deletion_waits(world: World) -> None:
+def test_topic_with_a_delayed_deletion_stays_in_metadata(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, P0, [2])
@@ -52,13 +52,13 @@ def test_metadata_keeps_a_topic_whose_deletion_waits(world: World) -> None:
         ]
         return set(received)
 
-    # The replica that must catch up fetches by topic id, which its leader must know.
+    # The replica that must catch up fetches by topic id, so its leader must know the id.
     assert leaders_sent() == {1}
     caught_up(world, [1, 2])
     assert -2 in leaders_sent()
 
 
-def test_replica_moved_during_a_waiting_deletion_is_stopped(world: World) -> None:
+def test_replica_moved_during_a_delayed_deletion_is_stopped(world: World) -> None:
     world.create_topic("orders", {0: [1], 1: [1]})
     world.settle()
     reassign(world, P0, [2])
@@ -67,13 +67,14 @@ def test_replica_moved_during_a_waiting_deletion_is_stopped(world: World) -> Non
     world.settle()
     world.received.clear()
     caught_up(world, [1, 2])
-    # The broker knows the topic, and would take a StopReplica with the epoch of a topic deletion for a late one.
+    # The broker knows the topic, and would mistake a StopReplica with the epoch of a topic deletion for an
+    # outdated one.
     stopped = [received.partitions()[P0] for received in world.requests("StopReplica", 1)]
     assert any(row.delete_partition for row in stopped)
     assert all(row.leader_epoch >= 0 for row in stopped)
 
 
-def test_topic_is_deleted_once_its_last_reassignment_completes(world: World) -> None:
+def test_topic_is_deleted_after_its_last_reassignment_completes(world: World) -> None:
     world.create_topic("orders", {0: [1], 1: [1], 2: [1]})
     world.settle()
     reassign(world, P0, [2])
@@ -108,7 +109,8 @@ def test_halted_deletion_stays_halted_when_a_broker_returns(world: World) -> Non
 
 
 def test_reassignment_that_halts_a_deletion_can_elect_a_leader(world: World) -> None:
-    # Kafka elects no leader in a topic that is to be deleted: then no replica catches up, and both wait for ever.
+    # Kafka elects no leader for a topic that is being deleted, so no replica catches up, and deletion and
+    # reassignment wait forever.
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, P0, [2])

@@ -1,4 +1,4 @@
-"""The election of a controller, fencing and resignation (acceptance scenarios 1 to 15)."""
+"""Election of a controller, fencing and resignation (acceptance scenarios 1 to 15)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_exactly_one_of_many_brokers_is_elected(world: World) -> None:
         last = world.events(ControllerBelieved, node.broker_id)[-1]
         assert (last.controller_id, last.controller_epoch) == (active[0], 1)
         assert last.is_controller == (node.broker_id == active[0])
-    # The other brokers watch /controller: when the controller dies, exactly one takes over.
+    # The other brokers watch /controller. When the controller dies, exactly one of them becomes controller.
     world.kill(active[0])
     world.settle()
     assert epoch(world) == ("2", 2)
@@ -87,7 +87,7 @@ def test_exactly_one_of_many_brokers_is_elected(world: World) -> None:
 
 
 @pytest.mark.scenario(5)
-def test_elected_controller_with_a_lost_response_finds_its_write(world: World) -> None:
+def test_election_recognizes_its_write_after_a_lost_response(world: World) -> None:
     node = world.nodes[1] = Node(world, 1, ControllerConfig())
     lost: list[int] = []
 
@@ -107,7 +107,7 @@ def test_elected_controller_with_a_lost_response_finds_its_write(world: World) -
 
 
 @pytest.mark.scenario(14)
-def test_controller_znode_of_a_kraft_controller_is_respected(world: World) -> None:
+def test_kraft_controller_znode_is_not_replaced(world: World) -> None:
     world.ensemble.put(znodes.CONTROLLER, b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":7}')
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"12")
     world.start(1)
@@ -136,7 +136,7 @@ def test_zombie_is_fenced_and_resigns_without_a_write(world: World, work: str) -
     zombie.session.hold_watches = True
     take_over(world)
     received = len(world.received)
-    # Changes that the zombie notices, while it does not notice the change of /controller.
+    # The zombie notices these changes, although it does not notice the change of /controller.
     if work == "topic_creation":
         world.create_topic("new", {0: [2, 3]})
     elif work == "topic_deletion":
@@ -175,7 +175,8 @@ def test_zombie_is_fenced_and_resigns_without_a_write(world: World, work: str) -
 def test_zombie_that_reads_a_later_state_resigns_first(
     world: World,
 ) -> None:
-    # Kafka's fails only that partition's election, then sends the broker the leader epoch of its former process.
+    # Kafka's controller fails only the election of that partition, then sends the broker the leader epoch of its
+    # former process.
     world.start(1)
     world.join(2, 3)
     world.create_topic("old", {0: [2, 3]})
@@ -219,7 +220,7 @@ def test_unsent_batch_is_an_illegal_state_and_causes_a_failover(world: World) ->
     assert world.active() is first and epoch(world) == ("3", 3)
 
 
-def test_lone_controller_returns_after_an_illegal_state(world: World) -> None:
+def test_only_controller_is_reelected_after_an_illegal_state(world: World) -> None:
     world.start(1)
     world.nodes[1].controller.term.batch.add_update_metadata([1], [])
     world.join(3)
@@ -229,7 +230,7 @@ def test_lone_controller_returns_after_an_illegal_state(world: World) -> None:
     assert world.nodes[1].controller.is_active and epoch(world) == ("2", 2)
 
 
-def test_batch_of_a_fenced_controller_does_not_affect_the_next(world: World) -> None:
+def test_fenced_controllers_batch_does_not_affect_the_next_term(world: World) -> None:
     # KAFKA-12315: ControllerMoved in the replica state machine must not leave requests in the batch.
     world.start(1)
     world.join(2, 3)
@@ -252,7 +253,8 @@ def test_batch_of_a_fenced_controller_does_not_affect_the_next(world: World) -> 
 
 
 def test_own_controller_znode_without_a_term_is_replaced(world: World) -> None:
-    # KAFKA-13407: /controller has the id of this broker, which has resigned; no other broker would ever become active.
+    # KAFKA-13407: /controller contains the id of this broker, which has resigned, so no other broker would ever
+    # become active.
     world.start(1, 2)
     first = world.active()
     first.controller._resign("controller_moved", UNKNOWN)
@@ -282,7 +284,7 @@ def test_expired_controller_resigns_then_registers_again(world: World) -> None:
     assert epoch(world) == ("2", 2)
 
 
-def test_propagation_is_reported_once_all_brokers_have_answered(world: World) -> None:
+def test_propagation_is_reported_after_all_brokers_replied(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.settle()
@@ -298,7 +300,7 @@ def test_propagation_is_reported_once_all_brokers_have_answered(world: World) ->
     assert second.propagate_ms >= 200
 
 
-def test_broker_has_no_controller_belief_at_first(world: World) -> None:
+def test_broker_initially_knows_no_controller(world: World) -> None:
     node = Node(world, 1, ControllerConfig())
     assert (node.controller.active_controller_id, node.controller.controller_epoch) == (-1, 0)
     node.start()
@@ -316,8 +318,9 @@ def test_first_broker_creates_the_persistent_paths() -> None:
     assert world.nodes[1].controller.is_active
 
 
-def test_term_that_ended_by_expiry_reports_no_fenced_write(world: World) -> None:
-    """Its /controller znode was deleted at the expiry; withdrawing nothing is not a refused write."""
+def test_term_ended_by_session_expiry_reports_no_fenced_write(world: World) -> None:
+    """Its /controller znode was deleted with the session. A resignation that deletes nothing is not a rejected
+    write."""
     world.start(1)
     world.ensemble.end_session(world.nodes[1].session.session_id)
     world.settle()
@@ -325,7 +328,7 @@ def test_term_that_ended_by_expiry_reports_no_fenced_write(world: World) -> None
     assert not world.events(WriteFenced)
 
 
-def test_expiry_during_an_event_ends_the_event_and_the_term(world: World) -> None:
+def test_session_expiry_during_an_event_ends_the_event_and_term(world: World) -> None:
     world.start(1)
     node = world.nodes[1]
     world.join(2)
@@ -339,7 +342,7 @@ def test_expiry_during_an_event_ends_the_event_and_the_term(world: World) -> Non
     assert all(world.brief("t", n) == (2, (2,), 0) for n in range(50))
 
 
-def test_paused_controller_finds_its_successor_on_resuming(world: World) -> None:
+def test_resumed_controller_finds_its_successor(world: World) -> None:
     world.start(1, 2, 3)
     world.join(4, 5)
     world.create_topic("t", {0: [4, 5]})
@@ -368,11 +371,12 @@ def test_paused_controller_finds_its_successor_on_resuming(world: World) -> None
     assert [e.reason for e in resigned] == ["session_expired"]
 
 
-def test_controller_that_vanishes_unnoticed_is_succeeded(world: World) -> None:
+def test_lost_controller_session_is_followed_by_an_election(world: World) -> None:
     world.start(1, 2)
     loser = next(n for n in world.nodes.values() if not n.controller.is_active)
     winner = world.active()
-    # /controller is deleted, created and deleted while the other broker does not look: its watch fires once.
+    # /controller is deleted, created and deleted before the other broker reads it, so that its watch fires only
+    # once.
     loser.session.hold_watches = True
     world.kill(winner.broker_id)
     world.ensemble.put(znodes.CONTROLLER, znodes.encode_controller(50, 0), owner=0x5050)
@@ -393,13 +397,13 @@ def test_invalid_controller_znode_is_journaled(world: World) -> None:
 
 
 @pytest.mark.scenario(11)
-def test_shutdown_precedes_queued_events_and_answers_callers(world: World) -> None:
+def test_shutdown_skips_queued_events_and_fails_their_callers(world: World) -> None:
     world.start(1)
     world.join(2)
     world.create_topic("t", {0: [2]})
     world.settle()
     controller = world.nodes[1].controller
-    # An event in progress, and requests of every kind queued after it.
+    # One event is in progress, and requests of every kind are queued after it.
     world.create_topic("u", {0: [2]})
     world.run(3)
     alter = controller.alter_partition(AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=()))
@@ -416,7 +420,7 @@ def test_shutdown_precedes_queued_events_and_answers_callers(world: World) -> No
     assert world.brief("u") == (2, (2,), 0)
     assert not controller.is_active
     assert [e.reason for e in world.events(ControllerResigned)] == ["shutdown"]
-    # After that, no caller waits either.
+    # Afterwards no caller waits.
     again = controller.alter_partition(AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=()))
     assert world.call(again).error_code is KafkaError.not_controller
     world.call(controller.shutdown())
@@ -434,7 +438,7 @@ def test_shutdown_does_not_wait_for_an_unresponsive_service(world: World) -> Non
     assert not world.nodes[1].controller.is_active
 
 
-def test_inactive_broker_refuses_controller_requests(world: World) -> None:
+def test_inactive_broker_rejects_controller_requests(world: World) -> None:
     world.start(1, 2)
     loser = next(n for n in world.nodes.values() if not n.controller.is_active).controller
     request = AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=())

@@ -1,5 +1,6 @@
-"""Eligible leader replicas (KIP-966): a replica that leaves an ISR below the minimum still has all committed
-records."""
+"""Eligible leader replicas (KIP-966): replicas that left an ISR below the minimum and still have all committed
+records.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ T0 = TopicPartition("t", 0)
 
 @pytest.fixture
 def world() -> World:
-    """A controller on broker 1; brokers 2, 3 and 4 host the partition, and two of them must be in sync."""
+    """Controller on broker 1. Brokers 2, 3 and 4 host the partition, and two of them must be in sync."""
     made = World()
     made.start(1)
     made.join(2, 3, 4)
@@ -27,13 +28,13 @@ def world() -> World:
 
 
 def stands(world: World) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Return (leader, ISR, eligible)."""
+    """Return the partition's (leader, ISR, eligible leader replicas)."""
     state = world.state("t")
     return state.leader, state.isr, state.eligible
 
 
 def leave(world: World, *broker_ids: int) -> None:
-    """Stop the brokers one by one; the controller handles each."""
+    """Stop the brokers one by one, and wait until the controller has handled each."""
     for broker_id in broker_ids:
         world.leave(broker_id)
         world.settle()
@@ -52,25 +53,25 @@ def last_election(world: World) -> tuple[int, str, bool]:
 # ---- eligibility ----------------------------------------------------------------------------------------------
 
 
-def test_replica_leaving_an_isr_at_the_minimum_is_not_eligible(world: World) -> None:
+def test_replica_leaving_an_isr_at_min_isr_is_not_eligible(world: World) -> None:
     leave(world, 4)
     assert stands(world) == (2, (2, 3), ())
 
 
-def test_replica_leaving_an_isr_below_the_minimum_is_eligible(world: World) -> None:
+def test_replica_leaving_an_isr_below_min_isr_is_eligible(world: World) -> None:
     leave(world, 4, 3)
     assert stands(world) == (2, (2,), (3,))
     assert world.events(LeaderElected)[-1].eligible == [3]
 
 
-def test_no_replica_is_eligible_once_enough_are_in_sync_again(world: World) -> None:
+def test_eligibility_ends_when_isr_reaches_the_minimum_again(world: World) -> None:
     leave(world, 4, 3)
     state = world.active().controller.term.context.leadership[T0]
     settled = world.call(world.active().controller.term.store.update({T0: with_isr(state, (2, 4))}))
     assert settled.written[T0].eligible == ()
 
 
-def test_state_znode_with_a_minimum_of_one_is_kafkas(world: World) -> None:
+def test_state_znode_with_min_isr_one_equals_kafkas(world: World) -> None:
     world.create_topic("plain", {0: [2, 3]})
     world.settle()
     leave(world, 3, 2)
@@ -90,34 +91,34 @@ def test_state_with_eligible_replicas_round_trips() -> None:
         assert read is not None and read.eligible == read.doubtful == () and read.isr == (2,)
 
 
-def test_recently_changed_minimum_makes_no_replica_eligible(world: World) -> None:
+def test_recently_changed_min_isr_makes_no_replica_eligible(world: World) -> None:
     node = world.active()
     world.set_config("t", min_insync_replicas="3")
     changed = world.ensemble.nodes[znodes.config_path("topics", "t")]
     changed.mtime_ms = node.runtime.now().wall_ms
     leave(world, 4)
     assert stands(world) == (2, (2, 3), ())
-    # By now, a leader that did not receive the change has lost its session.
+    # By now, a leader that has not received the change has lost its session.
     changed.mtime_ms -= 2 * node.config.session_timeout_ms
     leave(world, 3)
     assert stands(world) == (2, (2,), (3,))
 
 
-def test_invalid_minimum_makes_no_replica_eligible(world: World) -> None:
+def test_invalid_min_isr_makes_no_replica_eligible(world: World) -> None:
     world.set_config("t", min_insync_replicas="9" * 5_000)
     leave(world, 4, 3)
     assert stands(world) == (2, (2,), ())
     assert world.events(ControllerEventFailed) == []
 
 
-def test_new_default_minimum_makes_no_replica_eligible_yet(world: World) -> None:
+def test_new_default_min_isr_does_not_yet_make_replica_eligible(world: World) -> None:
     world.create_topic("u", {0: [2, 3, 4]})
     world.settle()
     node, path = world.active(), znodes.config_path("brokers", "<default>")
     world.ensemble.put(path, znodes.encode_config({"min.insync.replicas": "2"}))
     world.ensemble.nodes[path].mtime_ms = node.runtime.now().wall_ms
     leave(world, 4, 3)
-    # A leader that still uses the minimum of one can have committed more in the meantime.
+    # A leader that still uses the minimum of one can have committed more records since then.
     assert (world.state("u").isr, world.state("u").eligible) == ((2,), ())
 
 
@@ -147,7 +148,7 @@ def test_last_isr_member_is_awaited_as_in_kafka() -> None:
     assert stands(world) == (2, (2,), ())
 
 
-def test_lowered_minimum_removes_eligible_replicas(world: World) -> None:
+def test_lowered_min_isr_removes_eligible_replicas(world: World) -> None:
     leave(world, 4, 3)
     join(world, 3, intact=True)
     world.set_config("t", min_insync_replicas="1")
@@ -155,7 +156,7 @@ def test_lowered_minimum_removes_eligible_replicas(world: World) -> None:
     assert stands(world) == (-1, (2,), ())
 
 
-def test_changed_broker_default_minimum_counts_as_well(world: World) -> None:
+def test_changed_broker_default_min_isr_removes_eligibility(world: World) -> None:
     leave(world, 4, 3)
     join(world, 3, intact=True)
     world.ensemble.put(znodes.config_path("brokers", "<default>"), znodes.encode_config({"min.insync.replicas": "1"}))
@@ -171,7 +172,7 @@ def test_eligible_replica_without_an_intact_log_is_removed(world: World) -> None
     leader_epoch = world.state("t").leader_epoch
     join(world, 3, intact=False)
     assert stands(world) == (2, (2,), ())
-    # The leader gets the change; otherwise its partition epoch would be out of date.
+    # The leader receives the change; otherwise its partition epoch would be outdated.
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader_epoch == leader_epoch + 1
 
 
@@ -179,7 +180,7 @@ def test_broker_that_deleted_its_replica_gets_no_new_request(world: World) -> No
     leave(world, 4, 3)
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
-    # Broker 2 has deleted its replica; the topic is removed once the others return.
+    # Broker 2 has deleted its replica. The topic is removed once the other brokers return.
     world.leave(2)
     world.settle()
     world.received.clear()
@@ -190,19 +191,19 @@ def test_broker_that_deleted_its_replica_gets_no_new_request(world: World) -> No
     assert not world.has("t")
 
 
-def test_last_isr_member_gives_way_to_an_eligible_replica(world: World) -> None:
+def test_last_isr_member_without_its_log_waits_for_eligible_one(world: World) -> None:
     leave(world, 4, 3, 2)
     assert stands(world) == (-1, (2,), (3,))
     join(world, 2, intact=False)
     assert stands(world) == (-1, (2,), (3,)) and world.state("t").doubtful == (2,)
     assert last_election(world)[1] == "doubtful_return"
     join(world, 3, intact=True)
-    # Records that the other lost are now fetched from this replica.
+    # Records that the other replica lost are now fetched from this replica.
     assert stands(world) == (3, (3,), ()) and world.state("t").doubtful == ()
     assert last_election(world) == (3, "offline", False)
 
 
-def test_last_isr_member_leads_if_its_log_is_intact(world: World) -> None:
+def test_last_isr_member_with_an_intact_log_leads(world: World) -> None:
     leave(world, 4, 3, 2)
     join(world, 2, intact=True)
     assert stands(world) == (2, (2,), (3,))
@@ -215,7 +216,7 @@ def test_last_isr_member_leads_if_no_replica_has_an_intact_log(world: World) -> 
     assert stands(world) == (2, (2,), ()) and world.state("t").doubtful == ()
 
 
-def test_replica_that_gave_way_is_elected_if_unclean_is_allowed(world: World) -> None:
+def test_doubtful_replica_is_elected_if_unclean_is_allowed(world: World) -> None:
     world.create_topic("u", {0: [4, 3, 2]}, min_insync_replicas="3", unclean_leader_election_enable="true")
     world.settle()
     leave(world, 4, 3, 2)
@@ -225,7 +226,7 @@ def test_replica_that_gave_way_is_elected_if_unclean_is_allowed(world: World) ->
     assert [(e.leader, e.unclean) for e in world.events(LeaderElected) if e.topic == "u"][-1] == (2, True)
 
 
-def test_return_that_no_controller_saw_is_handled_by_the_next(world: World) -> None:
+def test_next_controller_handles_a_return_that_no_controller_saw(world: World) -> None:
     leave(world, 4, 3)
     world.kill(1)
     world.leave(2)
@@ -237,9 +238,9 @@ def test_return_that_no_controller_saw_is_handled_by_the_next(world: World) -> N
     assert stands(world) == (3, (3,), ())
 
 
-def test_unseen_return_is_handled_though_the_state_is_newer(world: World) -> None:
+def test_unseen_return_is_handled_even_if_the_state_is_newer(world: World) -> None:
     leave(world, 4, 3)
-    # It returns unseen; the controller writes the state once more, as after a shrink, and dies.
+    # The replica returns unnoticed; the controller writes the state again, as after a shrink, and dies.
     node = world.active()
     node.session.hold_watches = True
     world.join(3)
@@ -262,20 +263,20 @@ def test_doubtful_replica_survives_a_change_of_controller(world: World) -> None:
 
 
 def test_state_without_eligible_replicas_round_trips() -> None:
-    """A repeated write is recognized by the content of the znode."""
+    """The content of the znode identifies a repeated write."""
     state = LeaderAndIsr(2, 7, (2,), 3, 11, eligible=(3,), eligible_by_zxid=9)
     for changed in (with_isr(state, (2, 3)), not_eligible(state, [3]), without_eligible(state)):
         assert znodes.decode_partition_state(znodes.encode_partition_state(changed), 11) == changed
 
 
-def test_broker_that_is_no_replica_is_removed_from_eligible(world: World) -> None:
+def test_broker_without_a_replica_is_removed_from_eligible(world: World) -> None:
     leave(world, 4, 3)
     state = world.state("t")._replace(eligible=(9,))
     written = world.call(world.active().controller.term.store.update({T0: state})).written[T0]
     assert written == world.state("t") == without_eligible(written)
 
 
-def test_replica_that_gives_way_stays_in_the_isr() -> None:
+def test_doubtful_replica_stays_in_the_isr() -> None:
     state = LeaderAndIsr(2, 7, (2, 3), 3, 11, eligible=(4,), eligible_by_zxid=9)
     assert given_way(state, [3]) == state._replace(doubtful=(3,))
     assert given_way(state, [2]) == state._replace(leader=-1, doubtful=(2,))

@@ -1,4 +1,4 @@
-"""The event queue of the controller: a caller is notified when its event has been processed."""
+"""The controller's event queue: a caller is notified after its event is processed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.simulation.engine.scheduler import Scheduler
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_waiting_for_a_processed_event_returns_even_if_late(late: bool) -> None:
+def test_wait_for_a_processed_event_returns_immediately(late: bool) -> None:
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
 
@@ -40,7 +40,7 @@ def test_waiting_for_a_processed_event_returns_even_if_late(late: bool) -> None:
     queue.stop()
 
 
-def test_waiting_for_an_event_times_out() -> None:
+def test_wait_for_an_event_times_out() -> None:
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
 

@@ -1,4 +1,4 @@
-"""The evidence and causes in a controller's decisions."""
+"""Evidence and causes recorded with a controller's decisions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T0 = TopicPartition("t", 0)
 
 
 def led_by_the_second(world: World) -> None:
-    """Broker 4 is controller; broker 2 leads t-0, and broker 1 is outside its ISR."""
+    """Make broker 4 the controller and broker 2 the leader of t-0, with broker 1 outside its ISR."""
     world.start(4)
     world.settle()
     world.start(1, 2, 3)
@@ -34,7 +34,7 @@ def test_election_event_has_previous_leader_and_candidates() -> None:
 
 
 def test_write_without_an_election_has_no_candidates() -> None:
-    """Either the leader stays, or the leader is removed and an election follows."""
+    """The leader stays, or it is removed and a later election follows."""
     world = World()
     led_by_the_second(world)
     context = world.active().controller.term.context
@@ -49,7 +49,7 @@ def test_write_without_an_election_has_no_candidates() -> None:
     assert candidates(context, T0, None, old) == [(2, "elected"), (1, "available"), (3, "available"), (4, "available")]
 
 
-def test_liveness_event_has_the_ended_registration() -> None:
+def test_liveness_event_contains_the_ended_registration() -> None:
     world = World()
     led_by_the_second(world)
     registration = world.nodes[2].controller.broker_epoch
@@ -59,7 +59,7 @@ def test_liveness_event_has_the_ended_registration() -> None:
     assert gone.removed == [2] and gone.ended == [(2, registration_cause(2, registration))]
 
 
-def test_isr_event_has_the_removed_replicas_and_the_proposal() -> None:
+def test_isr_event_contains_the_removed_replicas_and_proposal() -> None:
     world = World()
     led_by_the_second(world)
     changed = world.events(IsrChanged)[-1]
@@ -67,7 +67,7 @@ def test_isr_event_has_the_removed_replicas_and_the_proposal() -> None:
     assert changed.caused_by == proposal_cause(T0, 0), "the partition epoch that the leader knew"
 
 
-def test_election_events_have_the_broker_that_caused_them() -> None:
+def test_election_events_name_the_broker_that_caused_them() -> None:
     world = World()
     led_by_the_second(world)
     first, second = (world.nodes[broker_id].controller.broker_epoch for broker_id in (3, 2))

@@ -1,4 +1,4 @@
-"""Several controllers under random faults: the journal's invariants hold, and the cluster recovers afterwards."""
+"""Several controllers with random faults: the journal's invariants hold, and the cluster recovers afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONTROLLERS, BROKERS = (1, 2, 3), (11, 12, 13)
 
 
 def disturb(world: World, random: Random, down: set[int]) -> None:
-    """Inject one fault, or run one administrator's action."""
+    """Inject one fault, or run one administrative action."""
     nodes = sorted(world.nodes)
     node = world.nodes[random.choice(nodes)]
     match random.randrange(9):
@@ -60,7 +60,7 @@ def disturb(world: World, random: Random, down: set[int]) -> None:
 
 
 def operate(world: World, random: Random) -> None:
-    """Run one action that moves replicas: an operator's, a leader's, or a controlled shutdown."""
+    """Run one action that moves replicas: an operator's action, a leader's, or a controlled shutdown."""
     topic = random.choice(sorted(world.ensemble.nodes["/brokers/topics"].children))
     partition = TopicPartition(topic, random.randrange(2))
     target = random.sample(BROKERS, random.randrange(1, 4))
@@ -82,7 +82,7 @@ def operate(world: World, random: Random) -> None:
 
 
 def catch_up(controller: KafkaController, partition: TopicPartition) -> None:
-    """Propose every live replica for the ISR, as the leader."""
+    """Propose all live replicas for the ISR, as the leader."""
     assert controller.term is not None
     context = controller.term.context
     state = context.leadership.get(partition)

@@ -1,4 +1,6 @@
-"""/feature (ControllerIntegrationTest.testControllerFeatureZNodeSetup...), and brokers without a finalized feature."""
+"""/feature (ControllerIntegrationTest.testControllerFeatureZNodeSetup...), and brokers that lack a finalized
+feature.
+"""
 
 from __future__ import annotations
 
@@ -54,5 +56,5 @@ def test_broker_without_a_finalized_feature_is_ignored() -> None:
     [None, b"", b"[]", b'{"version":3,"status":1,"features":{}}', b'{"version":2,"features":{}}',
      b'{"version":2,"status":1,"features":{"f":3}}', b'{"version":2,"status":1,"features":[]}'],
 )  # fmt: skip
-def test_unreadable_feature_znode_counts_as_none(content: bytes | None) -> None:
+def test_unreadable_feature_znode_is_handled_as_empty(content: bytes | None) -> None:
     assert decode_features(content) is None

@@ -1,4 +1,4 @@
-"""Former behaviors of Kafka's controller: present with the switch on, absent with it off."""
+"""Earlier behavior of Kafka's controller: present with the switch on, absent with it off."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def take_over(world: World) -> None:
 
 
 def moved_unnoticed(world: World) -> None:
-    """Let broker 99 take over while broker 1 does not notice: its watch on /controller does not fire."""
+    """Make broker 99 take over without broker 1 noticing: its watch on /controller does not fire."""
     session = world.nodes[1].session
     session.hold_watches = True
     take_over(world)
@@ -72,7 +72,7 @@ def test_zombie_writes_succeed_only_without_fencing(world: World, on: bool) -> N
 
 
 @ON_AND_OFF
-def test_resumed_controller_removes_its_successor_if_unfenced(world: World, on: bool) -> None:
+def test_unfenced_resumed_controller_removes_its_successor(world: World, on: bool) -> None:
     start(world, 1, 2, on=on, switch=Historical.UNFENCED_CONTROLLER)
     zombie = world.active()
     zombie.runtime.pause()
@@ -87,10 +87,10 @@ def test_resumed_controller_removes_its_successor_if_unfenced(world: World, on: 
 
 
 @ON_AND_OFF
-def test_ghost_controller_leaves_the_cluster_without_one(world: World, on: bool) -> None:
+def test_ghost_controller_bug_leaves_the_cluster_uncontrolled(world: World, on: bool) -> None:
     start(world, 1, 2, on=on, switch=Historical.GHOST_CONTROLLER)
     ghost = world.active()
-    # It has resigned, but /controller still belongs to it.
+    # The controller has resigned, but /controller still belongs to its session.
     ghost.controller._resign("controller_moved", UNKNOWN)
     ghost.controller.controller_changed()
     world.run(30_000)
@@ -99,7 +99,7 @@ def test_ghost_controller_leaves_the_cluster_without_one(world: World, on: bool)
 
 
 @ON_AND_OFF
-def test_broker_with_an_id_held_by_a_lost_session_waits_or_stops(world: World, on: bool) -> None:
+def test_registration_held_by_a_lost_session_is_awaited_or_fatal(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.FOREIGN_EPHEMERAL)
     world.ensemble.end_session(world.nodes[1].session.session_id)
     world.ensemble.put(znodes.broker_path(1), b"{}", owner=0x4444)
@@ -121,7 +121,7 @@ def test_poisoned_batch_loses_changes_of_the_next_controller(world: World, on: b
     moved_unnoticed(world)
     world.leave(3)
     world.settle()
-    # Broker 1 is fenced while it removes 3 from the ISR, and wins again.
+    # Broker 1 is fenced while it removes 3 from the ISR, and is then elected again.
     world.ensemble.end_session(0x7777)
     world.settle()
     assert world.nodes[1].controller.is_active
@@ -134,7 +134,7 @@ def test_poisoned_batch_loses_changes_of_the_next_controller(world: World, on: b
 
 
 @ON_AND_OFF
-def test_kept_context_restores_an_old_reassignment(world: World, on: bool) -> None:
+def test_stale_context_restores_an_old_reassignment(world: World, on: bool) -> None:
     start(world, 1, 8, on=on, switch=Historical.CONTEXT_KEPT)
     world.join(2, 3, 4)
     world.create_topic("t", {0: [2]})
@@ -143,7 +143,7 @@ def test_kept_context_restores_an_old_reassignment(world: World, on: bool) -> No
     listed = znodes.encode_reassignments({T0: (3,)})
     world.ensemble.put(znodes.REASSIGN_PARTITIONS, listed)
     world.settle()
-    # The next controller completes it, and then moves the partition to broker 4.
+    # The next controller completes this, and then moves the partition to broker 4.
     world.ensemble.end_session(first.session.session_id)
     world.settle()
     assert world.active() is not first
@@ -163,7 +163,7 @@ def test_kept_context_restores_an_old_reassignment(world: World, on: bool) -> No
 
 
 @ON_AND_OFF
-def test_kept_context_remembers_a_topic_deleted_elsewhere(world: World, on: bool) -> None:
+def test_stale_context_contains_a_topic_deleted_by_another(world: World, on: bool) -> None:
     start(world, 1, 8, on=on, switch=Historical.CONTEXT_KEPT)
     world.join(2)
     world.create_topic("t", {0: [2]})
@@ -186,7 +186,7 @@ def test_kept_context_remembers_a_topic_deleted_elsewhere(world: World, on: bool
 
 
 @ON_AND_OFF
-def test_leader_and_isr_is_sent_before_live_brokers(world: World, on: bool) -> None:
+def test_leader_and_isr_first_bug_sends_it_before_live_brokers(world: World, on: bool) -> None:
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
     start(world, 1, on=False, switch=Historical.LEADER_AND_ISR_FIRST)
@@ -218,7 +218,7 @@ def test_fast_bounce_is_undetected_without_broker_epochs(world: World, on: bool)
 
 
 @ON_AND_OFF
-def test_former_process_of_a_broker_can_join_an_isr(world: World, on: bool) -> None:
+def test_former_broker_process_can_join_isr_without_epochs(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.NO_MEMBER_EPOCHS)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -248,7 +248,7 @@ def test_broker_that_is_shutting_down_can_join_an_isr(world: World, on: bool) ->
 
 
 @ON_AND_OFF
-def test_isr_without_members_elects_no_leader(world: World, on: bool) -> None:
+def test_empty_isr_elects_no_leader(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.EMPTY_ISR)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})

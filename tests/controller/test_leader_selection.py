@@ -18,7 +18,7 @@ def state(leader: int, *isr: int, recovering: bool = False) -> LeaderAndIsr:
     return LeaderAndIsr(leader, 7, isr, 3, 11, recovering)
 
 
-def test_offline_election_uses_first_live_isr_member_in_order() -> None:
+def test_offline_election_picks_first_live_isr_member_in_order() -> None:
     chosen = leader_for_offline(state(9, 4, 2), [2, 4], {4}, unclean=False)
     assert chosen == LeaderAndIsr(4, 8, (4,), 3, 11, eligible=(2,))
     assert leader_for_offline(state(9, 4, 2), [2, 4], {2, 4}, unclean=False) == LeaderAndIsr(2, 8, (4, 2), 3, 11)
@@ -47,7 +47,7 @@ def test_unclean_election_prefers_a_doubtful_member() -> None:
     assert chosen == LeaderAndIsr(2, 8, (2,), 3, 11, recovering=True)
 
 
-def test_unclean_election_leaves_no_replica_eligible() -> None:
+def test_unclean_election_clears_the_eligible_replicas() -> None:
     before = state(-1, 2)._replace(eligible=(4,), eligible_by_zxid=3)
     chosen = leader_for_offline(before, [2, 5, 4], {5}, unclean=True)
     assert chosen == LeaderAndIsr(5, 8, (5,), 3, 11, recovering=True)
@@ -63,13 +63,13 @@ def test_clean_election_keeps_the_recovery_state() -> None:
     assert chosen is not None and chosen.recovering
 
 
-def test_reassignment_election_uses_first_live_isr_target() -> None:
+def test_reassignment_election_picks_first_live_target_in_isr() -> None:
     assert leader_for_reassignment(state(2, 2, 4), [2, 4], {4}) == LeaderAndIsr(4, 8, (2, 4), 3, 11)
     assert leader_for_reassignment(state(2, 2), [2, 4], {4}) is None
     assert leader_for_reassignment(state(2), [2, 4], {2}) is None
 
 
-def test_preferred_election_uses_only_the_first_replica() -> None:
+def test_preferred_election_picks_only_the_first_replica() -> None:
     assert leader_for_preferred(state(4, 2, 4), [2, 4], {2, 4}) == LeaderAndIsr(2, 8, (2, 4), 3, 11)
     assert leader_for_preferred(state(4, 2, 4), [2, 4], {4}) is None
     assert leader_for_preferred(state(4, 4), [2, 4], {2, 4}) is None

@@ -1,4 +1,4 @@
-"""Log directories that fail while their broker is running (KafkaController.processLogDirEventNotification)."""
+"""Log directories that fail while their broker runs (KafkaController.processLogDirEventNotification)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def world() -> World:
 
 
 def fail_log_dir(world: World, broker_id: int, *partitions: TopicPartition) -> None:
-    """Fail a log directory with these replicas; its broker writes a notification."""
+    """Fail a log directory that contains these replicas. Its broker writes a notification."""
     world.offline_replicas[broker_id] = set(partitions)
     path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_{world.ensemble.zxid:010d}"
     world.ensemble.put(path, znodes.encode_log_dir_event(broker_id))
@@ -109,11 +109,11 @@ def test_unreadable_log_dir_notification_is_removed(world: World) -> None:
     assert world.events(ControllerEventFailed)[0].event == "LogDirEventNotification"
 
 
-def test_notifications_for_a_dead_controller_are_removed(world: World) -> None:
+def test_notifications_left_by_a_dead_controller_are_removed(world: World) -> None:
     world.kill(1)
     world.ensemble.put(f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000000", znodes.encode_log_dir_event(2))
     world.offline_replicas[2] = {T0}
     world.start(5)
     assert not world.ensemble.nodes[znodes.LOG_DIR_EVENT_NOTIFICATION].children
-    # In any case every broker receives its replicas, and reports the lost ones.
+    # In any case every broker receives its replicas and reports the lost ones.
     assert world.brief("t") == (3, (3,), 1)

@@ -58,7 +58,7 @@ def test_dead_follower_leaves_the_isr_with_the_next_epoch(world: World) -> None:
 
 
 @pytest.mark.scenario(36)
-def test_last_member_stays_in_the_isr_when_all_are_dead(world: World) -> None:
+def test_last_isr_member_stays_in_the_isr_when_all_are_dead(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(3)
@@ -93,7 +93,7 @@ def test_unclean_election_without_live_replicas_fails() -> None:
     assert world.active().controller.metrics()["ControllerStats"]["UncleanLeaderElectionsPerSec_Count"] == 0
 
 
-def test_last_isr_member_leads_again_after_a_common_failure(world: World) -> None:
+def test_last_isr_member_leads_again_after_all_replicas_failed(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.nodes[1].session.hold_watches = True
@@ -107,7 +107,7 @@ def test_last_isr_member_leads_again_after_a_common_failure(world: World) -> Non
     assert world.state("t").leader == state.isr[0]
 
 
-def test_dead_replica_outside_the_isr_causes_only_requests(world: World) -> None:
+def test_dead_replica_outside_the_isr_does_not_change_the_state(world: World) -> None:
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
     world.leave(4)
@@ -158,7 +158,7 @@ def test_broker_default_allows_unclean_elections() -> None:
 
 
 @pytest.mark.scenario(43)
-def test_clean_default_waits_for_the_old_leader(world: World) -> None:
+def test_default_without_unclean_election_waits_for_old_leader(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     lose_all_but(world, "t", survivor=3, last=2)
@@ -201,7 +201,7 @@ def test_invalid_unclean_override_elects_no_leader() -> None:
 
 
 @pytest.mark.scenario(45)
-def test_enabling_a_topics_unclean_override_elects_at_once(world: World) -> None:
+def test_enabling_topic_unclean_override_elects_immediately(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.create_topic("u", {0: [2, 3]})
     world.settle()
@@ -214,7 +214,7 @@ def test_enabling_a_topics_unclean_override_elects_at_once(world: World) -> None
     assert world.brief("t") == (3, (3,), 3) and world.brief("u") == (-1, (2,), 2)
 
 
-def test_enabling_the_unclean_default_elects_at_once(world: World) -> None:
+def test_enabling_the_unclean_default_elects_immediately(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     lose_all_but(world, "t", survivor=3, last=2)
@@ -253,7 +253,7 @@ def test_concurrently_changed_state_is_read_again(world: World) -> None:
 
 
 @pytest.mark.scenario(47)
-def test_state_of_a_later_controller_ends_the_election(world: World) -> None:
+def test_state_written_by_a_later_controller_ends_the_election(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     later = LeaderAndIsr(2, 5, (2, 3), 9)
@@ -305,7 +305,7 @@ PARTITION_PREVIOUS = {
     "OfflinePartition": {"NewPartition", "OnlinePartition", "OfflinePartition"},
     "NonExistentPartition": {"OfflinePartition"},
 }
-"""validPreviousStates of Kafka 3.9's PartitionStateMachine.scala, for each state."""
+"""validPreviousStates in Kafka 3.9's PartitionStateMachine.scala, for each state."""
 REPLICA_PREVIOUS = {
     "NewReplica": {"NonExistentReplica"},
     "OnlineReplica": {"NewReplica", "OnlineReplica", "OfflineReplica", "ReplicaDeletionIneligible"},
@@ -315,7 +315,7 @@ REPLICA_PREVIOUS = {
     "ReplicaDeletionIneligible": {"OfflineReplica", "ReplicaDeletionStarted"},
     "NonExistentReplica": {"ReplicaDeletionSuccessful"},
 }
-"""validPreviousStates of Kafka 3.9's ReplicaStateMachine.scala."""
+"""validPreviousStates in Kafka 3.9's ReplicaStateMachine.scala, for each state."""
 
 
 @pytest.mark.parametrize("target", list(PartitionState))
@@ -357,8 +357,9 @@ def test_replica_transitions_follow_the_table(world: World, target: ReplicaState
 
 
 def test_replica_without_leadership_goes_offline(world: World) -> None:
-    """ReplicaStateMachine.doHandleStateChanges: a replica without leadership changes state, and UpdateMetadata reports
-    it."""
+    """ReplicaStateMachine.doHandleStateChanges: a replica without a leader also changes state, and UpdateMetadata
+    reports it.
+    """
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     term = world.active().controller.term

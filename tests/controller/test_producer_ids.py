@@ -24,7 +24,7 @@ def world() -> World:
 
 
 def allocate(world: World, broker_id: int, broker_epoch: int | None = None) -> Any:
-    """Send a broker's request; its epoch is correct by default."""
+    """Send AllocateProducerIds as a broker. Its broker epoch is correct by default."""
     context = world.active().controller.term.context
     epoch = context.broker_epoch(broker_id) if broker_epoch is None else broker_epoch
     asked = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch)
@@ -47,7 +47,7 @@ def test_only_the_registered_broker_epoch_gets_producer_ids(world: World) -> Non
     assert not world.ensemble.data(znodes.LATEST_PRODUCER_ID_BLOCK)
 
 
-def test_inactive_controller_refuses_to_allocate_producer_ids(world: World) -> None:
+def test_inactive_controller_rejects_allocate_producer_ids(world: World) -> None:
     world.start(3)
     world.settle()
     asked = AllocateProducerIdsRequest(broker_id=2, broker_epoch=1)

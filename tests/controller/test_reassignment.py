@@ -1,6 +1,7 @@
 """Reassignment by request and through /admin/reassign_partitions: KafkaController.onPartitionReassignment.
 
-The followers here are only registered; `caught_up` sends their leader's request once they have caught up.
+The followers in these tests are only registered. `caught_up` sends the leader's AlterPartition for followers that
+have caught up.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ def assignment(world: World, topic: str = "orders", partition: int = 0) -> Repli
 
 
 def reassign(world: World, target: Sequence[int] | None, partition: TopicPartition = P0) -> tuple[Any, str | None]:
-    """Send AlterPartitionReassignments for one partition; return its error and message."""
+    """Send AlterPartitionReassignments for one partition. Return its error and message."""
     answered = reassignment_answer(world, partition, target)
     return answered.error_code, answered.error_message
 
 
 def ask_by_znode(world: World, **targets: Sequence[int]) -> None:
-    """Write the reassignments as the old tool does."""
+    """Write the reassignments to the znode, as Kafka's old tool does."""
     listed = {TopicPartition(topic, 0): tuple(target) for topic, target in targets.items()}
     world.ensemble.put(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(listed))
     world.settle()
@@ -88,7 +89,7 @@ def test_later_target_supersedes_and_keeps_the_first_origin() -> None:
 
 
 class _Compared(int):
-    """A broker id that counts its comparisons with other ids."""
+    """Broker id that counts its comparisons with other ids."""
 
     times = 0
 
@@ -103,7 +104,7 @@ def test_target_lookup_is_not_quadratic_in_the_replicas() -> None:
     origin, target = (tuple(map(_Compared, range(first, first + 1_000))) for first in (0, 500))
     moving = ReplicaAssignment(origin).reassign_to(target)
     assert len(moving.replicas) == 1_500 and sorted(moving.origin) == list(origin) and moving.target == target
-    # All pairs would be more than a million; a request can have a hundred times as many.
+    # All pairs would be more than a million, and a request can be a hundred times as large.
     assert _Compared.times < 50_000
 
 
@@ -124,7 +125,7 @@ def test_superseding_keeps_the_origin_without_duplicates(targets: list[list[int]
 
 
 @pytest.mark.scenario(48)
-def test_partition_move_by_znode_takes_three_leader_epochs(world: World) -> None:
+def test_reassignment_by_znode_takes_three_leader_epochs(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     assert world.brief("orders") == (1, (1,), 0)
@@ -177,11 +178,11 @@ def test_halted_reassignment_resumes_with_four_leader_epochs(world: World) -> No
     assert path_is_gone(world)
 
 
-def test_target_already_in_sync_completes_at_once(world: World) -> None:
+def test_reassignment_to_in_sync_target_completes_immediately(world: World) -> None:
     world.create_topic("orders", {0: [1, 2, 3]})
     world.settle()
     assert reassign(world, [2, 1]) == (KafkaError.none, None)
-    # One epoch to send the shorter list, one to remove the replica from the ISR.
+    # One epoch to send the shorter list, and one to remove the replica from the ISR.
     assert world.brief("orders") == (1, (1, 2), 2)
     assert assignment(world) == ReplicaAssignment((2, 1))
 
@@ -254,7 +255,7 @@ def test_superseded_leader_is_replaced_by_an_isr_member(world: World) -> None:
     assert assignment(world).replicas == (1, 4)
 
 
-def test_only_replicas_in_sync_are_never_deleted(world: World) -> None:
+def test_reassignment_cannot_delete_every_in_sync_replica(world: World) -> None:
     # Kafka's controller deletes them, and all their records are lost.
     world.create_topic("orders", {0: [3]})
     world.settle()
@@ -277,7 +278,7 @@ def test_only_replicas_in_sync_are_never_deleted(world: World) -> None:
     assert world.brief("orders")[:2] == (3, (3,)) and assignment(world).replicas == (3,)
 
 
-def test_request_removes_only_its_partitions_from_the_znode(world: World) -> None:
+def test_reassignment_request_removes_only_its_znode_entries(world: World) -> None:
     for topic in ("orders", "users"):
         world.create_topic(topic, {0: [1]})
     world.settle()
@@ -298,7 +299,7 @@ def test_request_removes_only_its_partitions_from_the_znode(world: World) -> Non
 
 
 @pytest.mark.parametrize("target", [[], [2, 2], [2, -1], [2, 7]])
-def test_invalid_targets_are_refused(world: World, target: list[int]) -> None:
+def test_invalid_targets_are_rejected(world: World, target: list[int]) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     error, message = reassign(world, target)
@@ -318,7 +319,7 @@ def test_unknown_or_deleted_partitions_are_not_reassigned(world: World) -> None:
     assert reassign(world, [3])[0] is KafkaError.unknown_topic_or_partition
 
 
-def test_unreadable_or_invalid_list_is_removed(world: World) -> None:
+def test_unreadable_or_invalid_reassignment_znode_is_removed(world: World) -> None:
     world.ensemble.put(znodes.REASSIGN_PARTITIONS, b"{")
     world.settle()
     assert path_is_gone(world)
@@ -327,7 +328,7 @@ def test_unreadable_or_invalid_list_is_removed(world: World) -> None:
     assert not world.events(ControllerResigned)
 
 
-def test_partition_without_a_state_znode_fails_alone(world: World) -> None:
+def test_missing_partition_state_fails_only_its_reassignment(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     world.ensemble.delete(znodes.partition_state_path(P0))
@@ -335,10 +336,10 @@ def test_partition_without_a_state_znode_fails_alone(world: World) -> None:
     assert not world.events(ControllerResigned)
 
 
-def test_reassignment_too_large_for_the_znode_is_refused(
+def test_reassignment_too_large_for_the_znode_is_rejected(
     world: World,
 ) -> None:
-    # ZooKeeper closes the connection for a larger znode, and the controller would send it again for ever.
+    # ZooKeeper closes the connection for a larger znode, and the controller would send it again forever.
     world.create_topic("orders", {0: [1], 1: list(range(10_000, 160_000))})
     world.settle()
     written = world.ensemble.data(znodes.topic_path("orders"))
@@ -362,16 +363,16 @@ def leaderless(world: World) -> World:
     return world
 
 
-def test_partition_without_a_leader_starts_at_its_new_replicas(leaderless: World) -> None:
+def test_leaderless_new_partition_starts_on_its_target_replicas(leaderless: World) -> None:
     assert reassign(leaderless, [2, 3]) == (KafkaError.none, None)
     assert leaderless.brief("orders")[:2] == (2, (2, 3))
     assert assignment(leaderless) == ReplicaAssignment((2, 3)) and under_way(leaderless) == {}
     assert not leaderless.events(ControllerEventFailed)
 
 
-def test_replica_that_started_a_partition_is_sent_it_again(leaderless: World) -> None:
+def test_returning_replica_gets_the_started_partition_again(leaderless: World) -> None:
     reassign(leaderless, [2, 3])
-    # The controller looks for partitions that can have a leader, and the leader proposes an ISR.
+    # The controller searches for partitions that can have a leader, and the leader proposes an ISR.
     leaderless.leave(4)
     leaderless.settle()
     caught_up(leaderless, [2, 3])
@@ -409,12 +410,12 @@ def test_reassignment_waits_for_a_replica_that_can_start(leaderless: World) -> N
     assert not leaderless.events(ControllerEventFailed)
 
 
-def test_replicas_removed_together_get_no_later_leader(world: World) -> None:
+def test_replicas_removed_together_receive_no_later_leader(world: World) -> None:
     world.create_topic("orders", {0: [3, 1, 2]})
     world.settle()
     caught_up(world, [1, 3])
     world.received.clear()
-    # Broker 1 leaves the ISR, and 2 is not in it: one state is sent for the removal of both.
+    # Broker 1 leaves the ISR and 2 is not in it, so one state is sent for the removal of both.
     reassign(world, [3])
     assert world.brief("orders")[:2] == (3, (3,))
     assert world.requests("LeaderAndIsr", 3)
@@ -441,7 +442,7 @@ def test_next_controller_continues_a_reassignment(world: World) -> None:
 
 
 def test_replicas_are_not_removed_while_no_target_can_lead(world: World) -> None:
-    """The target is in sync but dead, so only the origin has the records."""
+    """The target is in sync but dead, so only the original replica has the records."""
     world.start(8)
     world.create_topic("orders", {0: [1]})
     world.settle()
@@ -467,7 +468,7 @@ def test_replicas_are_not_removed_while_no_target_can_lead(world: World) -> None
 
 
 def begun_with_its_only_leader_on_the_way_out(world: World) -> None:
-    """Leave the partition to broker 1, which alone is in sync and is shutting down."""
+    """Make broker 1, which is shutting down, the only in-sync replica of the partition."""
     world.create_topic("orders", {0: [1, 2]})
     world.settle()
     world.leave(2)
@@ -497,7 +498,7 @@ def test_cancellation_without_removals_needs_no_leader(world: World) -> None:
     assert not world.events(ControllerEventFailed)
 
 
-def test_list_written_without_a_controller_is_read_by_the_next(world: World) -> None:
+def test_next_controller_reads_a_list_written_before_its_term(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     world.kill(9)
@@ -506,7 +507,7 @@ def test_list_written_without_a_controller_is_read_by_the_next(world: World) -> 
     assert assignment(world).adding == (2,)
 
 
-def test_isr_written_by_a_leader_completes_a_reassignment(world: World) -> None:
+def test_isr_change_by_a_leader_completes_a_reassignment(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, [2])
@@ -531,7 +532,7 @@ def test_partitions_added_during_a_reassignment_are_kept(world: World) -> None:
 
 
 def test_assignment_that_removes_every_replica_can_be_canceled(world: World) -> None:
-    """No request can create it, only an edit of the znode that a new controller reads."""
+    """No request can create such an assignment; only an edit of the znode that a new controller reads can."""
     world.create_topic("orders", {0: [1, 2]})
     world.settle()
     by_hand = json.loads(world.ensemble.data(znodes.topic_path("orders")))

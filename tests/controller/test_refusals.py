@@ -1,4 +1,6 @@
-"""Znodes that the ensemble does not let the controller read or write: it reports the path, and continues or resigns."""
+"""Znodes that the ensemble does not allow the controller to read or write. It reports the path, and continues or
+resigns.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ TOPIC = znodes.topic_path("t")
 
 
 def led() -> World:
-    """Return a controller on broker 1, and t-0 on 2 and 3."""
+    """Return a world with its controller on broker 1, and t-0 on brokers 2 and 3."""
     world = World()
     world.start(1)
     world.join(2, 3)
@@ -30,8 +32,10 @@ def problems(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize("path", [znodes.FEATURE, znodes.broker_path(2), TOPIC])
-def test_controller_that_cannot_read_required_state_resigns(path: str) -> None:
-    """KafkaController.elect: any exception during the election moves the controller to another broker."""
+def test_controller_resigns_if_it_cannot_read_required_state(path: str) -> None:
+    """KafkaController.elect: any exception during the election makes the controller resign, so that another broker
+    takes over.
+    """
     world = led()
     world.kill(1)
     world.ensemble.unreadable[path] = ErrorCode.NO_AUTH
@@ -47,7 +51,7 @@ def test_controller_that_cannot_read_required_state_resigns(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [znodes.FEATURE])
-def test_controller_that_cannot_write_required_state_resigns(path: str) -> None:
+def test_controller_resigns_if_it_cannot_write_required_state(path: str) -> None:
     world = World()
     world.ensemble.unwritable[path] = ErrorCode.NO_AUTH
     world.start(1)

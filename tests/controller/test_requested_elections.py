@@ -1,4 +1,4 @@
-"""Elections requested by znode or by request, and the imbalance check (acceptance scenarios 39 to 41)."""
+"""Elections requested by znode or by request, and the leader imbalance check (acceptance scenarios 39 to 41)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def elect(world: World, kind: int, *partitions: TopicPartition) -> dict[TopicPar
 
 
 def move_off_the_preferred(world: World) -> None:
-    """Create t-0 on [2, 3], led by 3 with 2 back in the ISR."""
+    """Create t-0 on [2, 3] with leader 3, and with broker 2 back in the ISR."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(2)
@@ -53,14 +53,14 @@ def move_off_the_preferred(world: World) -> None:
 
 
 def back_in_isr(world: World) -> None:
-    """Add broker 2 to the ISR, as a leader before Kafka 2.7 writes it."""
+    """Add broker 2 to the ISR in ZooKeeper, as a leader before Kafka 2.7 does."""
     world.set_isr("t", 0, [*world.state("t").isr, 2])
     notice = znodes.encode_partition_set([T0])
     world.ensemble.put(f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_{world.ensemble.zxid:010d}", notice)
     world.settle()
 
 
-def test_isr_change_of_a_leader_is_read_and_sent_to_brokers(world: World) -> None:
+def test_isr_change_by_a_leader_is_read_and_sent_to_brokers(world: World) -> None:
     move_off_the_preferred(world)
     assert world.active().controller.term.context.leadership[T0] == world.state("t")
     assert not world.ensemble.nodes[znodes.ISR_CHANGE_NOTIFICATION].children
@@ -69,7 +69,7 @@ def test_isr_change_of_a_leader_is_read_and_sent_to_brokers(world: World) -> Non
 
 
 @pytest.mark.scenario(39)
-def test_preferred_election_by_znode_back_to_back(world: World) -> None:
+def test_two_preferred_elections_by_znode_succeed_in_sequence(world: World) -> None:
     move_off_the_preferred(world)
     for epoch in (2, 4):
         world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partition_set([T0]))
@@ -99,7 +99,7 @@ def test_preferred_election_of_an_offline_replica_is_removed(world: World) -> No
     assert znodes.PREFERRED_REPLICA_ELECTION not in world.ensemble.nodes
 
 
-def test_pending_preferred_election_is_run_by_next_controller(world: World) -> None:
+def test_next_controller_runs_a_pending_preferred_election(world: World) -> None:
     move_off_the_preferred(world)
     world.kill(1)
     world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partition_set([T0]))
@@ -115,7 +115,7 @@ def test_invalid_election_znode_is_removed_and_journaled(world: World) -> None:
     assert world.events(ControllerEventFailed) and world.nodes[1].controller.is_active
 
 
-def test_preferred_election_by_request(world: World) -> None:
+def test_preferred_election_by_request_elects_first_replica(world: World) -> None:
     move_off_the_preferred(world)
     world.create_topic("u", {0: [4]})
     world.settle()
@@ -125,14 +125,14 @@ def test_preferred_election_by_request(world: World) -> None:
         TopicPartition("no", 0): KafkaError.unknown_topic_or_partition,
     }
     assert world.brief("t") == (2, (3, 2), 2)
-    # For all partitions, the response lists only partitions that needed an election.
+    # If all partitions are requested, the response lists only partitions that needed an election.
     assert elect(world, 0) == {}
     world.leave(4)
     world.settle()
     assert elect(world, 0) == {TopicPartition("u", 0): KafkaError.preferred_leader_not_available}
 
 
-def test_unclean_election_by_request_needs_no_configuration(world: World) -> None:
+def test_requested_unclean_election_needs_no_configuration(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     assert elect(world, 1, T0) == {T0: KafkaError.election_not_needed}
@@ -144,7 +144,7 @@ def test_unclean_election_by_request_needs_no_configuration(world: World) -> Non
     assert elect(world, 1, T0) == {T0: KafkaError.eligible_leaders_not_available}
 
 
-def test_election_of_a_deleted_topic_or_unknown_type_is_refused(world: World) -> None:
+def test_election_for_deleted_topic_or_unknown_type_is_rejected(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(3)
@@ -196,7 +196,7 @@ def test_imbalance_check_skips_a_partition_being_reassigned() -> None:
 
 
 def test_admin_request_is_journaled_only_by_the_controller() -> None:
-    """Otherwise every broker that refused the request would appear to have run it."""
+    """Otherwise every broker that rejected the request would appear to have run it."""
     world = World()
     for broker_id in (1, 2):
         world.start(broker_id)
@@ -212,7 +212,7 @@ def test_admin_request_is_journaled_only_by_the_controller() -> None:
 
 
 def test_imbalance_check_runs_soon_and_then_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KafkaController.scheduleAutoLeaderRebalanceTask: after five seconds, then at the configured interval."""
+    """KafkaController.scheduleAutoLeaderRebalanceTask: first after five seconds, then at the configured interval."""
     asked_ms: list[int] = []
     schedule = ControllerTerm.schedule_rebalance
 
@@ -235,12 +235,13 @@ def test_imbalance_check_ignores_a_small_imbalance() -> None:
     move_off_the_preferred(world)
     world.create_topic("u", {0: [2, 3]})
     world.run(6_000)
-    # One of the two partitions that prefer broker 2 has another leader: 50 percent, and not more.
+    # One of the two partitions that prefer broker 2 has another leader: exactly 50 percent, which does not exceed
+    # the limit.
     assert world.brief("t")[0] == 3 and world.brief("u")[0] == 2
 
 
 def test_imbalance_check_waits_for_reassignments() -> None:
-    """KafkaController.checkAndTriggerAutoLeaderRebalance."""
+    """As in KafkaController.checkAndTriggerAutoLeaderRebalance."""
     world = World()
     world.start(1, leader_imbalance_check_interval_seconds=7)
     world.join(2, 3)

@@ -1,4 +1,4 @@
-"""Topics: creation, partition increase, deletion (acceptance scenarios 26 to 31)."""
+"""Topics: creation, partition increase and deletion (acceptance scenarios 26 to 31)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_dead_replica_is_not_in_the_isr_of_a_new_topic(world: World) -> None:
 
 
 @pytest.mark.scenario(29)
-def test_partition_without_a_live_replica_stays_new(world: World) -> None:
+def test_partition_without_a_live_replica_stays_in_state_new(world: World) -> None:
     world.create_topic("t", {0: [7, 8]})
     world.settle()
     assert "/brokers/topics/t/partitions/0/state" not in world.ensemble.nodes
@@ -127,7 +127,7 @@ def test_new_partitions_of_a_topic_come_online(world: World) -> None:
 
 
 @pytest.mark.scenario(33)
-def test_topic_keeps_its_id_over_elections_and_restarts(world: World) -> None:
+def test_topic_keeps_its_id_after_elections_and_restarts(world: World) -> None:
     world.create_topic("t", {0: [2]})
     world.settle()
     written = world.ensemble.nodes[znodes.topic_path("t")]
@@ -139,7 +139,7 @@ def test_topic_keeps_its_id_over_elections_and_restarts(world: World) -> None:
     assert written.version == version, "the id is written once"
 
 
-def test_topic_id_removed_by_an_old_tool_is_written_again(world: World) -> None:
+def test_topic_id_removed_by_an_old_tool_is_restored(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     before = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]
@@ -157,19 +157,19 @@ def test_topic_id_removed_by_an_old_tool_is_written_again(world: World) -> None:
 
 
 @pytest.mark.scenario(33)
-def test_topic_without_an_id_gets_one(world: World) -> None:
+def test_topic_without_an_id_gets_a_new_id(world: World) -> None:
     world.ensemble.put("/brokers/topics/t", b'{"version":1,"partitions":{"0":[2]}}')
     world.settle()
     content = json.loads(world.ensemble.data("/brokers/topics/t"))
     assert content["version"] == 3 and len(content["topic_id"]) == 22 and content["partitions"] == {"0": [2]}
     assert world.events(TopicCreated)[0].topic_id == content["topic_id"]
-    # It keeps the id under the next controller.
+    # The topic keeps its id under the next controller.
     world.kill(1)
     world.start(4)
     assert json.loads(world.ensemble.data("/brokers/topics/t")) == content
 
 
-def test_partitions_added_while_a_topic_gets_an_id_are_kept(world: World) -> None:
+def test_partitions_added_during_id_assignment_are_kept(world: World) -> None:
     path = znodes.topic_path("t")
     world.ensemble.put(path, b'{"version":1,"partitions":{"0":[2]}}')
     seen = world.ensemble.nodes[path]
@@ -210,7 +210,7 @@ def test_repaired_topic_is_loaded_with_its_isr(world: World) -> None:
     world.settle()
     assert world.brief("t") == (2, (2,), 1)
     assert world.active().controller.term.unreadable_topics == {}
-    # It is an ordinary topic again: 3 is out of sync, and is not elected when 2 is down.
+    # The topic is ordinary again: 3 is out of sync, so it is not elected when 2 is down.
     world.leave(2)
     world.settle()
     assert world.brief("t") == (-1, (2,), 2)
@@ -266,7 +266,7 @@ def test_topic_deletion_removes_replicas_then_znodes(world: World) -> None:
 
 
 def test_topic_with_many_partitions_is_deleted_in_few_requests(world: World) -> None:
-    """A thousand partitions are 2,002 znodes; the event queue and every election wait for their deletion."""
+    """A thousand partitions have 2,002 znodes. The event queue and every election wait for their deletion."""
     world.create_topic("t", {number: [2, 3] for number in range(1_000)})
     world.run(3_000)
     world.ensemble.put(znodes.delete_topic_path("t"))
@@ -275,7 +275,7 @@ def test_topic_with_many_partitions_is_deleted_in_few_requests(world: World) -> 
 
 
 class _NeverWalked(dict[Replica, ReplicaState]):
-    """Replica states that support lookups but no iteration."""
+    """Replica states that allow lookups but no iteration."""
 
     def __iter__(self) -> Iterator[Replica]:
         raise AssertionError("every replica of the cluster was looked at")
@@ -310,11 +310,11 @@ def test_failover_with_many_dead_replicas_is_not_quadratic(world: World, monkeyp
     world.start(9)
     world.run(2_000)
     assert len(received) < 1_000
-    # The live brokers get their requests all the same.
+    # The live brokers get their requests nevertheless.
     assert world.requests("LeaderAndIsr", 2) and world.requests("LeaderAndIsr", 3)
 
 
-def test_deleted_topic_can_be_created_again(world: World) -> None:
+def test_deleted_topic_can_be_recreated(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     first = world.events(TopicCreated)[0].topic_id
@@ -328,13 +328,13 @@ def test_deleted_topic_can_be_created_again(world: World) -> None:
     world.settle()
     assert world.brief("t") == (3, (3,), 0) and world.state("t").partition_epoch == 0
     assert world.events(TopicCreated)[1].topic_id != first
-    # The controller watches it again.
+    # The controller watches the topic again.
     world.create_topic("t", {0: [3], 1: [2]})
     world.settle()
     assert world.brief("t", 1) == (2, (2,), 0)
 
 
-def test_topic_recreated_at_once_keeps_its_configuration(world: World) -> None:
+def test_immediately_recreated_topic_keeps_its_configuration(world: World) -> None:
     world.create_topic("t", {0: [2, 3]}, min_insync_replicas="2")
     world.settle()
     world.ensemble.put(znodes.delete_topic_path("t"))
@@ -345,8 +345,8 @@ def test_topic_recreated_at_once_keeps_its_configuration(world: World) -> None:
     assert world.brief("t") == (3, (3,), 0)
 
 
-def test_topic_recreated_before_a_repeated_deletion_is_kept(world: World) -> None:
-    """The response to the deletion's last write is lost, and the name is free again."""
+def test_topic_recreated_before_a_retried_deletion_is_kept(world: World) -> None:
+    """The reply to the deletion's last write is lost, and the topic is created again before the deletion is retried."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     last, lost = Delete(znodes.topic_path("t")), list[Op]()
@@ -365,7 +365,7 @@ def test_topic_recreated_before_a_repeated_deletion_is_kept(world: World) -> Non
     assert world.has("t") and world.brief("t") == (3, (3,), 0)
 
 
-def test_topic_recreated_at_once_can_be_deleted_at_once(world: World) -> None:
+def test_immediately_recreated_topic_can_be_deleted_immediately(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.ensemble.put(znodes.delete_topic_path("t"))
@@ -376,7 +376,7 @@ def test_topic_recreated_at_once_can_be_deleted_at_once(world: World) -> None:
     assert gone(world, "t")
 
 
-def test_deletion_request_stays_if_the_topic_cannot_be_removed(world: World) -> None:
+def test_deletion_request_remains_if_topic_cannot_be_removed(world: World) -> None:
     """Otherwise the next controller would load a topic without records and configuration."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
@@ -392,7 +392,7 @@ def test_deletion_request_stays_if_the_topic_cannot_be_removed(world: World) -> 
 
 
 @pytest.mark.parametrize("path", [znodes.topic_path("t"), znodes.delete_topic_path("t")])
-def test_deletion_completes_if_a_client_removes_a_last_znode(world: World, path: str) -> None:
+def test_deletion_completes_if_a_client_removes_the_last_znode(world: World, path: str) -> None:
     world.create_topic("t", {0: [2, 3]}, min_insync_replicas="2")
     world.settle()
     world.ensemble.put(znodes.delete_topic_path("t"))
@@ -419,9 +419,10 @@ def test_deletion_waits_for_an_offline_replica(world: World) -> None:
     assert [e.topic for e in world.events(TopicDeleted)] == ["t"]
 
 
-def test_topic_with_a_waiting_deletion_has_no_partition_states(world: World) -> None:
-    """TopicDeletionManager.onTopicDeletion moves them to Offline, then to NonExistent, so they do not count as
-    offline."""
+def test_topic_with_a_delayed_deletion_has_no_partition_states(world: World) -> None:
+    """TopicDeletionManager.onTopicDeletion moves partitions to Offline and then NonExistent, so that they do not count
+    as offline.
+    """
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(3)
@@ -434,8 +435,9 @@ def test_topic_with_a_waiting_deletion_has_no_partition_states(world: World) -> 
     assert context.offline_partition_count == 0
 
 
-def test_restarted_leader_does_not_lead_a_topic_to_be_deleted(world: World) -> None:
-    # No leader is elected for a topic to be deleted; Kafka's controller sends the old leader epoch again (seed 17).
+def test_restarted_leader_does_not_lead_a_topic_being_deleted(world: World) -> None:
+    # No leader is elected for a topic that is being deleted; Kafka's controller sends the old leader epoch again
+    # (seed 17).
     world.create_topic("t", {0: [3]})
     world.settle()
     shutdown = ControlledShutdownRequest(broker_id=3, broker_epoch=-1)
@@ -469,7 +471,7 @@ def test_broker_failure_during_a_deletion_halts_it(world: World) -> None:
     world.settle()
     assert not gone(world, "t")
     assert states[Replica(T0, 2)] is ReplicaState.DELETION_SUCCESSFUL
-    # It was ineligible, so it returned to the state before the deletion, and a retry is possible.
+    # The replica was ineligible for deletion, so it returned to its earlier state, and a retry is possible.
     assert states[Replica(T0, 3)] is ReplicaState.OFFLINE
     metrics = world.active().controller.metrics()["KafkaController"]
     assert (metrics["TopicsToDeleteCount"], metrics["TopicsIneligibleToDeleteCount"]) == (1, 1)
@@ -490,7 +492,7 @@ def test_deletion_continues_under_the_next_controller(world: World) -> None:
     world.received.clear()
     world.start(4)
     assert not gone(world, "t")
-    # A deletion that cannot be finished is not started.
+    # A deletion that cannot be completed is not started.
     assert not any(row.delete_partition for t in world.requests("StopReplica") for row in t.partitions().values())
     world.join(3)
     world.settle()
@@ -507,7 +509,7 @@ def test_deletion_requested_without_a_controller_is_done_later(world: World) -> 
     assert gone(world, "t") and gone(world, "never-existed")
 
 
-def test_broker_that_refuses_to_delete_makes_topic_ineligible(world: World) -> None:
+def test_broker_that_rejects_deletion_makes_the_topic_ineligible(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.refuse_deletes.add(3)
@@ -523,7 +525,7 @@ def test_broker_that_refuses_to_delete_makes_topic_ineligible(world: World) -> N
 
 
 @pytest.mark.parametrize("bounced_after_ms", range(10, 25))
-def test_late_refusal_of_a_former_process_keeps_the_deletion(
+def test_late_rejection_by_a_former_process_is_ignored(
     world: World, monkeypatch: pytest.MonkeyPatch, bounced_after_ms: int
 ) -> None:
     monkeypatch.setattr(controller_world, "LATENCY_US", 2 * controller_world.LATENCY_US)
@@ -546,7 +548,7 @@ def test_deletion_request_for_an_unknown_topic_is_removed(world: World) -> None:
     assert gone(world, "nothing") and world.nodes[1].controller.is_active
 
 
-def test_topic_deleted_at_once_waits_for_no_other_deletion(
+def test_second_topic_deletion_does_not_wait_for_the_first(
     world: World,
 ) -> None:
     world.create_topic("t", {0: [2]})
@@ -569,7 +571,7 @@ def test_disabled_deletion_only_removes_the_request() -> None:
     world.settle()
     assert world.brief("t") == (2, (2,), 0)
     assert znodes.delete_topic_path("t") not in world.ensemble.nodes
-    # Also a request written while there was no controller.
+    # This includes a request written while there was no controller.
     world.kill(1)
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.start(4, delete_topic_enable=False)
@@ -577,7 +579,7 @@ def test_disabled_deletion_only_removes_the_request() -> None:
     assert znodes.delete_topic_path("t") not in world.ensemble.nodes
 
 
-def test_partitions_added_to_a_topic_to_be_deleted_are_removed(world: World) -> None:
+def test_partitions_added_to_a_topic_being_deleted_are_removed(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(3)
@@ -592,7 +594,7 @@ def test_partitions_added_to_a_topic_to_be_deleted_are_removed(world: World) -> 
     assert gone(world, "t")
 
 
-def test_topic_to_be_deleted_keeps_its_id_with_old_tools(world: World) -> None:
+def test_topic_being_deleted_keeps_its_id_with_old_tools(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     before = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]
@@ -604,11 +606,11 @@ def test_topic_to_be_deleted_keeps_its_id_with_old_tools(world: World) -> None:
     world.settle()
     content = json.loads(world.ensemble.data("/brokers/topics/t"))
     assert (content["topic_id"], content["partitions"]) == (before, {"0": [2, 3]})
-    # The id, and the existing partitions: both restored in one write.
+    # The topic id and the existing partitions are both restored in one write.
     assert world.ensemble.nodes["/brokers/topics/t"].version == version + 2
 
 
-def test_topic_whose_znode_is_removed_is_removed(world: World) -> None:
+def test_topic_with_a_removed_znode_is_removed(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.ensemble.delete("/brokers/topics/t")
@@ -620,8 +622,8 @@ def test_topic_whose_znode_is_removed_is_removed(world: World) -> None:
     assert world.nodes[1].controller.is_active and not world.events(ControllerEventFailed)
 
 
-def test_topic_deleted_by_hand_can_be_created_again(world: World) -> None:
-    """Otherwise the remaining deletion request would delete the new topic under the next controller."""
+def test_topic_deleted_manually_can_be_recreated(world: World) -> None:
+    """Otherwise the next controller would find the remaining deletion request and delete the new topic."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(3)

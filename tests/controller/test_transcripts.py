@@ -1,6 +1,6 @@
-"""The acceptance scenarios as lines of a state-change log: see `controller_transcript`.
+"""The acceptance scenarios as lines of a state-change log (see `controller_transcript`).
 
-Broker 9 runs the controller and hosts no replicas; the other brokers are only registered.
+Broker 9 runs the controller and hosts no replicas. The other brokers are only registered.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def expect(transcript: Transcript, text: str) -> None:
 
 
 @pytest.mark.scenario(26)
-def test_topic_is_created() -> None:
+def test_topic_creation_sends_the_expected_requests() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     expect(
@@ -47,7 +47,7 @@ def test_topic_is_created() -> None:
 
 
 @pytest.mark.scenario(27)
-def test_topic_is_created_while_its_preferred_leader_is_dead() -> None:
+def test_topic_creation_with_dead_preferred_leader() -> None:
     world, transcript = cluster(2)
     world.create_topic("t", {0: [1, 2]})
     expect(
@@ -73,7 +73,7 @@ def test_topic_is_created_while_its_preferred_leader_is_dead() -> None:
 
 
 @pytest.mark.scenario(28)
-def test_partitions_are_added_to_a_topic() -> None:
+def test_partition_addition_sends_the_expected_requests() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -90,7 +90,7 @@ def test_partitions_are_added_to_a_topic() -> None:
 
 
 @pytest.mark.scenario(30)
-def test_topic_is_deleted() -> None:
+def test_topic_deletion_sends_the_expected_requests() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]}, retention_ms="1")
     transcript.take()
@@ -114,7 +114,7 @@ def test_topic_is_deleted() -> None:
 
 
 @pytest.mark.scenario(31)
-def test_deletion_waits_for_a_dead_broker() -> None:
+def test_topic_deletion_waits_for_a_dead_broker() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     world.settle()
@@ -151,7 +151,7 @@ def test_deletion_waits_for_a_dead_broker() -> None:
 
 
 @pytest.mark.scenario(34)
-def test_leader_dies_and_returns() -> None:
+def test_leader_death_and_return_send_the_expected_requests() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -197,7 +197,7 @@ def test_leader_dies_and_returns() -> None:
 
 
 @pytest.mark.scenario(36)
-def test_all_replicas_die_and_the_one_outside_isr_returns() -> None:
+def test_replica_outside_isr_returns_after_all_replicas_died() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -231,7 +231,7 @@ def test_all_replicas_die_and_the_one_outside_isr_returns() -> None:
 
 
 @pytest.mark.scenario(42)
-def test_unclean_election() -> None:
+def test_unclean_election_sends_the_expected_requests() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]}, unclean_leader_election_enable="true")
     world.settle()
@@ -255,7 +255,7 @@ def test_unclean_election() -> None:
 
 
 @pytest.mark.scenario(37)
-def test_three_brokers_shut_down_in_turn() -> None:
+def test_controlled_shutdown_of_three_brokers_in_turn() -> None:
     world, transcript = cluster(0, 1, 2)
     world.create_topic("t", {0: [0, 1, 2]})
     transcript.take()
@@ -286,7 +286,7 @@ def test_three_brokers_shut_down_in_turn() -> None:
 
 
 @pytest.mark.scenario(37)
-def test_leader_shuts_down() -> None:
+def test_controlled_shutdown_of_the_leader() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -302,7 +302,7 @@ def test_leader_shuts_down() -> None:
 
 
 @pytest.mark.scenario(48)
-def test_partition_is_reassigned() -> None:
+def test_reassignment_sends_the_expected_requests() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1]})
     transcript.take()
@@ -340,7 +340,7 @@ def test_partition_is_reassigned() -> None:
 
 
 @pytest.mark.scenario(51)
-def test_reassignment_is_cancelled() -> None:
+def test_cancelled_reassignment_sends_the_expected_requests() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1]})
     world.settle()
@@ -365,7 +365,7 @@ def test_reassignment_is_cancelled() -> None:
 
 
 @pytest.mark.scenario(20)
-def test_broker_bounces() -> None:
+def test_broker_bounce_sends_the_expected_requests() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -388,7 +388,7 @@ def test_broker_bounces() -> None:
 
 
 @pytest.mark.scenario(23)
-def test_broker_without_replicas_comes_and_goes() -> None:
+def test_start_and_stop_of_a_broker_without_replicas() -> None:
     world, transcript = cluster(1)
     world.join(2)
     expect(
@@ -407,7 +407,7 @@ def test_broker_without_replicas_comes_and_goes() -> None:
 
 
 @pytest.mark.scenario(34)
-def test_leader_that_dies_is_the_controller() -> None:
+def test_death_of_a_leader_that_is_also_the_controller() -> None:
     world = World()
     world.start(1)
     world.start(2)

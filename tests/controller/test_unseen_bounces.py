@@ -1,4 +1,4 @@
-"""Brokers that bounce while there is no controller: the next controller detects it by czxid and mzxid."""
+"""Brokers that bounce while there is no controller. The next controller detects it by czxid and mzxid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T0 = TopicPartition("t", 0)
 
 @pytest.fixture
 def world() -> World:
-    """A controller on broker 1; brokers 2, 3 and 4 host the topics of the tests."""
+    """Controller on broker 1. Brokers 2, 3 and 4 host the topics of the tests."""
     made = World()
     made.start(1)
     made.join(2, 3, 4)
@@ -43,7 +43,7 @@ def bounce(world: World, *broker_ids: int, intact: bool = False) -> None:
 
 
 def next_controller(world: World, broker_id: int = 9) -> Node:
-    """Start the next controller; `world.received` then contains only its requests."""
+    """Start the next controller. Afterwards `world.received` contains only its requests."""
     world.received.clear()
     world.start(broker_id)
     assert world.nodes[broker_id].controller.is_active
@@ -58,7 +58,7 @@ def causes(world: World) -> list[str]:
     return [event.cause for event in world.events(LeaderElected)]
 
 
-def test_leader_that_bounced_unseen_loses_to_an_isr_member(world: World) -> None:
+def test_isr_member_replaces_leader_that_bounced_unseen(world: World) -> None:
     create(world, 2, 3)
     world.kill(1)
     bounce(world, 2)
@@ -67,7 +67,8 @@ def test_leader_that_bounced_unseen_loses_to_an_isr_member(world: World) -> None
     assert world.brief("t") == (3, (3,), 1)
     assert causes(world) == ["new_topic", "bounced"]
     assert [event.unclean for event in world.events(LeaderElected)] == [False, False]
-    # No broker receives the old epoch again, and the live brokers are sent first as usual (KAFKA-4443).
+    # No broker receives the old epoch again, and requests are sent to the live brokers first as usual
+    # (KAFKA-4443).
     assert set(epochs_sent(world, 2)) == set(epochs_sent(world, 3)) == {1}
     assert next(received.kind for received in world.received if received.to == 2) == "UpdateMetadata"
 
@@ -81,7 +82,7 @@ def test_follower_that_bounced_unseen_leaves_the_isr(world: World) -> None:
     assert set(epochs_sent(world, 3)) == {1}
 
 
-def test_first_replica_that_did_not_bounce_leads(world: World) -> None:
+def test_first_isr_member_that_did_not_bounce_leads(world: World) -> None:
     create(world, 2, 4, 3)
     world.kill(1)
     bounce(world, 2)
@@ -112,12 +113,12 @@ def test_isr_that_bounced_keeps_members_with_intact_logs(world: World) -> None:
     bounce(world, 2)
     bounce(world, 3, 4, intact=True)
     next_controller(world)
-    # The leader can have lost records that the others have, and they would truncate theirs.
+    # The leader can have lost records that the others have, and then they would truncate their logs.
     assert world.brief("t") == (3, (3, 4), 1)
     assert world.state("t").eligible == ()
 
 
-def test_doubtful_replica_does_not_count_towards_the_minimum(world: World) -> None:
+def test_doubtful_replica_does_not_count_for_min_isr(world: World) -> None:
     world.join(5)
     create(world, 2, 3, 4, 5, min_insync_replicas="3")
     for broker_id in (5, 4):
@@ -128,13 +129,13 @@ def test_doubtful_replica_does_not_count_towards_the_minimum(world: World) -> No
     bounce(world, 2, intact=True)
     bounce(world, 3)
     next_controller(world)
-    # With 3 in the ISR, and 5 once it has caught up, the leader would commit records that 4 lacks, and 4 could still
-    # lead.
+    # If 3 were in the ISR (and 5 once it has caught up), the leader would commit records that 4 lacks, and 4
+    # could still become leader.
     assert world.state("t").isr == (2,) and world.state("t").eligible == (4,)
     assert world.state("t").leader == 2
 
 
-def test_returned_replica_without_its_log_waits_for_another(world: World) -> None:
+def test_returned_replica_without_its_log_waits_for_eligible_one(world: World) -> None:
     create(world, 2, 3, 4, min_insync_replicas="2")
     world.leave(4)
     world.settle()
@@ -150,7 +151,7 @@ def test_returned_replica_without_its_log_waits_for_another(world: World) -> Non
     assert not any(event.unclean for event in world.events(LeaderElected))
 
 
-def test_first_eligible_replica_leads_if_none_has_its_log(world: World) -> None:
+def test_first_eligible_replica_leads_if_no_log_is_intact(world: World) -> None:
     create(world, 2, 3, min_insync_replicas="2")
     world.kill(1)
     world.leave(3)
@@ -162,11 +163,11 @@ def test_first_eligible_replica_leads_if_none_has_its_log(world: World) -> None:
 
 
 @pytest.mark.parametrize("back", [2, 3, 4])
-def test_first_member_leads_after_a_cluster_restart(world: World, back: int) -> None:
+def test_first_isr_member_leads_after_a_cluster_restart(world: World, back: int) -> None:
     create(world, 2, 3, 4, unclean_leader_election_enable="false")
     world.leave(2, 3, 4)
     world.kill(1)
-    # The old controller did not see it any longer.
+    # The old controller no longer noticed this.
     assert world.brief("t") == (2, (2, 3, 4), 0)
     world.join(back)
     next_controller(world)
@@ -174,7 +175,7 @@ def test_first_member_leads_after_a_cluster_restart(world: World, back: int) -> 
     assert not any(event.unclean for event in world.events(LeaderElected))
 
 
-def test_member_that_stayed_is_preferred_to_a_bounced_one(world: World) -> None:
+def test_isr_member_that_stayed_is_preferred_to_a_bounced_one(world: World) -> None:
     create(world, 2, 3, 4)
     world.kill(1)
     world.leave(2)
@@ -193,12 +194,12 @@ def test_bounced_broker_outside_the_isr_changes_nothing(world: World) -> None:
     assert epochs_sent(world, 4) == [0]
 
 
-def test_state_newer_than_the_registration_needs_no_change(world: World) -> None:
+def test_state_newer_than_the_registration_is_not_changed(world: World) -> None:
     create(world, 2, 3, 4)
     bounce(world, 3)
     world.settle()
     assert world.brief("t") == (2, (2, 4), 1)
-    # It catches up, and its leader adds it to the ISR again.
+    # The replica catches up, and its leader adds it to the ISR again.
     controller = world.nodes[1].controller
     epoch = controller.term.context.broker_epoch(2)
     row = alter_v3.PartitionData(
@@ -229,14 +230,14 @@ def test_handled_bounce_is_ignored_by_the_next_controller(world: World) -> None:
     assert world.brief("t") == (2, (2, 3), 1)
 
 
-def test_bounces_before_and_after_a_failover_are_two(world: World) -> None:
+def test_bounces_before_and_after_a_failover_are_both_handled(world: World) -> None:
     create(world, 2, 3)
     world.kill(1)
     bounce(world, 2)
     next_controller(world)
     bounce(world, 3)
     world.settle()
-    # It was the last member of the ISR, and it left and returned.
+    # The replica was the last member of the ISR, and it left and returned.
     assert world.brief("t") == (3, (3,), 3)
 
 
@@ -272,7 +273,7 @@ def test_state_changed_before_the_fencing_write_is_read_again(world: World) -> N
         if ops[-1].path.endswith("/state") and not changed:
             changed.append(1)
             world.set_isr("t", 0, [2, 3])
-            # It bounced again after the controller read the brokers.
+            # The broker bounced again after the controller had read the list of brokers.
             bounce(world, 2)
         return original(ops)
 
@@ -283,7 +284,7 @@ def test_state_changed_before_the_fencing_write_is_read_again(world: World) -> N
     assert not world.events(ControllerEventFailed)
 
 
-def test_topic_to_be_deleted_is_deleted_if_its_leader_bounced(world: World) -> None:
+def test_topic_being_deleted_is_deleted_if_its_leader_bounced(world: World) -> None:
     create(world, 2, 3)
     world.kill(1)
     bounce(world, 2)
@@ -293,7 +294,7 @@ def test_topic_to_be_deleted_is_deleted_if_its_leader_bounced(world: World) -> N
     assert not world.has("t") and not world.events(ControllerEventFailed)
 
 
-def test_isr_after_any_bounce_has_the_leader_and_is_not_empty() -> None:
+def test_isr_after_any_bounce_contains_the_leader() -> None:
     replicas = (1, 2, 3)
     # Each replica is outside the ISR, dead in it, bounced in it, or steady in it.
     for places in product(("out", "dead", "bounced", "steady"), repeat=3):
@@ -325,7 +326,7 @@ def test_pending_bounce_is_handled_after_a_later_return(
     def multi(ops: list[Op]) -> object:
         answer = original(ops)
         if ops[-1].path.endswith("/state"):
-            # It dies at the election of 3, before it handles the records that 2 can have lost.
+            # The controller dies at the election of 3, before it handles the records that 2 can have lost.
             node.runtime.pause()
         return answer
 
@@ -341,8 +342,8 @@ def test_pending_bounce_is_handled_after_a_later_return(
 
 
 @pytest.mark.parametrize(("written_in", "fenced"), [(-1, True), (0, True), (1, False)])
-def test_state_of_a_later_controller_is_left_unchanged(world: World, written_in: int, fenced: bool) -> None:
-    """Epochs are relative to this controller's own; it can overwrite its own writes."""
+def test_state_of_a_later_controller_is_not_changed(world: World, written_in: int, fenced: bool) -> None:
+    """Epochs are compared with this controller's own. It can overwrite its own writes."""
     create(world, 2, 3)
     context = world.active().controller.term.context
     state = context.leadership[T0]._replace(controller_epoch=context.epoch + written_in)

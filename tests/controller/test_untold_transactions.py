@@ -1,5 +1,6 @@
-"""Decisions have the transaction that caused them, even if the server does not send its zxid with a watch event: after
-a reconnection (SetWatches has no zxid) and before ZooKeeper 3.9 (ZOOKEEPER-4655)."""
+"""Decisions record the zxid of the transaction that caused them even if a watch event has no zxid: after a
+reconnection (SetWatches has none), and before ZooKeeper 3.9 (ZOOKEEPER-4655).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def last_election_cause(world: World) -> str:
 
 
 def handles(world: World, zxid: int) -> bool:
-    """Wait until the controller handles that transaction, however briefly."""
+    """Wait until the controller handles that transaction, however briefly. Return whether it did."""
     causes = world.active().controller.term.causes
     world.until(lambda: causes.cause == transaction_cause(zxid), 1_000)
     return True
@@ -94,7 +95,7 @@ def test_liveness_change_is_caused_by_the_list_transaction(world: World) -> None
     assert last_election_cause(world) == registration_cause(2, epoch)
 
 
-def test_new_topic_is_its_own_cause(world: World) -> None:
+def test_topic_creation_event_is_its_own_cause(world: World) -> None:
     world.create_topic("u", {0: [3, 4]})
     world.settle()
     [made] = world.events(TopicCreated)

@@ -1,4 +1,4 @@
-"""One cluster for all documents."""
+"""One cluster shared by the tests of all documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.docs.started import Started
 
 @pytest.fixture(scope="session")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """A cluster started by the README's first command; it must stop as documented."""
+    """Cluster started by the README's first command. It must stop as documented."""
     cluster = Started(tmp_path_factory.mktemp("documents") / "data")
     yield cluster
     assert "stopped" in cluster.end()

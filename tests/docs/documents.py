@@ -13,7 +13,7 @@ _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 
 
 class Block(NamedTuple):
-    """One fenced block: its language, its text, and its place in the document."""
+    """One fenced block: its language, its content, and its position in the document."""
 
     language: str
     text: str
@@ -22,13 +22,13 @@ class Block(NamedTuple):
 
 
 def documents() -> list[Path]:
-    """Return every Markdown document of the project, except those of the site's generator."""
+    """Return every Markdown document of the project, except documents of the site's generator."""
     below = [path for path in sorted(DOCS.rglob("*.md")) if "node_modules" not in path.parts]
     return [*(ROOT / name for name in AT_THE_TOP), *below]
 
 
 def name_of(path: Path) -> str:
-    """Return a document's path within the repository."""
+    """Return a document's path relative to the repository."""
     return path.relative_to(ROOT).as_posix()
 
 
@@ -38,11 +38,11 @@ def blocks(text: str) -> list[Block]:
 
 
 def prose(text: str) -> str:
-    """Return a document without its fenced blocks."""
+    """Return the document without its fenced blocks."""
     return _FENCE.sub("", text)
 
 
 def commands(text: str) -> list[str]:
-    """Return the commands of a document's shell blocks, one a line."""
+    """Return the commands of a document's shell blocks, one per line."""
     found = [block.text for block in blocks(text) if block.language == "sh"]
     return [line.strip() for block in found for line in block.splitlines() if line.strip()]

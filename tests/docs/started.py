@@ -1,4 +1,4 @@
-"""The cluster started by the documents' first command; other commands are adapted to its ports."""
+"""The cluster started by the documents' first command. Other commands are adapted to its ports."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tests.docs.documents import ROOT
 
 _PR_SET_PDEATHSIG = 1
 SESSION = "zookeeper.session.timeout.ms=3000"
-"""Half of the time that a reader is given to watch a killed broker."""
+"""Half of the time that the documents allow a reader to watch a killed broker."""
 BY_HAND = "auto.leader.rebalance.enable=false"
-"""The controller checks every five minutes whether preferred replicas lead; the tutorial's reader elects one by hand.
+"""Disable the controller's check of preferred leaders every five minutes: the tutorial's reader elects one by hand.
 """
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""In a job of seconds, Java's optimising compiler and parallel collector cost more than they save."""
+"""In a job of a few seconds, Java's optimizing compiler and parallel collector cost more than they save."""
 
 
 def _die_with_the_test_run() -> None:
-    """Run in the child before it becomes `make`, which passes SIGTERM on to its children."""
+    """Run in the child before it becomes `make`. `make` passes SIGTERM to its children."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
@@ -62,7 +62,9 @@ class Started:
         pytest.fail(f"`make up` ended with {self.process.wait()}:\n{output}")
 
     def end(self) -> str:
-        """Send Ctrl-C to make alone, the harder case than a terminal's, which signals all. Return the last output."""
+        """Send SIGINT to make alone, and return the last output. This is harder than Ctrl-C in a terminal, which
+        signals all processes.
+        """
         assert self.process.stdout is not None
         self.process.send_signal(signal.SIGINT)
         output = self.process.stdout.read()
@@ -71,12 +73,12 @@ class Started:
         return output
 
     def settle(self) -> None:
-        """Wait until every running broker is registered, as a reader takes a moment between two commands."""
+        """Wait until every running broker is registered, since a reader also pauses between two commands."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with urllib.request.urlopen(f"http://{self.url}/api/v1/brokers", timeout=10) as answer:
                 brokers = json.load(answer)
-            # A broker that was killed and started again waits until its old session has expired.
+            # A killed and restarted broker waits until its old session has expired.
             running = [broker for broker in brokers if broker["process"] != "down"]
             if all((broker["status"] or {}).get("state") == "running" for broker in running):
                 return
@@ -84,7 +86,7 @@ class Started:
         pytest.fail(f"the brokers did not settle: {brokers}")
 
     def bent(self, command: str) -> str:
-        """Return a document's command adapted to this cluster."""
+        """Return a document's command, adapted to this cluster."""
         for written, real in (
             ("localhost:8080", self.url),
             ("localhost:2181", self.zookeeper),
@@ -95,7 +97,7 @@ class Started:
         return command
 
     def run(self, script: str, timeout_s: float = 280) -> subprocess.CompletedProcess[str]:
-        """Run commands of a document as a reader would, stopping at the first that fails."""
+        """Run a document's commands as a reader does. Stop at the first that fails."""
         return subprocess.run(
             ["bash", "-ec", self.bent(script)],
             cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Every link between documents has a target, and every path and code name in them exists."""
+"""Every link between documents has a target, and every path and code name in the documents exists."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.docs.documents import AT_THE_TOP, ROOT, documents, name_of, prose
 
 DOCUMENTS = [pytest.param(path, id=name_of(path)) for path in documents()]
 CURRENT = [param for param in DOCUMENTS if param.id != "CHANGELOG.md"]
-"""The changelog describes the past, all other documents the present."""
+"""The changelog describes the past. All other documents describe the present."""
 OF_MODULES = [param for param in CURRENT if not param.id.endswith("-keys.md")]
-"""Kafka's keys contain dots, and start with words that are package names here."""
+"""Documents without lists of Kafka's keys, which contain dots and begin with names of packages here."""
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]+))?\)")
 _CODE = re.compile(r"`([^`\n]+)`")
 _DEFINED = re.compile(r"`([A-Za-z_]\w*)`\s\(`([\w.-]+/[\w./-]*)`\)")
@@ -24,7 +24,7 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 @cache
 def tracked() -> frozenset[str]:
-    """Return every file and folder of the repository."""
+    """Return every tracked file of the repository, and every folder."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -44,26 +44,26 @@ def packages() -> frozenset[str]:
 
 @cache
 def sources(place: str) -> str:
-    """Return all Python and JavaScript source of a file or folder, as one text."""
+    """Return all Python and JavaScript source of a file or folder as one string."""
     path = ROOT / place
     found = [path] if path.is_file() else sorted((*path.rglob("*.py"), *path.rglob("*.js")))
     return "\n".join(each.read_text() for each in found)
 
 
 def anchors(text: str) -> set[str]:
-    """Return the anchors that a forge makes of headings: lower case, hyphens for blanks, no punctuation."""
+    """Return the anchors that a Git forge derives from headings: lower case, hyphens for spaces, no punctuation."""
     plain = (re.sub(r"[`*]", "", heading) for heading in _HEADING.findall(prose(text)))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
 
 
 def is_defined(name: str, place: str) -> bool:
-    """Return whether a class, function or constant has that name."""
+    """Return whether a class, function or constant with that name is defined there."""
     defined = rf"^\s*(?:(?:async )?def|class|export function|const|export const) {name}\b|^{name}\b.*=|^{name}:"
     return re.search(defined, sources(place), re.MULTILINE) is not None
 
 
 def is_code(dotted: str) -> bool:
-    """Return whether `package.module.Name` is a module, or an object in one."""
+    """Return whether `package.module.Name` is a module or an object in a module."""
     parts = dotted.split(".")
     for size in range(len(parts), 0, -1):
         path = ROOT.joinpath(*parts[:size])
@@ -86,7 +86,7 @@ def test_every_link_has_a_target(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CURRENT)
-def test_every_path_in_a_document_exists(path: Path) -> None:
+def test_every_documented_path_exists(path: Path) -> None:
     named = [
         token.rstrip("/")
         for token in _CODE.findall(prose(path.read_text()))
@@ -97,14 +97,14 @@ def test_every_path_in_a_document_exists(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CURRENT)
-def test_every_code_name_is_defined_where_documented(path: Path) -> None:
+def test_every_documented_name_is_defined_where_stated(path: Path) -> None:
     text = prose(path.read_text())
     wrong = [f"{name} in {place}" for name, place in _DEFINED.findall(text) if not is_defined(name, place)]
     assert wrong == []
 
 
 @pytest.mark.parametrize("path", OF_MODULES)
-def test_every_module_in_a_document_exists(path: Path) -> None:
+def test_every_documented_module_exists(path: Path) -> None:
     # Configuration keys start with the project's name, which is also a package's.
     dotted = [t for t in _CODE.findall(prose(path.read_text())) if re.fullmatch(r"(?!zabka\.)[a-z_]\w*(\.\w+)+", t)]
     wrong = [t for t in dotted if t.split(".")[0] in packages() and (ROOT / t.split(".")[0] / "__init__.py").is_file()]

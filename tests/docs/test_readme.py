@@ -1,4 +1,4 @@
-"""The README's commands, run as a newcomer would, in the cluster that its first command starts."""
+"""The README's commands, run as a new user runs them, in the cluster that its first command starts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_readme_has_at_most_120_lines() -> None:
 
 @pytest.mark.parametrize("command", TOUR)
 @pytest.mark.timeout(300)
-def test_commands_of_the_tour_work(started: Started, tmp_path: Path, command: str) -> None:
+def test_tour_commands_of_the_readme_work(started: Started, tmp_path: Path, command: str) -> None:
     for beginning, tool in TOOLS.items():
         if command.startswith(beginning) and shutil.which(tool) is None:
             if os.environ.get("CI"):
@@ -52,7 +52,7 @@ def test_commands_of_the_tour_work(started: Started, tmp_path: Path, command: st
 
 
 @pytest.mark.parametrize("fixture", ["zabka_cluster", "zabka_world"])
-def test_example_for_test_authors_passes(tmp_path: Path, fixture: str) -> None:
+def test_readme_example_for_test_authors_passes(tmp_path: Path, fixture: str) -> None:
     (example,) = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
     (tmp_path / "test_example.py").write_text(example.replace("zabka_cluster", fixture))
     done = subprocess.run(

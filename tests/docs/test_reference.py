@@ -9,7 +9,7 @@ from scripts.reference.pages import PAGES
 from tests.docs.documents import DOCS
 
 SLOW = "state-machines.md"
-"""The page that takes many seeds."""
+"""Page whose generation takes many seeds."""
 
 
 @pytest.mark.parametrize(

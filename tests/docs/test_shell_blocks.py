@@ -1,4 +1,4 @@
-"""The shell blocks of all other documents: each command is run, or excluded with a reason."""
+"""The shell blocks of all other documents: each command is run or excluded with a reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ EXCUSED = {
     "make mutants ": "trying two hundred mutants takes long; tests/mutation holds what the tool does",
     "make reference": "it writes the pages; test_reference compares them",
     "make up ARGS=": "another cluster with a full journal; the first one is started in the same way",
-    "for s in 1 2 3 10 20": "25 histories take a minute; test_history_hash_files_are_written runs it for one",
+    "for s in 1 2 3 10 20": (
+        "25 histories take a minute; test_contributing_command_writes_the_history_hash_file runs it for one"
+    ),
     ".venv/bin/zabka simulate --seeds 0-": "the README's tour simulates ten seeds",
     "pip install .": "test_wheel and `make dist` install the wheel into environments of their own",
     "make compose-up": "make test-compose runs it",
@@ -32,18 +34,18 @@ EXCUSED = {
     ".venv/bin/zabka agent --hosts ": "it needs three hosts; tests/compose/test_host_networks.py makes them",
     "kcat ": "the README's tour has the same command, and knows where kcat is missing",
 }
-"""The reason why a command is not run here, by the command's beginning."""
+"""Reason why a command is not run here, keyed by the beginning of the command."""
 ELSEWHERE = ("README.md", "docs/tutorial/three-elections.md")
 PAGES = [path for path in documents() if name_of(path) not in ELSEWHERE and commands(path.read_text())]
 _WRITTEN = re.compile(r"\b(seed-\d+\.jsonl|hashes\.txt|searches/\w+|zabka\.yaml)\b")
 
 
 AFTER_AN_OUTAGE = ("docs/how-to/find-out-why-an-isr-shrank.md",)
-"""Pages for readers whose cluster had an outage."""
+"""Pages whose commands assume an earlier outage."""
 
 
 def have_an_outage(started: Started) -> None:
-    """Kill the leader of orders-0, wait for the election of another, and start it again."""
+    """Kill the leader of orders-0, wait until another is elected, and start the killed broker again."""
     api = f"http://{started.url}/api/v1"
     made = started.run(
         ".venv/bin/zabka topics --create --if-not-exists --topic orders --partitions 3 --replication-factor 3"
@@ -69,13 +71,13 @@ def excuse(line: str) -> str | None:
 
 
 def script(path: Path) -> str:
-    """Return the commands of a page that are run."""
+    """Return the page's commands that are run."""
     lines = [line for block in blocks(path.read_text()) if block.language == "sh" for line in block.text.splitlines()]
     return "\n".join(line for line in lines if excuse(line.strip()) is None)
 
 
 @pytest.mark.parametrize("path", [page for page in PAGES if script(page).strip()], ids=name_of)
-def test_commands_of_a_page_work(started: Started, tmp_path: Path, path: Path) -> None:
+def test_commands_of_each_page_work(started: Started, tmp_path: Path, path: Path) -> None:
     if name_of(path) in AFTER_AN_OUTAGE:
         have_an_outage(started)
     started.settle()
@@ -85,7 +87,7 @@ def test_commands_of_a_page_work(started: Started, tmp_path: Path, path: Path) -
     assert "Traceback" not in output
 
 
-def test_history_hash_files_are_written(tmp_path: Path) -> None:
+def test_contributing_command_writes_the_history_hash_file(tmp_path: Path) -> None:
     (command,) = [line for line in commands((ROOT / "CONTRIBUTING.md").read_text()) if "hashes.txt" in line]
     shorter = re.sub(r"in 1 2 3 10 20;(.*) in chaos [\w -]+;", r"in 1;\1 in ensemble;", command)
     assert shorter != command
@@ -94,6 +96,6 @@ def test_history_hash_files_are_written(tmp_path: Path) -> None:
     assert re.fullmatch(r"ensemble 1 [0-9a-f]{64}\n", file.read_text())
 
 
-def test_every_exclusion_matches_a_command() -> None:
+def test_every_excluded_command_exists_in_the_documents() -> None:
     lines = [line for path in documents() for line in commands(path.read_text())]
     assert [beginning for beginning in EXCUSED if not any(line.startswith(beginning) for line in lines)] == []

@@ -1,4 +1,4 @@
-"""The documentation site's generator: pinned by hash, and separate from the project's own dependencies."""
+"""The documentation site's generator: pinned by hash, and independent of the project's dependencies."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.docs.documents import DOCS, ROOT
 LOCK = (DOCS / "site/requirements.lock").read_text()
 
 
-def test_every_package_of_the_site_generator_has_a_hash() -> None:
+def test_every_site_generator_package_has_a_hash() -> None:
     pins = [line for line in LOCK.splitlines() if "==" in line]
     assert pins
     assert all(line.rstrip().endswith("\\") for line in pins), "a pinned package without hashes"
 
 
-def test_lock_has_the_packages_of_the_dependency_group() -> None:
+def test_lock_file_contains_the_dependency_group() -> None:
     group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["docs"]
     required = {re.split(r"[<>=]", requirement)[0] for requirement in group}
     pinned = set(re.findall(r"^([\w.-]+)==", LOCK, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""Every row of docs/how-to/upgrade.md, tested with files that an older or a newer zabka could have written."""
+"""Every row of docs/how-to/upgrade.md, tested with files that an older or newer zabka could have written."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ VERSIONS: dict[str, int | None] = {
     "producer snapshot": producer_snapshots._VERSION,
     "`partition.metadata`": int(checkpoints._partition_metadata("x").split("\n")[0].removeprefix("version: ")),
 }
-"""The versions that the code writes, by the page's names of the formats."""
+"""Versions that the code writes, keyed by the page's name of the format."""
 
 Show = Callable[[Path], str]
 OLDER: dict[str, Show] = {}
 NEWER: dict[str, Show] = {}
-"""By format: a function that reads such a file, and returns the text of the page's table."""
+"""For each format, a function that reads a newer file and returns the text expected in the page's table."""
 
 
 def older(name: str) -> Callable[[Show], Show]:
@@ -99,7 +99,7 @@ def newer(name: str) -> Callable[[Show], Show]:
 
 
 def rows() -> dict[str, tuple[str, str, str]]:
-    """Return the page's table: version, older file and newer file by format."""
+    """Return the page's table, keyed by format: version, older file and newer file."""
     table = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", PAGE, re.MULTILINE)
     return {name: (version, old, new) for name, version, old, new in table if name not in ("format", "---")}
 
@@ -117,23 +117,23 @@ def test_file_of_another_version_is_handled_as_documented(name: str, direction: 
     assert (OLDER if direction == "older" else NEWER)[name](tmp_path) == cell
 
 
-def test_table_has_a_case_for_each_cell_and_no_other_case() -> None:
+def test_upgrade_table_has_exactly_one_case_per_cell() -> None:
     cases = {(name, "older") for name in OLDER} | {(name, "newer") for name in NEWER}
     assert cases == {(name, direction) for name, direction, _ in CELLS}
 
 
-def test_versions_of_the_table_are_those_of_the_code() -> None:
+def test_versions_in_the_upgrade_table_match_the_code() -> None:
     found = {name: re.findall(r"\d+", version) for name, (version, _, _) in rows().items()}
     assert found == {name: [] if number is None else [str(number)] for name, number in VERSIONS.items()}
 
 
-def test_release_of_the_page_is_the_one_of_the_package() -> None:
+def test_release_on_the_upgrade_page_matches_the_package() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert PAGE.split("\n")[2].startswith(f"zabka {version} is the first release")
     assert re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE) == [version]
 
 
-def test_figures_of_the_text_are_those_of_the_code() -> None:
+def test_figures_on_the_upgrade_page_match_the_code() -> None:
     assert f"exit code {NEWER_STATE};" in " ".join(PAGE.split())
     assert f"newest {message_log.FILE_LINES * message_log.FILES_MAX:,} messages" in " ".join(PAGE.split())
     assert [LOG_MAGIC.to_bytes(4, "big"), SNAPSHOT_MAGIC.to_bytes(4, "big")] == [b"ZKLG", b"ZKSN"]
@@ -147,7 +147,7 @@ STARTED = e.NodeStarted("peer", 1, {})
 
 
 def edited(line: bytes, *dropped: str, **changed: Any) -> bytes:
-    """Return a JSON line without some fields, and with others."""
+    """Return a JSON line with some fields dropped and others changed."""
     fields = {name: value for name, value in json.loads(line).items() if name not in dropped}
     return json.dumps({**fields, **changed}, separators=(",", ":")).encode() + b"\n"
 
@@ -168,7 +168,7 @@ def read_journal_without_newer_fields(tmp_path: Path) -> str:
 
 @newer("journal")
 def set_newer_line_of_a_journal_aside(tmp_path: Path) -> str:
-    """The type is unknown too: the reported reason is the schema."""
+    """The type is also unknown, but the reported reason is the schema."""
     line = edited(encode_line("peer-1", 2, 1, 1, FAULT), schema=SCHEMA_VERSION + 1, type="weather_changed")
     path = journal(tmp_path, encode_line("peer-1", 1, 1, 1, STARTED), line, encode_line("peer-1", 3, 1, 1, STARTED))
     bad: list[BadLine] = []
@@ -186,7 +186,7 @@ def test_unknown_fields_of_a_journal_are_ignored(tmp_path: Path) -> None:
     assert not isinstance(check_line(line.rstrip(b"\n")), Refused)
 
 
-def test_upload_with_a_newer_line_is_refused_as_a_whole() -> None:
+def test_upload_with_a_newer_line_is_rejected_as_a_whole() -> None:
     lines = [encode_line("peer-1", number, 1, 1, STARTED) for number in (1, 2)]
     with pytest.raises(NoHistory, match=f"line 2: schema {SCHEMA_VERSION + 1} is newer"):
         read_history(lines[0] + edited(lines[1], schema=SCHEMA_VERSION + 1))
@@ -198,7 +198,7 @@ SENT = Sighting(
 
 
 class _Talking(FakeAgent):
-    """An agent whose peer-1 wrote these message lines."""
+    """Agent whose peer-1 wrote these message lines."""
 
     lines = b""
 
@@ -236,7 +236,7 @@ def leave_unreadable_message_out(tmp_path: Path) -> str:
 
 
 def collected(directory: Path) -> Path:
-    """Write a collected history of one event in one file, and return the file."""
+    """Write a collected history with one event to a file, and return the file."""
     collector = Collector(directory)
     collector.accept_chunk(JournalChunk("peer-1", encode_line("peer-1", 1, 1, 1, STARTED), Position()))
     collector.number_due(everything=True)
@@ -260,7 +260,7 @@ def read_collected_history_without_newer_fields(tmp_path: Path) -> str:
 
 @newer("collected history")
 def refuse_newer_collected_history(tmp_path: Path) -> str:
-    """The API's process exits before it writes anything, with one line on standard error."""
+    """The API process exits before it writes anything, with one line on standard error."""
     mine = settings(tmp_path, port=0)
     mine.agent_token_file.write_text("token")
     file = collected(mine.data / "collected")
@@ -285,7 +285,7 @@ def refuse_newer_collected_history(tmp_path: Path) -> str:
 
 
 @pytest.mark.timeout(120)
-def test_up_shows_why_the_api_does_not_start(tmp_path: Path) -> None:
+def test_up_reports_why_the_api_does_not_start(tmp_path: Path) -> None:
     file = collected(tmp_path / "api" / "collected")
     change_first_line(file, schema=SCHEMA_VERSION + 1)
     ended = subprocess.run(
@@ -365,7 +365,7 @@ def test_unknown_fields_of_a_topology_are_ignored(tmp_path: Path) -> None:
 
 
 def lake(directory: Path) -> tuple[Commit, Path]:
-    """Return a lake's only commit, and the file of that commit."""
+    """Return a lake's only commit and its file."""
     made = Commit(batch=0, files={}, lines=[Lines(".", "peer-1", 1, 3)], quarantined=0, latest_us=1)
     commits.write(directory, made)
     return made, commits.path_of(directory, 0)
@@ -381,7 +381,7 @@ def read_lake_without_format(tmp_path: Path) -> str:
 
 @newer("lake")
 def refuse_newer_lake(tmp_path: Path) -> str:
-    """By the code of `audit`, `tables` and `stream`, before Spark is used; and by the command `vacuum`."""
+    """`audit`, `tables` and `stream` reject it before they use Spark, and the command `vacuum` rejects it too."""
     _, path = lake(tmp_path)
     path.write_bytes(edited(path.read_bytes(), "lines", format=commits.FORMAT + 1, files=[]))
     before, no_spark = files_below(tmp_path), cast(Any, None)
@@ -453,7 +453,7 @@ def read_log_with_a_newer_version(tmp_path: Path) -> str:
     return "read; an unknown transaction is refused"
 
 
-def test_log_with_another_magic_is_refused(tmp_path: Path) -> None:
+def test_log_with_another_magic_is_rejected(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     header(tmp_path / "log.100000001", LOG_MAGIC + 1, LOG_VERSION)
     with pytest.raises(DataDirectoryError, match="is not a ZooKeeper transaction log"):
@@ -509,7 +509,7 @@ def read_owner_with_unknown_fields(tmp_path: Path) -> str:
     return "read"
 
 
-def test_epoch_files_are_numbers_as_text(tmp_path: Path) -> None:
+def test_epoch_files_contain_decimal_numbers(tmp_path: Path) -> None:
     for name in (ACCEPTED, CURRENT):
         write_epoch(tmp_path, name, 17)
         assert (tmp_path / name).read_text() == "17"
@@ -533,7 +533,7 @@ def read_meta_properties_without_version(tmp_path: Path) -> str:
 
 @newer("`meta.properties`")
 def refuse_newer_meta_properties(tmp_path: Path) -> str:
-    """The error text is that of Kafka's MetaPropertiesVersion; 1 is the version of KRaft."""
+    """The error message is from Kafka's MetaPropertiesVersion. Version 1 is KRaft's version."""
     for version, message in (("1", "Unknown meta.properties version number 1"), ("2", "number 2"),
                            ("x", "Invalid meta.properties version string 'x'")):  # fmt: skip
         directory = properties(tmp_path, "cluster.id=c", f"version={version}", "node.id=1", "broker.id=1")
@@ -544,7 +544,7 @@ def refuse_newer_meta_properties(tmp_path: Path) -> str:
     return "refused"
 
 
-def test_broker_writes_the_version_that_it_reads(tmp_path: Path) -> None:
+def test_broker_writes_the_meta_properties_version_it_reads(tmp_path: Path) -> None:
     directory = FileLogDirectory(tmp_path)
     claim_log_directory(directory, "c", 1)
     assert f"version={meta_properties.VERSION}" in (tmp_path / "meta.properties").read_text().split("\n")
@@ -556,7 +556,7 @@ def a_log(directory: Path, segment_bytes: int = 1 << 20) -> PartitionLog:
 
 
 def truncated_at_magic(directory: Path, magic: int) -> str:
-    """Write two batches, the second with another magic."""
+    """Write two batches, the second with another magic value, and return what opening the log reports."""
     log = a_log(directory)
     append(log, ("a", "1"))
     (segment,) = (directory / "orders-0").glob("*.log")
@@ -585,7 +585,7 @@ def truncate_segment_at_a_newer_magic(tmp_path: Path) -> str:
 
 @newer("checkpoint")
 def build_newer_checkpoint_again(tmp_path: Path) -> str:
-    """Offsets count as missing; leader epochs are restored from the batches."""
+    """Offsets count as missing. Leader epochs are restored from the batches."""
     directory = FileLogDirectory(tmp_path)
     checkpoints.write_offsets(directory, checkpoints.REPLICATION_OFFSETS, {TP: 7})
     assert checkpoints.read_offsets(directory, checkpoints.REPLICATION_OFFSETS) == {TP: 7}
@@ -632,7 +632,7 @@ def read_newer_partition_metadata(tmp_path: Path) -> str:
     return "read"
 
 
-def test_mark_of_a_living_broker_in_another_form_counts_as_none() -> None:
+def test_alive_mark_of_another_version_is_ignored() -> None:
     mark = checkpoints.alive(7, "boot")
     assert checkpoints.broker_epoch_alive(mark, "boot") == 7
     assert checkpoints.broker_epoch_alive(mark.replace('"version":0', '"version":1'), "boot") == -1

@@ -7,10 +7,10 @@ from zabka.testing.live.cluster import LiveCluster
 
 
 def expired(cluster: Cluster | LiveCluster, after_us: int | None = None) -> list[Happening]:
-    """Return the broker sessions that expired since the start of the test, or after a moment.
+    """Return the broker sessions that expired since the start of the test or since `after_us`.
 
-    Sessions of other clients do not count. A client that leaves a server which does not answer in time never receives
-    the session that this server created for it: that session is not closed, and expires later, perhaps in another test.
+    Sessions of other clients are not counted. A client can leave a slow server before it receives the session created
+    for it. This session is never closed, and expires later, perhaps during another test.
     """
     brokers = {event["session_id"] for event in cluster.events("broker_registered", after_us=-1)}
     ended = cluster.events("session_expired", after_us=after_us)

@@ -1,6 +1,6 @@
-"""`cluster`: every test that uses it runs twice, in virtual time and against real processes.
+"""`cluster`: every test that uses it runs twice, on virtual time and with real processes.
 
-If another test of real processes covers the same, the second run is left to `make test-long`.
+If another test with real processes covers the same behavior, the second run is left to `make test-long`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The controller and the leaders of its partitions: the effects of their crashes and returns."""
+"""The controller and the partition leaders: the effects of their crashes and returns."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from zabka.testing.worlds.cluster import SimulatedCluster
 
 
 def failover_ms_max(cluster: Cluster) -> int:
-    """The old session expires, which the ensemble checks every tick; another broker takes over within a second after
-    that."""
+    """Return the maximum failover time. The ensemble checks for expired sessions every tick, and another broker takes
+    over within a second after the expiry.
+    """
     tick_ms = int(cluster.settings("peer-1")["tickTime"])
     return int(cluster.settings()["zookeeper.session.timeout.ms"]) + 2 * tick_ms + 1_000
 
@@ -23,7 +24,7 @@ def controller_of(cluster: Cluster) -> Broker:
 
 
 def successor_of(cluster: Cluster, dead: Broker, epoch: int) -> Broker:
-    """Wait for the broker that is controller once the epoch has risen."""
+    """Wait until the epoch has increased, and return the controller."""
     return cluster.until(
         lambda: cluster.controller_epoch > epoch and cluster.controller not in (None, dead) and cluster.controller,
         2 * failover_ms_max(cluster) / 1000,
@@ -36,7 +37,7 @@ def all_in_sync(cluster: Cluster, topic: str) -> bool:
 
 
 def led_on(before: Sequence[Partition], now: Sequence[Partition], dead: Broker, bump: int) -> bool:
-    """Return whether each partition that the dead broker led has a new leader from the rest of its ISR."""
+    """Return whether each partition that the dead broker led has a new leader from its remaining ISR."""
     return all(
         (new.leader in old.isr and new.leader != dead.id and new.leader_epoch == old.leader_epoch + bump)
         for old, new in zip(before, now, strict=True)
@@ -45,7 +46,7 @@ def led_on(before: Sequence[Partition], now: Sequence[Partition], dead: Broker, 
 
 
 @pytest.mark.scenario(34)
-def test_killed_controller_is_replaced_and_leaders_elected(cluster: Cluster) -> None:
+def test_killed_controller_is_replaced_and_leaders_are_elected(cluster: Cluster) -> None:
     orders = cluster.topics.create("orders", partitions=3)
     controller = controller_of(cluster)
     epoch = cluster.controller_epoch
@@ -71,7 +72,7 @@ def test_killed_controller_is_replaced_and_leaders_elected(cluster: Cluster) -> 
 @pytest.mark.scenario(34)
 @pytest.mark.scenario(39)
 @pytest.mark.parametrize("cluster", ["simulated", pytest.param("live", marks=pytest.mark.long)], indirect=True)
-def test_killed_leader_costs_one_leader_epoch(cluster: Cluster) -> None:
+def test_killed_leader_increments_the_leader_epoch_once(cluster: Cluster) -> None:
     controller = controller_of(cluster)
     epoch = cluster.controller_epoch
     first, second = (broker for broker in cluster.brokers.values() if broker.id != controller.id)
@@ -100,7 +101,7 @@ def test_killed_leader_costs_one_leader_epoch(cluster: Cluster) -> None:
 
 
 @pytest.mark.scenario(37)
-def test_stopping_broker_hands_over_its_leaderships_first(cluster: Cluster) -> None:
+def test_stopping_broker_first_hands_over_its_leaderships(cluster: Cluster) -> None:
     controller = controller_of(cluster)
     leaver = next(broker for broker in cluster.brokers.values() if broker.id != controller.id)
     others = [number for number in cluster.brokers if number != leaver.id]
@@ -121,7 +122,7 @@ def test_stopping_broker_hands_over_its_leaderships_first(cluster: Cluster) -> N
     cluster.until(lambda: all_in_sync(cluster, "orders"))
 
 
-def test_every_broker_learns_the_controller(cluster: Cluster) -> None:
+def test_every_broker_learns_the_current_controller(cluster: Cluster) -> None:
     controller = controller_of(cluster)
     epoch = cluster.controller_epoch
     controller.kill()

@@ -1,4 +1,4 @@
-"""A cluster's data survives its processes: after a stop and a start its topics and records are still there."""
+"""A cluster's data survives a restart: its topics and records are still present after a stop and a start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zabka.testing.live.start import start_live, stop_live
 
 STOP_S_MAX = 20
 READY_S_MAX = 12
-"""A few seconds on an idle machine."""
+"""Maximum time to start. It takes a few seconds on an idle machine."""
 
 
 def processes(data: Path) -> list[int]:
@@ -36,7 +36,7 @@ def is_alive(pid: int) -> bool:
 
 
 def listening(data: Path) -> list[int]:
-    """Return the ports of a cluster that accept connections."""
+    """Return the cluster's ports that accept connections."""
     topology = load(data)
     assert topology is not None
     ports = [topology.api_port, topology.hosts[0].agent_port, *(broker.port for broker in topology.brokers)]
@@ -52,7 +52,7 @@ def listening(data: Path) -> list[int]:
 
 
 def end(cluster: LiveCluster, how: signal.Signals) -> None:
-    """Send `up` a signal, and assert that none of its processes and ports remain."""
+    """Send `up` a signal, and assert that all its processes and ports are closed."""
     pids = processes(cluster.data)
     assert all(is_alive(pid) for pid in pids)
     assert len(listening(cluster.data)) == 2 + 3 + 3 * 3

@@ -1,4 +1,4 @@
-"""The ensemble loses its leader, or its quorum: the effects on clients, brokers and the controller."""
+"""The ensemble loses its leader or its quorum: the effects on clients, brokers and the controller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def another_leader(cluster: Cluster, dead: Peer) -> Peer:
 
 
 def kill_the_leader(cluster: Cluster) -> Peer:
-    """Kill the ZAB leader, wait for another one, restart the dead peer as a follower, and return the new leader."""
+    """Kill the ZAB leader, and wait for another one. Restart the dead peer as a follower, and return the new leader."""
     dead = cluster.until(lambda: cluster.zab_leader)
     killed_us = cluster.now_us
     dead.kill()
@@ -41,8 +41,9 @@ def kill_the_leader(cluster: Cluster) -> Peer:
 
 
 def nothing_was_elected(cluster: Cluster, since_us: int) -> None:
-    """No broker lost its session, and neither the controller nor any partition's leader has changed, except when the
-    controller gave leaderships back to preferred replicas, as it does from time to time."""
+    """Assert that no broker lost its session and that the controller and all partition leaders are unchanged. Elections
+    of preferred replicas are allowed, because the controller runs them from time to time.
+    """
     kinds = ("controller_elected", "controller_resigned", "leader_elected", "isr_changed")
     changes = cluster.events(*kinds, after_us=since_us)
     assert [change for change in changes if change.get("cause") != "preferred"] == []
@@ -51,7 +52,7 @@ def nothing_was_elected(cluster: Cluster, since_us: int) -> None:
 
 
 def kill_leaders(cluster: Cluster, count: int) -> None:
-    """Kill ZAB leaders one after the other, with a producer running."""
+    """Kill ZAB leaders one after the other while a producer runs."""
     cluster.topics.create("orders", partitions=3)
     cluster.until(lambda: all(partition.in_sync for partition in cluster.topics["orders"].partitions))
     controller = cluster.until(lambda: cluster.controller)
@@ -77,7 +78,7 @@ def kill_leaders(cluster: Cluster, count: int) -> None:
 
 @contextmanager
 def writing(hosts: str) -> Iterator[list[int]]:
-    """Run a client that creates one znode after the other; yield the numbers acknowledged so far."""
+    """Run a client that creates one znode after the other. Yield the list of numbers acknowledged so far."""
     acknowledged: list[int] = []
     done = threading.Event()
     client = KazooClient(hosts, timeout=6.0)
@@ -108,7 +109,7 @@ def writing(hosts: str) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("count", [LEADERS_KILLED_LIVE, pytest.param(LEADERS_KILLED, marks=pytest.mark.long)])
-def test_leaders_killed_in_a_row_cost_no_acknowledged_write(zabka_cluster: LiveCluster, count: int) -> None:
+def test_leaders_killed_in_sequence_lose_no_acknowledged_write(zabka_cluster: LiveCluster, count: int) -> None:
     reader = KazooClient(zabka_cluster.zookeeper_connect, timeout=6.0)
     reader.start()
     try:
@@ -130,7 +131,7 @@ def test_leaders_killed_in_a_row_cost_no_acknowledged_write(zabka_cluster: LiveC
         reader.close()
 
 
-def test_ten_killed_zab_leaders_cost_no_acknowledged_write(zabka_world: SimulatedCluster) -> None:
+def test_ten_killed_zab_leaders_lose_no_acknowledged_write(zabka_world: SimulatedCluster) -> None:
     world = zabka_world.world
     client, machine = world.zookeeper_client("writer")
     writer = Writer(client, machine.runtime(), 20)
@@ -178,7 +179,7 @@ def test_without_quorum_records_flow_but_no_leader_is_elected(cluster: Cluster) 
     assert (counts.failed, counts.lost, counts.verified) == (0, 0, True)
 
 
-def test_broker_that_dies_without_quorum_is_noticed_later(zabka_world: SimulatedCluster) -> None:
+def test_broker_death_without_quorum_is_detected_later(zabka_world: SimulatedCluster) -> None:
     orders = zabka_world.topics.create("orders", partitions=3)
     zabka_world.until(lambda: all(partition.in_sync for partition in orders.partitions))
     controller = zabka_world.until(lambda: zabka_world.controller)
@@ -197,7 +198,7 @@ def test_broker_that_dies_without_quorum_is_noticed_later(zabka_world: Simulated
     zabka_world.until(lambda: all(not p.offline and p.leader != controller.id for p in orders.partitions))
 
 
-def test_zab_leader_cut_off_from_its_followers_resigns(zabka_world: SimulatedCluster) -> None:
+def test_zab_leader_partitioned_from_its_followers_resigns(zabka_world: SimulatedCluster) -> None:
     leader = zabka_world.until(lambda: zabka_world.zab_leader)
     others = [peer for peer in zabka_world.peers.values() if peer.id != leader.id]
     for peer in others:

@@ -1,4 +1,4 @@
-"""The fixtures themselves: their state at the start of a test, and the message of a condition that never holds."""
+"""The fixtures themselves: their state at the start of a test, and the message when a condition never becomes true."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_produced_records_can_be_consumed(cluster: Cluster) -> None:
     cluster.until(lambda: cluster.topics.names() == [])
 
 
-def test_rejection_contains_its_reason(cluster: Cluster) -> None:
+def test_cluster_error_contains_the_reason(cluster: Cluster) -> None:
     cluster.topics.create("orders")
 
     with pytest.raises(ClusterFailed, match="exists"):
@@ -42,7 +42,7 @@ def test_rejection_contains_its_reason(cluster: Cluster) -> None:
     assert cluster.elect("PREFERRED", "orders") == "ELECTION_NOT_NEEDED"
 
 
-def test_condition_timeout_message_has_the_last_value(cluster: Cluster) -> None:
+def test_condition_timeout_error_contains_the_last_value(cluster: Cluster) -> None:
     with pytest.raises(
         ClusterFailed, match=r"a fourth broker `.*` did not come true within 0\.2 s; it last returned 0"
     ):
@@ -56,7 +56,7 @@ def test_marked_test_gets_its_own_cluster_settings(cluster: Cluster) -> None:
     assert cluster.settings("peer-1")["tickTime"] == "500"
 
 
-def test_a_broker_cut_off_from_the_ensemble_loses_its_session(cluster: Cluster) -> None:
+def test_broker_partitioned_from_the_ensemble_loses_its_session(cluster: Cluster) -> None:
     controller = cluster.until(lambda: cluster.controller)
     broker = next(broker for broker in cluster.brokers.values() if broker.id != controller.id)
 
@@ -69,7 +69,7 @@ def test_a_broker_cut_off_from_the_ensemble_loses_its_session(cluster: Cluster) 
     cluster.until(lambda: broker.registered)
 
 
-def test_the_same_seed_gives_the_same_history() -> None:
+def test_same_seed_gives_the_same_history() -> None:
     def history(seed: int) -> list[bytes]:
         cluster = start_simulated(seed=seed)
         cluster.topics.create("orders", partitions=2)
@@ -85,7 +85,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
     assert history(3) != history(4)
 
 
-def test_the_settings_in_pytests_configuration_reach_the_cluster(cluster: Cluster, pytestconfig: pytest.Config) -> None:
+def test_settings_in_pytest_configuration_reach_the_cluster(cluster: Cluster, pytestconfig: pytest.Config) -> None:
     configured = dict(line.split("=") for line in pytestconfig.getini("zabka_settings"))
     assert configured
     assert configured.items() <= cluster.settings().items()

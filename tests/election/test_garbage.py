@@ -30,11 +30,11 @@ GARBAGE = {
     "a Kafka request without its list": struct.pack(">ihhih", 15, 32, 4, 1, -1) + bytes(5),
 }
 ANSWERS = {"the dashboard's port", "the agent's port"}
-"""These ports serve HTTP."""
+"""Ports that serve HTTP."""
 
 
 def ports(cluster: LiveCluster) -> dict[str, tuple[str, int]]:
-    """Every port that a node of the cluster listens on."""
+    """Return every port that a node of the cluster listens on."""
     topology = load(cluster.data)
     assert topology is not None
     found: dict[str, tuple[str, int]] = {}
@@ -54,7 +54,7 @@ def pids(cluster: LiveCluster) -> dict[str, int | None]:
 
 @contextlib.contextmanager
 def sent(address: tuple[str, int], data: bytes) -> Iterator[socket.socket]:
-    """Open a connection and send the data; the server may have closed it already."""
+    """Open a connection and send the data. The server may already have closed the connection."""
     with socket.create_connection(address, timeout=5) as connection:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(data)
@@ -62,7 +62,7 @@ def sent(address: tuple[str, int], data: bytes) -> Iterator[socket.socket]:
 
 
 def answer(connection: socket.socket, timeout_s: float) -> bytes | None:
-    """Return the data received until the connection closes; None if it stays open and silent."""
+    """Return the data received until the connection closes, or None if it stays open without data."""
     connection.settimeout(timeout_s)
     received = b""
     try:
@@ -76,7 +76,9 @@ def answer(connection: socket.socket, timeout_s: float) -> bytes | None:
 
 
 def assert_undisturbed(cluster: LiveCluster, before: dict[str, int | None]) -> None:
-    """Assert the same processes, leader, controller and brokers' sessions, and that every node still serves."""
+    """Assert that processes, leader, controller and broker sessions are unchanged, and that every node still serves
+    requests.
+    """
     disturbances = ("node_started", "node_stopped", "leader_established", "controller_elected")
     assert cluster.events(*disturbances, "leader_elected", "isr_changed") == []
     assert broker_sessions.expired(cluster) == []
@@ -86,7 +88,7 @@ def assert_undisturbed(cluster: LiveCluster, before: dict[str, int | None]) -> N
     assert [peer.phase for peer in cluster.peers.values()] == ["BROADCAST"] * len(cluster.peers)
 
 
-def test_garbage_on_every_port_affects_its_sender_only(zabka_cluster: LiveCluster) -> None:
+def test_garbage_on_every_port_affects_only_its_sender(zabka_cluster: LiveCluster) -> None:
     orders = zabka_cluster.topics.create("orders")
     zabka_cluster.until(lambda: orders.partitions[0].in_sync)
     workload = zabka_cluster.workload("orders", records_per_s=20)
@@ -109,7 +111,7 @@ def test_garbage_on_every_port_affects_its_sender_only(zabka_cluster: LiveCluste
     assert (counts.failed, counts.lost) == (0, 0)
 
 
-def test_unfinished_frames_of_clients_block_no_other_client(zabka_cluster: LiveCluster) -> None:
+def test_incomplete_frames_do_not_block_other_clients(zabka_cluster: LiveCluster) -> None:
     orders = zabka_cluster.topics.create("orders")
     zabka_cluster.until(lambda: orders.partitions[0].in_sync)
     zabka_cluster.begin_here()

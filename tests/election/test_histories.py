@@ -1,4 +1,6 @@
-"""Histories of many clients of real peers under kills, freezes and cut links are linearizable and in order."""
+"""Histories of many clients of real peers, with kills, freezes and partitioned links, are linearizable and in
+order.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ def test_histories_under_faults_are_linearizable(zabka_cluster: LiveCluster) -> 
     assert checked.counts["ordered replies"] > 100
 
 
-def test_stale_quorum_read_and_backward_read_are_found() -> None:
+def test_checker_detects_stale_and_backward_reads() -> None:
     history = History()
     history.operations += [
         Operation("a", "/x", 0, 1, Asked("create", b"1"), Answered("ok")),

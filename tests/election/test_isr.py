@@ -1,4 +1,4 @@
-"""The ISR: which replicas leave it, when and why, and which return."""
+"""The ISR: which replicas leave it, when and why, and which ones return."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from zabka.testing.cluster import Broker, Cluster, Happening, Topic, Workload, o
 from zabka.testing.worlds.cluster import SimulatedCluster
 
 SLACK_US = 100_000
-"""A follower under load was last caught up a little before the fault, and an eviction takes one reply."""
+"""Tolerance: under load, a follower last caught up slightly before the fault, and an eviction takes one reply."""
 LIVE_SLACK_US = 500_000
-"""The same on a busy machine."""
+"""The same tolerance on a busy machine."""
 
 
 class Roles(NamedTuple):
-    """Three brokers, each with one role, and a topic on the latter two, under load."""
+    """Three brokers with one role each, and a topic on the last two, under load."""
 
     controller: Broker
     leader: Broker
@@ -44,7 +44,9 @@ def isr_changes(cluster: Cluster, after_us: int) -> list[Happening]:
 
 
 def falls_behind(cluster: Cluster, roles: Roles, held_up_us: int) -> int:
-    """Wait until the follower leaves the ISR by lag; return how long after the start of the fault, in microseconds."""
+    """Wait until the follower leaves the ISR because of lag. Return the time since the start of the fault, in
+    microseconds.
+    """
     lag_us = lag_max_ms(cluster) * 1000
     slack_us = SLACK_US if isinstance(cluster, SimulatedCluster) else LIVE_SLACK_US
     before = roles.orders.partitions[0]
@@ -62,7 +64,7 @@ def falls_behind(cluster: Cluster, roles: Roles, held_up_us: int) -> int:
 
 
 def returns(cluster: Cluster, roles: Roles, since_us: int) -> None:
-    """Wait until the follower returns as caught up, with every acknowledged record."""
+    """Wait until the follower has caught up and returned to the ISR, with every acknowledged record."""
     cluster.until(lambda: roles.orders.partitions[0].in_sync, what="the follower's return")
     (back,) = cluster.until(lambda: isr_changes(cluster, since_us))
     assert (sorted(back["isr"]), back["cause"]) == (sorted([roles.leader.id, roles.follower.id]), "caught_up")
@@ -85,7 +87,7 @@ def test_paused_follower_leaves_the_isr_by_lag_and_returns(cluster: Cluster) -> 
 
 
 @pytest.mark.parametrize("direction", ["what it asks", "what it is answered"])
-def test_follower_cut_from_its_leader_leaves_the_isr_and_returns(cluster: Cluster, direction: str) -> None:
+def test_partitioned_follower_leaves_the_isr_and_returns(cluster: Cluster, direction: str) -> None:
     roles = under_load(cluster)
     # The follower fetches: it opens the connection, and a fault in either direction is enough to delay it.
     ends = (roles.follower, roles.leader) if direction == "what it asks" else (roles.leader, roles.follower)
@@ -101,7 +103,7 @@ def test_follower_cut_from_its_leader_leaves_the_isr_and_returns(cluster: Cluste
 
 
 @pytest.mark.scenario(54)
-def test_an_idle_follower_that_is_caught_up_is_never_evicted(cluster: Cluster) -> None:
+def test_idle_caught_up_follower_stays_in_the_isr(cluster: Cluster) -> None:
     orders = cluster.topics.create("orders", partitions=2)
     for partition in (0, 1):
         cluster.produce("orders", ["last words"], partition)
@@ -114,7 +116,7 @@ def test_an_idle_follower_that_is_caught_up_is_never_evicted(cluster: Cluster) -
     assert all(partition.in_sync for partition in orders.partitions)
 
 
-def test_slow_link_alone_shrinks_no_isr(zabka_world: SimulatedCluster) -> None:
+def test_slow_link_alone_does_not_shrink_the_isr(zabka_world: SimulatedCluster) -> None:
     roles = under_load(zabka_world)
     slow_us = zabka_world.now_us
     zabka_world.faults.delay(roles.follower, roles.leader, delay_ms=lag_max_ms(zabka_world) // 4)
@@ -127,7 +129,7 @@ def test_slow_link_alone_shrinks_no_isr(zabka_world: SimulatedCluster) -> None:
 
 @pytest.mark.zabka(settings={"replica.lag.time.max.ms": "1000"})
 @pytest.mark.parametrize("zabka_seed", range(10))
-def test_eviction_bounds_hold_in_every_world_for_any_lag(zabka_world: SimulatedCluster) -> None:
+def test_isr_eviction_bounds_hold_in_every_world_for_any_lag(zabka_world: SimulatedCluster) -> None:
     roles = under_load(zabka_world)
     for _ in range(5):
         paused_us = zabka_world.now_us
@@ -138,7 +140,7 @@ def test_eviction_bounds_hold_in_every_world_for_any_lag(zabka_world: SimulatedC
         zabka_world.let_pass(0.3)
 
 
-def test_too_few_in_sync_replicas_reject_acks_all(cluster: Cluster) -> None:
+def test_acks_all_is_rejected_with_too_few_in_sync_replicas(cluster: Cluster) -> None:
     controller = cluster.until(lambda: cluster.controller)
     leader, follower = (broker for broker in cluster.brokers.values() if broker.id != controller.id)
     orders = cluster.topics.create(

@@ -1,4 +1,4 @@
-"""The nodes of a live cluster record all messages of an election and a failover, as their journals count them."""
+"""The nodes of a live cluster record all messages of an election and a failover, and their journals count them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zabka.testing.live.cluster import LiveCluster
 
 
 def recorded_messages(cluster: LiveCluster) -> list[Message]:
-    """Return every message that both ends, or one of them, have recorded."""
+    """Return every message recorded by at least one of its two ends."""
     matcher = Matcher({})
     for directory in sorted(cluster.data.glob("*/journal")):
         for path in message_files(directory, directory.parent.name):
@@ -23,7 +23,7 @@ def recorded_messages(cluster: LiveCluster) -> list[Message]:
 
 
 def controller_requests(found: list[Message], epoch: int) -> list[Message]:
-    """Return the requests that the controller of that epoch has sent to brokers."""
+    """Return the requests that the controller with that epoch sent to brokers."""
     return [
         message
         for message in found
@@ -32,7 +32,7 @@ def controller_requests(found: list[Message], epoch: int) -> list[Message]:
 
 
 def all_answered(found: list[Message], epoch: int) -> bool:
-    """Return whether each of these requests was answered, and both ends have recorded all of it."""
+    """Return whether each of these requests has a response, and both ends recorded the request and the response."""
     answers = {message.answers: message for message in found if message.answers is not None}
     requests = controller_requests(found, epoch)
     whole = [request.lost is None and answers.get(request.id, request).lost is None for request in requests]

@@ -1,4 +1,4 @@
-"""Replicas move while records flow, and a controller dies in the middle of it."""
+"""Replicas are reassigned while records are produced, and a controller dies during the reassignment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.testing.worlds.cluster import SimulatedCluster
 
 
 def reassign(cluster: SimulatedCluster, topic: str, replicas: list[int] | None) -> KafkaMessage:
-    """Send AlterPartitionReassignments for partition 0, as kafka-reassign-partitions does; return its response row."""
+    """Send AlterPartitionReassignments for partition 0, as kafka-reassign-partitions does. Return its response row."""
     row = {"partition_index": 0, "replicas": replicas}
     asked = request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, topics=[{"name": topic, "partitions": [row]}])
     answer = cluster.ask(cluster.admin.at_controller(asked, lambda message: [message.error_code], 10_000))
@@ -46,7 +46,7 @@ def test_reassigned_partition_keeps_every_acknowledged_record(zabka_world: Simul
 
 @pytest.mark.scenario(50)
 @pytest.mark.zabka(brokers=4)
-def test_next_controller_completes_the_dead_ones_reassignment(zabka_world: SimulatedCluster) -> None:
+def test_next_controller_completes_the_earlier_reassignment(zabka_world: SimulatedCluster) -> None:
     controller = zabka_world.until(lambda: zabka_world.controller)
     leader, target = [broker for broker in zabka_world.brokers.values() if broker.id != controller.id][:2]
     orders = zabka_world.topics.create("orders", assignment={0: [leader.id]})

@@ -1,4 +1,4 @@
-"""Scripts of the outage library on a running cluster that its users keep using."""
+"""Scripts of the outage library, run on a running cluster that its users continue to use."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from zabka.testing.live.stage import LiveStage
         ("kafka-14845", "it writes /brokers/ids/2, which belongs to the cluster that runs"),
     ],
 )
-def test_a_script_that_a_running_cluster_cannot_play_is_refused(name: str, reason: str) -> None:
+def test_script_that_a_running_cluster_cannot_play_is_rejected(name: str, reason: str) -> None:
     assert running_obstacle(LIBRARY[name]) == reason
 
 
-def test_script_can_edit_the_znodes_of_its_own_topics_only() -> None:
+def test_script_can_edit_only_the_znodes_of_its_topics() -> None:
     topic = kafka_steps.Topic("orders", (("broker-1",),))
     own = WorldScenario("s", "", "", "", "", steps=(topic, kafka_steps.Edit("/brokers/topics/orders", "topic_id")))
     foreign = WorldScenario("s", "", "", "", "", steps=(topic, kafka_steps.Edit("/brokers/topics/orders2", "x")))
@@ -55,7 +55,7 @@ def test_script_topics_get_unused_names() -> None:
     assert set(named) == {"orders.2-0"}
 
 
-def test_script_runs_while_other_topics_and_workloads_go_on(zabka_cluster: LiveCluster) -> None:
+def test_script_run_does_not_disturb_other_topics_and_workloads(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     workload = zabka_cluster.workload("orders", records_per_s=20)
     verdict = RunningPlayer(zabka_cluster.url).play(LIBRARY["leader-killed"])
@@ -114,7 +114,9 @@ def test_api_player_undoes_its_script_when_terminated(zabka_cluster: LiveCluster
     assert zabka_cluster.brokers[3].process == "running"
 
 
-def test_fault_that_could_not_be_ended_is_retried(zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removal_of_a_fault_is_retried_after_a_failure(
+    zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     heal, refusals = Fault.heal, [Refused("500", 500), ClusterFailed("no answer")]
 
     def unwilling(fault: Fault) -> None:
@@ -130,7 +132,7 @@ def test_fault_that_could_not_be_ended_is_retried(zabka_cluster: LiveCluster, mo
     assert zabka_cluster.get("/api/v1/faults") == []
 
 
-def test_script_is_not_played_over_existing_znodes_and_cleans_up(
+def test_script_does_not_overwrite_znodes_and_cleans_up(
     zabka_cluster: LiveCluster,
 ) -> None:
     steps = (
@@ -153,7 +155,7 @@ def test_script_is_not_played_over_existing_znodes_and_cleans_up(
         stage.stop_clients()
 
 
-def test_two_scripts_are_not_played_at_once(zabka_cluster: LiveCluster) -> None:
+def test_two_scripts_are_not_played_at_the_same_time(zabka_cluster: LiveCluster) -> None:
     stage = LiveStage(zabka_cluster, False, -1)
     try:
         stage.ask(stage.clients.join("other", (1, 2, 3), 10_000))

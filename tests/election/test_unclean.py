@@ -1,7 +1,8 @@
-"""The last in-sync replica dies: the topic's owner chooses between offline with all records and available without some.
+"""The last in-sync replica dies. The topic's owner chooses between offline with all records, and available without
+some.
 
-Section 4.6 of the reference on Kafka's behaviour: A led alone in the ISR, with m1, m2 and m3; B has m1. A dies, and B
-returns.
+Section 4.6 of the reference on Kafka's behavior: A is leader and the whole ISR, with m1, m2 and m3; B has m1. A dies,
+and B returns.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 class OfflineCase(NamedTuple):
-    """Partition orders-0: A, dead, has all records; B, which lacks m2 and m3, has returned."""
+    """Partition orders-0: A is dead and has all records. B has returned without m2 and m3."""
 
     a: Broker
     b: Broker
@@ -49,7 +50,7 @@ def offline_case(cluster: Cluster) -> OfflineCase:
 
 
 def b_leads(cluster: Cluster, case: OfflineCase) -> Partition:
-    """Wait until the journal shows that an unclean election made B leader."""
+    """Wait until the journal shows that an unclean election made B the leader."""
     led = cluster.until(lambda: (now := case.orders.partitions[0]).leader == case.b.id and now)
     assert led.isr == [case.b.id]
     assert led.leader_epoch == case.offline.leader_epoch + 1
@@ -59,7 +60,7 @@ def b_leads(cluster: Cluster, case: OfflineCase) -> Partition:
 
 
 def a_returns_and_the_logs_converge(cluster: Cluster, case: OfflineCase) -> None:
-    """Assert that A follows B, truncates the records that B never had, and reports them."""
+    """Assert that A follows B, truncates the records that B never had, and reports the truncation."""
     assert cluster.consume("orders") == ["m1"]
     assert cluster.produce("orders", ["m4"]) == 1
     case.a.start()
@@ -115,7 +116,7 @@ def test_topic_override_elects_the_replica_and_reports_the_loss(
 
 @pytest.mark.scenario(42)
 @pytest.mark.zabka(settings={UNCLEAN: "true"})
-def test_broker_default_elects_an_out_of_sync_replica_on_return(
+def test_broker_default_elects_a_returning_out_of_sync_replica(
     zabka_world: SimulatedCluster,
 ) -> None:
     case = offline_case(zabka_world)
@@ -147,7 +148,7 @@ def test_topic_override_against_default_keeps_partition_offline(
     assert orders.partitions[0].offline
 
 
-def test_administrator_can_force_an_unclean_election(zabka_world: SimulatedCluster) -> None:
+def test_admin_can_force_an_unclean_election(zabka_world: SimulatedCluster) -> None:
     case = offline_case(zabka_world)
 
     # No replica can be elected until the controller has been notified of B's return.
@@ -158,7 +159,7 @@ def test_administrator_can_force_an_unclean_election(zabka_world: SimulatedClust
     assert zabka_world.elect("UNCLEAN", "orders") == "ELECTION_NOT_NEEDED"
 
 
-def test_topic_override_counts_right_after_a_controller_failover(zabka_world: SimulatedCluster) -> None:
+def test_topic_override_applies_after_a_controller_failover(zabka_world: SimulatedCluster) -> None:
     case = offline_case(zabka_world)
     controller = zabka_world.until(lambda: zabka_world.controller)
     epoch = zabka_world.controller_epoch

@@ -1,4 +1,6 @@
-"""The zombie: a controller that was paused for longer than its session lasts, and continues as if it still led."""
+"""The zombie controller: paused for longer than its session timeout, it continues as if it were still the
+controller.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def test_zombie_controller_is_fenced_and_changes_no_state(cluster: Cluster) -> N
 
 
 @pytest.mark.parametrize("zabka_seed", range(1, 21))
-def test_a_zombie_controller_is_fenced_in_every_world(zabka_world: SimulatedCluster) -> None:
+def test_zombie_controller_is_fenced_in_every_world(zabka_world: SimulatedCluster) -> None:
     a_zombie_is_fenced(zabka_world)
 
 

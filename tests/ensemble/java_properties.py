@@ -53,4 +53,4 @@ FILES: dict[bytes, dict[str, str] | None] = {
     b"\\u=1": None,
     b"a=\\u12g4": None,
 }
-"""The properties of each file, None if Java rejects it."""
+"""Properties of each file, or None if Java rejects the file."""

@@ -1,4 +1,4 @@
-"""A name is suggested only if it is close and the only one."""
+"""A name is suggested only if it is similar and no other name is."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ KEYS = ("tickTime", "initLimit", "admin.restore.enabled", "replica.lag.time.max.
         ("admin.restor.enable", "admin.restore.enabled"),
     ],
 )
-def test_close_name_is_suggested(typo: str, meant: str) -> None:
+def test_similar_name_is_suggested(typo: str, meant: str) -> None:
     assert close_name(typo, KEYS) == meant
     assert did_you_mean(typo, KEYS) == f"; did you mean {meant}?"
 
 
 @pytest.mark.parametrize("name", ["digest.enabled", "flux", "clock", "port", "quota.enabled", "tick", "max.ms", "ini"])
-def test_distant_name_is_not_suggested(name: str) -> None:
+def test_dissimilar_name_is_not_suggested(name: str) -> None:
     assert close_name(name, KEYS) is None
     assert did_you_mean(name, KEYS) == ""
 
 
-def test_two_names_that_are_as_close_are_not_suggested() -> None:
+def test_two_equally_similar_names_are_not_suggested() -> None:
     assert close_name("leader", ["header", "reader"]) is None
     assert close_name("heeder", ["header", "reader"]) == "header"
 
 
-def test_name_that_differs_in_digits_is_not_suggested() -> None:
+def test_name_that_differs_only_in_digits_is_not_suggested() -> None:
     assert close_name("orders-3", ["orders-1"]) is None
 
 
-def test_key_of_another_meaning_is_not_suggested() -> None:
-    """ZooKeeper has `digest.enabled`; the closest key here enables another feature."""
+def test_similar_key_with_another_meaning_is_not_suggested() -> None:
+    """ZooKeeper has `digest.enabled`. The most similar key here enables another feature."""
     assert close_name("digest.enabled", [*_ZOOKEEPER, *_KAFKA]) is None

@@ -1,4 +1,4 @@
-"""Allowed imports between the packages of `ensemble`: ZAB does not import the tree, nor the tree files."""
+"""Allowed imports between the packages of `ensemble`: ZAB imports neither the tree nor the tree files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAYERS = (
     ("zabka.ensemble.server.operator",),
     ("zabka.ensemble.server.process",),
 )
-"""From the lowest layer up: a package imports packages of earlier layers, and itself."""
+"""Layers from the lowest to the highest. A package imports only packages of lower layers and itself."""
 ONLY_RECORDS_AND_AUTH = ("zabka.ensemble.client",)
 PACKAGES = [package for layer in LAYERS for package in layer]
 
@@ -35,7 +35,7 @@ def imported_by(package: str) -> set[str]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_imports_only_what_is_below_it(package: str) -> None:
+def test_package_imports_only_lower_layers(package: str) -> None:
     below: set[str] = set()
     for layer in LAYERS:
         if package in layer:
@@ -45,7 +45,7 @@ def test_a_package_imports_only_what_is_below_it(package: str) -> None:
     assert sorted(imported_by(package) - allowed) == []
 
 
-def test_shared_types_import_no_package_that_uses_them() -> None:
+def test_shared_types_do_not_import_their_users() -> None:
     for path in (*(ROOT / "ensemble").glob("*.py"), *(ROOT / "ensemble/records").glob("*.py")):
         names = [
             node.module

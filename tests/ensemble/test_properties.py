@@ -24,7 +24,7 @@ NEXT = Membership.parse("server.1=h:1:2:participant;0.0.0.0:2181\nversion=500000
 
 
 @pytest.mark.parametrize("data", FILES, ids=repr)
-def test_properties_file_read_gives_what_java_reads(data: bytes) -> None:
+def test_properties_file_is_parsed_as_in_java(data: bytes) -> None:
     expected = FILES[data]
     if expected is None:
         with pytest.raises(BadProperties, match="four hexadecimal digits"):
@@ -34,18 +34,18 @@ def test_properties_file_read_gives_what_java_reads(data: bytes) -> None:
 
 
 @given(st.text(max_size=100))
-def test_logical_lines_together_are_the_text(text: str) -> None:
+def test_logical_lines_concatenate_to_the_original(text: str) -> None:
     assert "".join(line.source for line in logical_lines(text)) == text
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b.c", "clientPort"]), st.text(max_size=40)))
-def test_property_lines_read_again_give_the_values(properties: dict[str, str]) -> None:
+def test_property_lines_round_trip(properties: dict[str, str]) -> None:
     text = "\n".join(property_line(key, value) for key, value in properties.items())
     assert text.isascii()
     assert read_properties(text) == properties
 
 
-def test_zoo_cfg_written_as_java_allows_is_loaded(tmp_path: Path) -> None:
+def test_zoo_cfg_in_any_java_syntax_is_loaded(tmp_path: Path) -> None:
     directory = tmp_path / "a b"
     path = tmp_path / "zoo.cfg"
     escaped = str(directory).replace(" ", "\\ ").encode()
@@ -61,14 +61,14 @@ def test_zoo_cfg_is_read_as_iso_8859_1(tmp_path: Path) -> None:
     assert load(path).data_dir == Path("/zürich")
 
 
-def test_zoo_cfg_with_a_bad_escape_is_refused(tmp_path: Path) -> None:
+def test_zoo_cfg_with_a_bad_escape_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "zoo.cfg"
     path.write_bytes(b"clientPort=1\ndataDir=C:\\users\n")
     with pytest.raises(ConfigError, match=r"\\users is not \\u and four hexadecimal digits \(in "):
         load(path)
 
 
-def test_dynamic_file_is_read_as_properties(tmp_path: Path) -> None:
+def test_dynamic_file_is_parsed_as_properties(tmp_path: Path) -> None:
     dynamic = tmp_path / "zoo.cfg.dynamic.100000000"
     dynamic.write_bytes(b"! members\nserver.1 h\\:1:2:partici\\\n  pant;2181\n")
     (tmp_path / "myid").write_text("1")
@@ -82,7 +82,7 @@ def test_dynamic_file_is_read_as_properties(tmp_path: Path) -> None:
 
 
 def test_reconfigured_zoo_cfg_keeps_bytes_and_values(tmp_path: Path) -> None:
-    """The members' lines are removed, continued ones too; all other bytes stay."""
+    """Only the members' lines are removed, including continued lines. All other bytes stay the same."""
     path = tmp_path / "zürich.cfg"
     kept = b"# z\xfcrich\r\ndataDir = /z\xfcrich\r\na=1\\\n  2\n"
     path.write_bytes(kept + b"server.1 h:1:\\\n  2\npeer\\\n  Type=observer\nb=c\\")
@@ -98,6 +98,6 @@ def test_reconfigured_zoo_cfg_keeps_bytes_and_values(tmp_path: Path) -> None:
     }
 
 
-def test_membership_with_a_bad_escape_is_refused() -> None:
+def test_membership_with_a_bad_escape_is_rejected() -> None:
     with pytest.raises(BadMembership, match="four hexadecimal digits"):
         Membership.parse("server.1=h:1:2\\u00")

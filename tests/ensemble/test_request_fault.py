@@ -1,4 +1,4 @@
-"""Request faults: the rule, its uses, and what makes no sense for ZooKeeper."""
+"""Request faults: the rule, its number of uses, and combinations that are invalid for ZooKeeper."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def taken(uses: FaultUses, requests: int, now_ms: int = 0) -> list[int]:
         ({"every": 2, "times": 2}, [2, 4]),
     ],
 )
-def test_rule_selects_the_requests_of_its_times(fields: dict[str, int], expected: list[int]) -> None:
+def test_rule_selects_requests_by_nth_every_and_times(fields: dict[str, int], expected: list[int]) -> None:
     assert taken(FaultUses(held(**fields), 0, SharedCounts().count), 6) == expected
 
 
@@ -50,12 +50,12 @@ def test_rule_with_probability_draws_for_each_request() -> None:
     assert numbers == taken(FaultUses(held(probability=0.5), 0, SharedCounts().count), 1_000)
 
 
-def test_rule_with_duration_is_over_after_it() -> None:
+def test_rule_ends_after_its_duration() -> None:
     uses = FaultUses(held(for_ms=100), 50, SharedCounts().count)
     assert [uses.is_over(now_ms) for now_ms in (50, 149, 150)] == [False, False, True]
 
 
-def test_oldest_due_rule_applies_alone() -> None:
+def test_only_the_oldest_due_rule_applies() -> None:
     active = ActiveFaults(SharedCounts().count)
     active.replace([held(id="a", times=1), held(id="b", nth=2)], 0)
     found = [active.due(lambda _: True, 0, lambda: 0.0) for _ in range(4)]
@@ -66,7 +66,7 @@ def test_oldest_due_rule_applies_alone() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"), [({"times": 2}, [1, 2]), ({"nth": 3}, [3]), ({"every": 2, "times": 2}, [2, 4])]
 )
-def test_nodes_count_the_uses_of_a_rule_together(fields: dict[str, int], expected: list[int]) -> None:
+def test_nodes_share_the_use_count_of_a_rule(fields: dict[str, int], expected: list[int]) -> None:
     shared = SharedCounts()
     nodes = [FaultUses(held(**fields), 0, shared.count) for _ in range(3)]
     found = []
@@ -77,7 +77,7 @@ def test_nodes_count_the_uses_of_a_rule_together(fields: dict[str, int], expecte
     assert found == expected
 
 
-def test_rules_that_stay_keep_their_counts() -> None:
+def test_unchanged_rules_keep_their_counts() -> None:
     active = ActiveFaults(SharedCounts().count)
     assert [each.id for each in active.replace([held(id="a")], 0)] == ["a"]
     active.due(lambda _: True, 0, lambda: 0.0)
@@ -110,12 +110,12 @@ def test_rules_that_stay_keep_their_counts() -> None:
         ('{"kind":"request","effect":"close","api":"Produce","topics":"a"}', "unknown field"),
     ],
 )
-def test_rule_without_sense_is_refused_with_the_reason(body: str, reason: str) -> None:
+def test_contradictory_rule_is_rejected_with_the_reason(body: str, reason: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=reason):
         rule(body)
 
 
-def test_contract_rule_is_read_and_written() -> None:
+def test_rule_of_the_contract_round_trips() -> None:
     body = (
         '{"kind":"request","effect":"error","api":"Produce","client_id":"shop-*","topic":"orders",'
         '"error":"NOT_LEADER_OR_FOLLOWER","times":1}'
@@ -125,7 +125,7 @@ def test_contract_rule_is_read_and_written() -> None:
     assert describe(read) == "Produce client_id=shop-* topic=orders: error NOT_LEADER_OR_FOLLOWER, once"
 
 
-def test_rule_is_for_the_nodes_that_serve_its_requests() -> None:
+def test_rule_applies_only_to_nodes_that_serve_its_requests() -> None:
     everywhere = held()
     assert everywhere.is_for("broker-2") and not everywhere.is_for("peer-2")
     assert held(node="broker-1").is_for("broker-1") and not held(node="broker-1").is_for("broker-2")
@@ -142,7 +142,7 @@ def test_rule_is_for_the_nodes_that_serve_its_requests() -> None:
         ("a", None, False),
     ],
 )
-def test_pattern_matches_any_characters_for_a_star(pattern: str, text: str | None, expected: bool) -> None:
+def test_star_in_a_pattern_matches_any_characters(pattern: str, text: str | None, expected: bool) -> None:
     assert matches_text(pattern, text) is expected
 
 
@@ -170,11 +170,11 @@ def for_zookeeper(**fields: Any) -> RequestFault:
         ({"opcode": "ping", "effect": "error", "error": "SESSION_MOVED"}, "ignores errors"),
     ],
 )
-def test_impossible_zookeeper_rule_is_refused(fields: dict[str, Any], reason: str) -> None:
+def test_unsupported_zookeeper_rule_is_rejected(fields: dict[str, Any], reason: str) -> None:
     assert reason in (why_impossible(for_zookeeper(**fields)) or "")
 
 
-def test_possible_zookeeper_rules_are_accepted() -> None:
+def test_supported_zookeeper_rules_are_accepted() -> None:
     assert why_impossible(for_zookeeper(opcode="create", effect="error", error="NODE_EXISTS")) is None
     assert why_impossible(for_zookeeper(opcode="*", effect="error", error="SESSION_MOVED")) is None
     assert why_impossible(for_zookeeper(opcode="setData", path="/a/*", effect="delay_after", delay_ms=5)) is None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from zabka.ensemble.summary import Summary
 
 
-def test_a_summary_without_values_is_zero() -> None:
+def test_empty_summary_returns_zeros() -> None:
     summary = Summary()
     assert (summary.count, summary.minimum, summary.maximum, summary.average) == (0, 0, 0, 0.0)
     assert summary.quantile(0.99) == 0
 
 
-def test_small_values_are_kept_as_they_are() -> None:
+def test_small_values_are_kept_exactly() -> None:
     summary = Summary()
     for value in range(1, 101):
         summary.add(value)
@@ -27,7 +27,7 @@ def test_value_can_be_counted_several_times() -> None:
     assert (summary.quantile(0.9), summary.quantile(0.91)) == (3, 50)
 
 
-def test_large_values_share_buckets_and_quantiles_stay_close() -> None:
+def test_large_values_share_buckets_with_accurate_quantiles() -> None:
     summary = Summary()
     for value in range(0, 1_000_000, 7):
         summary.add(value)
@@ -36,7 +36,7 @@ def test_large_values_share_buckets_and_quantiles_stay_close() -> None:
     assert summary.quantile(1.0) == summary.maximum
 
 
-def test_a_reset_summary_has_no_values() -> None:
+def test_reset_summary_is_empty() -> None:
     summary = Summary()
     summary.add(7)
     summary.reset()

@@ -1,4 +1,4 @@
-"""Bytes as a source of choices, and ways to corrupt bytes: for hypothesis, atheris, and plain seeds."""
+"""Bytes as a source of choices, and corruption of bytes, for hypothesis, atheris and plain seeds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LENGTHS = (-1, 0, 1, -2, 0x7FFFFFFF, -0x80000000, 0x00FFFFFF, 0x03FFFFFF, 0x42, 
 
 
 class Target(NamedTuple):
-    """One fuzz target: `run` returns, or raises an undocumented error; `seeds` are real encodings."""
+    """One fuzz target. `run` returns, or raises an undocumented error if it finds a bug. `seeds` are real encodings."""
 
     run: Callable[[bytes], None]
     seeds: Callable[[], list[bytes]]
 
 
 class Choices:
-    """Decisions read from bytes; when none are left, every decision is the first option."""
+    """Decisions read from bytes. When no bytes are left, every decision is the first option."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -31,7 +31,7 @@ class Choices:
         return len(self._data) - self._pos
 
     def below(self, limit: int) -> int:
-        """A number from 0 to limit - 1."""
+        """Return a number from 0 to limit - 1."""
         size = 1 if limit <= 256 else 2
         raw = self.bytes(size)
         return int.from_bytes(raw, "big") % limit if limit else 0
@@ -54,7 +54,7 @@ class Choices:
 
 
 def spoil(data: bytes, choices: Choices, edits_max: int = 3) -> bytes:
-    """Return the bytes with a few edits: flipped bits, wrong lengths, pieces removed, repeated or inserted."""
+    """Return the bytes with a few edits: flipped bits, wrong lengths, and parts removed, repeated or inserted."""
     out = bytearray(data)
     for _ in range(choices.below(edits_max + 1)):
         at = choices.below(len(out) + 1)
@@ -75,7 +75,7 @@ def spoil(data: bytes, choices: Choices, edits_max: int = 3) -> bytes:
 
 
 def pieces(data: bytes, choices: Choices) -> Iterator[bytes]:
-    """Split the bytes as a network may deliver them."""
+    """Split the bytes as a network could deliver them."""
     pos = 0
     while pos < len(data):
         size = choices.one((1, 2, 3, 7, 16, 64, 4096))
@@ -84,7 +84,7 @@ def pieces(data: bytes, choices: Choices) -> Iterator[bytes]:
 
 
 def lying_lengths(seed: bytes) -> Iterator[bytes]:
-    """Return the seed with a huge length written over every possible length field."""
+    """Yield the seed with a huge length at every position that can be a length field."""
     for lie in (0x7FFFFFFF, 0x03FFFFFF, 0x000FFFFF):
         for at in range(0, max(1, len(seed) - 3)):
             yield seed[:at] + struct.pack(">i", lie) + seed[at + 4 :]

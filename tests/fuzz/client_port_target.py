@@ -1,4 +1,4 @@
-"""The client port's own part: how a connection's bytes are split into frames, for any chunks."""
+"""The client port itself: it splits a connection's bytes into frames, in whatever chunks they arrive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = ("srvr", "ruok")
 
 
 class _Transport:
-    """Records the written bytes, and whether it is closed."""
+    """Transport that records the written bytes and whether it is closed."""
 
     def __init__(self) -> None:
         self.written = b""
@@ -41,7 +41,7 @@ class _Transport:
 
 
 class _Listener:
-    """A server of clients that records its input."""
+    """Client port listener that records its input."""
 
     def __init__(self) -> None:
         self.received: list[object] = []

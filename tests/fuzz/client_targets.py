@@ -1,4 +1,4 @@
-"""Messages between clients and servers: requests, replies, credentials."""
+"""Messages between clients and servers: requests, replies and credentials."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ REQUESTS: list[tuple[OpCode, Record | MultiRequest]] = [
 
 
 def request_frames() -> list[bytes]:
-    """Return at least one frame of every op."""
+    """Return at least one frame for every op."""
     return [Request(-4 if op == OpCode.AUTH else 1 + n, op, body).encode() for n, (op, body) in enumerate(REQUESTS)]
 
 
@@ -112,7 +112,7 @@ def connect_frames() -> list[bytes]:
 
 
 def outcome(decode: Callable[[], object]) -> object:
-    """Return a decoder's result: a value, or that the bytes are malformed."""
+    """Return a decoder's result: a value, or the fact that the bytes are malformed."""
     try:
         return decode()
     except MalformedRecord:
@@ -120,8 +120,9 @@ def outcome(decode: Callable[[], object]) -> object:
 
 
 def request(data: bytes) -> None:
-    """A frame is a request, a request with a problem, or malformed; a decoded request encodes to the same; the
-    hand-written codecs agree with the layouts."""
+    """Decode a frame: it is a request, a request with an error, or malformed. A decoded request encodes to the same
+    bytes. The hand-written codecs agree with the layouts.
+    """
     try:
         first = Request.decode(data)
     except MalformedRecord:
@@ -140,14 +141,14 @@ def request(data: bytes) -> None:
 
 
 def connect(data: bytes) -> None:
-    """Decode both forms; otherwise the bytes are malformed."""
+    """Decode both forms of ConnectRequest, or reject the bytes as malformed."""
     found = outcome(lambda: ConnectRequest.decode(data))
     if isinstance(found, ConnectRequest):
         assert ConnectRequest.decode(found.encode()) == found
 
 
 class _Recorder:
-    """A session's end of a connection: records messages, and stops when it is disconnected."""
+    """Session end of a connection that records messages and stops when it is disconnected."""
 
     def __init__(self) -> None:
         self.received: list[object] = []
@@ -165,7 +166,7 @@ class _Recorder:
 
 
 def replies(data: bytes) -> None:
-    """A server's bytes are frames that answer the requests, or the end of the connection, however they are split."""
+    """Split a server's bytes in any way: they are replies to the requests, or they end the connection."""
     choices = Choices(data[:16])
     ops = [choices.one(REQUESTS)[0] for _ in range(6)]
     stream = data[16:]
@@ -204,7 +205,9 @@ USERS = {"ann": "secret", "é": "p\\w"}
 
 
 def sasl(data: bytes) -> None:
-    """A digest-response proves a user or nothing; a challenge is answered or rejected."""
+    """Check a digest-response, which authenticates a user or fails, and a challenge, which gets a response or is
+    rejected.
+    """
     server = DigestMd5Server(USERS, "nonce")
     with suppress(SaslError):
         user, answer = server.verify(data)
@@ -222,7 +225,7 @@ def sasl_tokens() -> list[bytes]:
 
 
 def credentials(data: bytes) -> None:
-    """Ids in ACLs, identities and certificates: valid or not, matching or not."""
+    """Check ids in ACLs, identities and certificates, whether valid or not and matching or not."""
     choices = Choices(data[:4])
     text = data[4:].decode("utf-8", "surrogatepass" if choices.below(2) else "replace") if _is_text(data[4:]) else ""
     scheme = choices.one(("digest", "ip", "x509", "sasl", "world", "auth", text))
@@ -249,7 +252,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def certificate(data: bytes) -> None:
-    """A DER certificate has a subject, or is malformed."""
+    """Read a DER certificate: it has a subject or is malformed."""
     with suppress(MalformedRecord):
         assert isinstance(subject_of(data), str)
 

@@ -1,4 +1,4 @@
-"""Files of operators and other programs: configurations, epochs, passwords, keys, texts in znodes, journals."""
+"""Files of operators and other programs: configurations, epochs, passwords, keys, strings in znodes, and journals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from zabka.journal.reader import decode_line
 
 @cache
 def _directory() -> Path:
-    """A directory for files that are read by name."""
+    """Return a directory for files that are read by name."""
     directory = tempfile.mkdtemp(prefix="fuzz-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return Path(directory)
@@ -48,7 +48,7 @@ def _text(data: bytes) -> str:
 
 
 def zoo_cfg(data: bytes) -> None:
-    """A configuration is accepted, or one line gives the reason."""
+    """Read a configuration: it is accepted, or a one-line error gives the reason."""
     directory = _directory()
     path = directory / "zoo.cfg"
     path.write_bytes(data)
@@ -61,7 +61,7 @@ def zoo_cfg(data: bytes) -> None:
 
 
 def my_id(data: bytes) -> None:
-    """A server's own id is a number, or an error is raised."""
+    """Read a server's own id: it is a number, or an error is raised."""
     directory = _directory()
     (directory / "myid").write_bytes(data)
     with suppress(ConfigError):
@@ -69,7 +69,7 @@ def my_id(data: bytes) -> None:
 
 
 def membership(data: bytes) -> None:
-    """An ensemble's text is written so that it can be read again."""
+    """Format a parsed membership so that it can be parsed again."""
     text = _text(data)
     with suppress(BadMembership):
         found = Membership.parse(text)
@@ -81,7 +81,7 @@ def membership(data: bytes) -> None:
 
 
 def reconfig(data: bytes) -> None:
-    """A client's reconfig request gives a new membership or an error."""
+    """Apply a client's reconfig request: it gives a new membership or an error."""
     parts = [part or None for part in data.split(b"|")[:3]]
     joining, leaving, whole = (*parts, None, None, None)[:3]
     now = Membership.parse(MEMBERS)
@@ -93,20 +93,20 @@ def reconfig(data: bytes) -> None:
 
 
 def jaas(data: bytes) -> None:
-    """Users of a section, none, or ValueError."""
+    """Read the users of a section: some, none, or ValueError."""
     with suppress(ValueError):
         digest_users(_text(data), "Server")
 
 
 def quota(data: bytes) -> None:
-    """Limits are read from any text."""
+    """Read limits from any string."""
     limits = parse_limits(data)
     assert all(value >= NO_LIMIT for value in (limits.count, limits.bytes, limits.count_hard, limits.bytes_hard))
     assert isinstance(limits, Limits)
 
 
 def epochs(data: bytes) -> None:
-    """An epoch or DataDirectoryError."""
+    """Read an epoch: a number or DataDirectoryError."""
     directory = _directory() / "epochs"
     directory.mkdir(exist_ok=True)
     current, _, accepted = data.partition(b"|")
@@ -119,7 +119,7 @@ def epochs(data: bytes) -> None:
 
 
 def snapshot_file(data: bytes) -> None:
-    """A snapshot file or SnapshotDamaged, compressed or not, with or without a known name."""
+    """Read a snapshot file, compressed or not, with or without a known name: a snapshot or SnapshotDamaged."""
     for suffix in ("", ".gz", ".snappy"):
         path = _directory() / f"snapshot.5{suffix}"
         path.write_bytes(data)
@@ -130,7 +130,7 @@ def snapshot_file(data: bytes) -> None:
 
 
 def pem(data: bytes) -> None:
-    """Keys and certificates are accepted, or one line gives the reason."""
+    """Read keys and certificates: they are accepted, or a one-line error gives the reason."""
     path = _directory() / "store.pem"
     path.write_bytes(data)
     settings = TlsSettings(prefix="ssl.", key_store=path, key_password="p", trust_store=path)
@@ -139,7 +139,7 @@ def pem(data: bytes) -> None:
 
 
 def pkcs12(data: bytes) -> None:
-    """The same in PKCS12, and revocation lists."""
+    """Read PKCS12 stores and revocation lists, with the same outcomes as `pem`."""
     path = _directory() / "store.p12"
     path.write_bytes(data)
     stores = {"key_type": "PKCS12", "trust_type": "PKCS12"}
@@ -158,7 +158,7 @@ def pkcs12(data: bytes) -> None:
 
 
 def journal_line(data: bytes) -> None:
-    """An entry, or ValueError."""
+    """Read a journal line: an entry or ValueError."""
     with suppress(ValueError):
         decode_line(data)
 

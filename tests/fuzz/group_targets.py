@@ -37,7 +37,7 @@ _GROUP = StoredGroup("consumer", 4, "range", "m-1", 1_234, (_MEMBER,))
 
 
 def group_records(data: bytes) -> None:
-    """Keys and values, alone and in the batches that a coordinator loads."""
+    """Decode keys and values, alone and in the batches that a coordinator loads."""
     for read in (read_key, read_offset, read_group):
         with suppress(UnreadableRecord):
             read(data)
@@ -50,14 +50,14 @@ def group_records(data: bytes) -> None:
 
 
 def consumer_protocol(data: bytes) -> None:
-    """Subscriptions and assignments, which members send through the coordinator."""
+    """Decode subscriptions and assignments, which members send through the coordinator."""
     for decode in (decode_subscription, decode_assignment):
         with suppress(BadConsumerProtocol):
             decode(data)
 
 
 def consumer_znodes(data: bytes) -> None:
-    """Members and offsets of ZooKeeper-based consumers."""
+    """Decode members and offsets of ZooKeeper-based consumers."""
     decode_member(data)
     decode_offset(data)
 

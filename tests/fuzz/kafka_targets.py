@@ -48,7 +48,9 @@ from zabka.kafka.zk import znodes
 WITNESS = TopicPartition("witness", 0)
 CLUSTER_RUNS_MAX = 300
 _CONTROL = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN)
-"""Only a controller sends these: brokers obey them, in Kafka as here, so a stranger's would stop the witness."""
+"""Requests that only a controller sends. Brokers obey them from any client, as in Kafka, so the attacker's would
+stop the witness.
+"""
 
 
 # ---- frames ---------------------------------------------------------------------------------------------------
@@ -60,7 +62,7 @@ def _versions(key: ApiKey) -> list[int]:
 
 
 def filled(schema: Any) -> Any:
-    """Return a message of that class with one member in every list."""
+    """Return a message of that class with one element in every list."""
     return fill(schema, _one_of_each(schema))
 
 
@@ -80,7 +82,7 @@ def _member_class(schema: Any, name: str) -> Any:
 
 @cache
 def request_frames() -> list[bytes]:
-    """Every served request, without its size, in its lowest, middle and highest version."""
+    """Return every served request without its size field, in its lowest, middle and highest version."""
     frames = []
     for key in SUPPORTED:
         for version in _versions(key):
@@ -91,7 +93,7 @@ def request_frames() -> list[bytes]:
 
 @cache
 def _responses() -> list[tuple[Any, bytes]]:
-    """Requests with the frames that answer them."""
+    """Return requests with the response frames for them."""
     pairs = []
     for key in SUPPORTED:
         for version in _versions(key):
@@ -104,13 +106,13 @@ def _responses() -> list[tuple[Any, bytes]]:
 
 
 def kafka_request(data: bytes) -> None:
-    """The bytes are a request, an unsupported version, or no request."""
+    """Decode a request: it is valid, has an unsupported version, or is malformed."""
     with suppress(UnsupportedVersion, WireError):
         decode_request(data)
 
 
 def kafka_response(data: bytes) -> None:
-    """The bytes are the response to the request, or none."""
+    """Decode a response to the request: it is valid or malformed."""
     choices = Choices(data)
     asked, _ = choices.one(_responses())
     with suppress(WireError):
@@ -156,14 +158,14 @@ def _message_sets() -> list[bytes]:
 
 
 def _with_checksum(data: bytes) -> bytes:
-    """Return the same bytes with a correct checksum; otherwise hardly any input gets further than that check."""
+    """Return the same bytes with a correct checksum, without which almost no input would pass that check."""
     if len(data) > 17 and data[16] == 2:
         return data[:17] + int(crc32c(data[21:])).to_bytes(4, "big") + data[21:]
     return data[:12] + zlib.crc32(data[16:]).to_bytes(4, "big") + data[16:]
 
 
 def produced_records(data: bytes) -> None:
-    """Records that are appended can be read by every client; others are rejected."""
+    """Validate produced records: appended records are readable by every client, and others are rejected."""
     for records in (data, _with_checksum(data)):
         with suppress(RecordsRefused, ProduceRefused):
             check_request(records, 9, is_transactional=False)
@@ -178,7 +180,7 @@ def produced_records(data: bytes) -> None:
 
 
 def packed_bytes(data: bytes) -> None:
-    """Bytes unpack to no more than is allowed, or raise an error."""
+    """Decompress bytes: the result is no larger than allowed, or an error is raised."""
     for codec in Codec:
         for magic in (0, 2):
             with suppress(CompressionError):
@@ -186,7 +188,7 @@ def packed_bytes(data: bytes) -> None:
 
 
 def record_batches(data: bytes) -> None:
-    """The batches are readable or raise an error."""
+    """Read record batches: they are readable or raise an error."""
     for checked in (True, False):
         split_batches(data, checked)
     with suppress(BatchUnreadable):
@@ -203,7 +205,7 @@ def _snapshots() -> list[bytes]:
 
 
 def producer_snapshot(data: bytes) -> None:
-    """The file is a snapshot of producers, or raises BadSnapshot."""
+    """Read a producer snapshot file: it is valid or raises BadSnapshot."""
     with suppress(producer_snapshots.BadSnapshot):
         ProducerStates().replace(producer_snapshots.decode(data))
 
@@ -212,7 +214,7 @@ def producer_snapshot(data: bytes) -> None:
 
 
 def kafka_znode(data: bytes) -> None:
-    """Any znode's content is decoded, or gives None."""
+    """Decode the content of any znode, or return None."""
     znodes.decode_controller(data)
     znodes.decode_controller_epoch(data)
     znodes.decode_partition_set(data)
@@ -252,7 +254,7 @@ def _znode_seeds() -> list[bytes]:
 
 
 def server_properties(data: bytes) -> None:
-    """A configuration is accepted, or one line gives the reason; a topic's overrides never fail."""
+    """Read a configuration: it is accepted, or a one-line error gives the reason. A topic's overrides never fail."""
     text = data.decode("utf-8", "replace")
     with suppress(ConfigError):
         parse_config(text)
@@ -268,7 +270,7 @@ def server_properties(data: bytes) -> None:
 
 
 class _Attacked:
-    """One broker, a witness that must be served all the time, and a stranger."""
+    """One broker, a witness client that must always be served, and an attacking client."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(1).start()
@@ -301,7 +303,7 @@ _attacked: list[_Attacked] = []
 
 
 def kafka_broker(data: bytes) -> None:
-    """Corrupted and real requests in any order; a witness produces all the time."""
+    """Send corrupted and real requests in any order, while a witness keeps producing."""
     if not _attacked or _attacked[0].runs >= CLUSTER_RUNS_MAX:
         for old in _attacked:
             old.cluster.stop_all()

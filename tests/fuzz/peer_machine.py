@@ -1,7 +1,7 @@
-"""One peer, with its real service, with links that deliver anything, in any order.
+"""One peer with its real service, and links that deliver anything in any order.
 
-The link is closed or the packet ignored; the peer continues, and can be elected, follow and lead afterwards. All that
-it sends can be encoded.
+The link is closed or the packet ignored. The peer continues, and can be elected, follow and lead afterwards.
+Everything that it sends can be encoded.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _FROM_LEARNER = from_learner()
 
 
 class Lone:
-    """Server 1 of three; the fuzzer acts as servers 2 and 3."""
+    """Server 1 of three. The fuzzer acts as servers 2 and 3."""
 
     def __init__(self, *, reconfig: bool = False) -> None:
         self.disk = Disk()
@@ -121,7 +121,7 @@ class Lone:
                     pass
 
     def flush(self) -> None:
-        """Run the disk."""
+        """Run all pending disk operations."""
         while self.queue:
             effect = self.queue.pop(0)
             self.disk.execute(effect)
@@ -143,7 +143,7 @@ class Lone:
         self.do(self.peer.on_notification(self.now, PeerId(src), notification))
 
     def elect(self, leader: int) -> None:
-        """All other voters vote for that server, whatever the round is."""
+        """Make all other voters vote for that server, whatever the round is."""
         for voter in (2, 3):
             if self.peer.state is PeerState.LOOKING:
                 best = (PeerId(leader), Zxid(2**62), Epoch(2**30))
@@ -152,7 +152,7 @@ class Lone:
         self.flush()
 
     def connect(self, *, learner: bool) -> LinkId:
-        """Open a link to the leader, or accept one of a learner."""
+        """Open a link to the leader, or accept a learner's link."""
         self._next += 1
         link = LinkId(self._next)
         self.links[link] = QuorumCodec(learner=learner)
@@ -183,7 +183,7 @@ class Lone:
             self.do(self.peer.on_link_down(self.now, link))
 
     def follow(self, upto: int = 99) -> LinkId | None:
-        """Follow server 3 up to that many of its packets; return None if there is no such link."""
+        """Follow server 3 up to `upto` of its packets. Return None if there is no link to it."""
         self.elect(3)
         if self.peer.state is not PeerState.FOLLOWING:
             return None
@@ -201,7 +201,9 @@ class Lone:
         return link
 
     def lead(self, upto: int = 99) -> LinkId | None:
-        """Lead with server 2 as the quorum, up to that many of its packets."""
+        """Lead with server 2 as the quorum, up to `upto` of its packets. Return None if this server does not become
+        leader.
+        """
         self.elect(1)
         if self.peer.state is not PeerState.LEADING:
             return None
@@ -220,7 +222,7 @@ class Lone:
 
 
 def _packets(choices: Choices, pool: list[Packet], peer: Peer) -> list[Packet] | bytes:
-    """Real packets, with numbers that nearly fit, or corrupted bytes."""
+    """Return real packets, packets with almost correct numbers, or corrupted bytes."""
     packets: list[Packet] = []
     for _ in range(1 + choices.below(3)):
         packet = choices.one(pool)
@@ -279,7 +281,7 @@ def _client(lone: Lone, choices: Choices) -> None:
 def _check(lone: Lone) -> None:
     """Assert that the peer continues: it can be elected again, follow and lead.
 
-    A peer whose tree differed from a reported digest does not stand for election until it gets a whole tree.
+    A peer whose tree differed from a reported digest is not a candidate until it gets a whole tree.
     """
     assert lone.halted is None, lone.halted
     for link in list(lone.links):
@@ -302,7 +304,7 @@ def _check(lone: Lone) -> None:
 
 
 def learner(data: bytes) -> None:
-    """A learner under a leader that sends anything."""
+    """Run a learner whose leader sends anything."""
     choices = Choices(data)
     lone = Lone(reconfig=bool(choices.below(2)))
     link = lone.follow(choices.below(6))
@@ -316,7 +318,7 @@ def learner(data: bytes) -> None:
 
 
 def leader(data: bytes) -> None:
-    """A leader under learners that send anything."""
+    """Run a leader whose learners send anything."""
     choices = Choices(data)
     lone = Lone(reconfig=bool(choices.below(2)))
     link = lone.lead(choices.below(6))
@@ -332,7 +334,7 @@ def leader(data: bytes) -> None:
 
 
 def _steps() -> list[bytes]:
-    """Each packet once, at each stage."""
+    """Return each packet once at each stage."""
     return [
         bytes([reconfig, stage, 9, 0, packet, 0, 0, 4])
         for reconfig in (0, 1)

@@ -1,4 +1,4 @@
-"""Messages between peers, and their files: packets, notifications, transactions, logs, snapshots."""
+"""Messages between peers, and peers' files: packets, notifications, transactions, logs and snapshots."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _BODIES = [
 
 
 def transactions(epoch: int = 1) -> list[Txn]:
-    """One transaction of every kind, in sequence."""
+    """Return one transaction of every type, in sequence."""
     return [
         Txn(SESSION, n, make_zxid(epoch, n), 1000 + n, kind, body, n << 40 if kind > 0 else None)
         for n, (kind, body) in enumerate(_BODIES, 1)
@@ -108,7 +108,7 @@ def small_snapshot() -> TreeSnapshot:
 
 
 def from_leader(snapshot: TreeSnapshot | None = None) -> list[Packet]:
-    """A leader's packets in a valid order."""
+    """Return a leader's packets in a valid order."""
     txns = transactions()
     config = txns[11]
     return [
@@ -121,7 +121,7 @@ def from_leader(snapshot: TreeSnapshot | None = None) -> list[Packet]:
 
 
 def from_learner() -> list[Packet]:
-    """A learner's packets."""
+    """Return a learner's packets."""
     auth = (("ip", "127.0.0.1"), ("digest", "ann:x"))
     return [
         FollowerInfo(Epoch(1), PeerId(2), cumulative=True, heeds_acks=True),
@@ -134,7 +134,7 @@ def from_learner() -> list[Packet]:
 
 
 def encoded(packets: Iterable[Packet], *, learner: bool) -> list[bytes]:
-    """Return each packet's bytes, as that side sends it."""
+    """Return the bytes of each packet, as sent by a learner or a leader."""
     codec = QuorumCodec(learner=learner)
     return [
         codec.encode(packet) + (b"".join(codec.encode_stream(packet)) if isinstance(packet, Snap) else b"")
@@ -143,7 +143,7 @@ def encoded(packets: Iterable[Packet], *, learner: bool) -> list[bytes]:
 
 
 def _flat(packets: Iterable[Packet]) -> list[Packet]:
-    """Return the packets with each proposal separate: how many are joined depends on the chunks of bytes."""
+    """Return the packets with each proposal separate. Otherwise the chunks of bytes determine how many are joined."""
     return [
         single
         for packet in packets
@@ -165,7 +165,8 @@ def _fed(learner: bool, cuts: Iterable[bytes]) -> list[Packet] | type[MalformedR
 
 def _quorum(learner: bool) -> Callable[[bytes], None]:
     def run(data: bytes) -> None:
-        """Packets or malformed, wherever the bytes are split; decoded packets encode to the same."""
+        """Decode packets, split at any position, or reject them as malformed. Decoded packets encode to the same
+        bytes."""
         choices, stream = Choices(data[:16]), data[16:]
         whole = _fed(learner, [stream])
         torn = _fed(learner, pieces(stream, choices))
@@ -188,7 +189,7 @@ def _streams(learner: bool) -> list[bytes]:
 
 
 def election(data: bytes) -> None:
-    """An opening message, then notifications; split anywhere."""
+    """Decode an opening message and notifications, split at any position."""
     choices, stream = Choices(data[:8]), data[8:]
     opening: Opening | None = None
     with suppress(MalformedRecord):
@@ -228,7 +229,7 @@ def _election_streams() -> list[bytes]:
 
 
 def _restore(snapshot: TreeSnapshot) -> DataTree | None:
-    """A tree received over the wire is restored, or an error is raised."""
+    """Restore a tree received over the wire, or return None if an error is raised."""
     try:
         tree = DataTree.from_snapshot(snapshot)
     except ValueError:
@@ -239,8 +240,9 @@ def _restore(snapshot: TreeSnapshot) -> DataTree | None:
 
 
 def transaction(data: bytes) -> None:
-    """A transaction or malformed; the hand-written codec agrees with the general one; both encode it to the same bytes,
-    and a tree can apply it."""
+    """Decode a transaction, or reject it as malformed. The hand-written and the general codec agree and encode it to
+    the same bytes, and a tree can apply it.
+    """
     try:
         txn = Txn.decode(data)
     except MalformedRecord:
@@ -261,7 +263,7 @@ def transaction(data: bytes) -> None:
 
 
 def log(data: bytes) -> None:
-    """A log is read up to its first error, and each transaction encodes to the bytes that were read."""
+    """Read a log up to its first error. Each transaction encodes to the bytes that were read."""
     scanned = scan(data)
     assert len(scanned.txns) == len(scanned.ends)
     start = 16
@@ -281,7 +283,9 @@ def _logs() -> list[bytes]:
 
 
 def snapshot(data: bytes) -> None:
-    """A serialised tree or malformed, wherever it is split; a decoded tree encodes to bytes that decode to the same."""
+    """Decode a serialized tree, split at any position, or reject it as malformed. A decoded tree encodes to bytes that
+    decode to the same tree.
+    """
     choices, stream = Choices(data[:8]), data[8:]
     read = []
     for cuts in ([stream], pieces(stream, choices)):
@@ -310,7 +314,7 @@ QUORUM_LOGIN = QuorumSasl(
 
 
 def quorum_sasl(data: bytes) -> None:
-    """SASL between servers: rejected, or more input required, without leaking secrets."""
+    """Run SASL between servers: it rejects or requires more input, and leaks no secrets."""
     choices, stream = Choices(data[:8]), data[8:]
     for side in (LearnerSide(QUORUM_LOGIN, "other"), ServerSide(QUORUM_LOGIN, "other")):
         try:

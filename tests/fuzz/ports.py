@@ -1,4 +1,4 @@
-"""Three running peers whose ports receive anything, while a client is served all the time."""
+"""Three running peers whose ports receive anything, while a client is always served."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WORDS = [b"srvr", b"mntr", b"ruok", b"dump", b"stmk", b"wchp", b"abcd", b"SRVR"
 
 
 class Ports:
-    """Where a peer listens, by kind."""
+    """Ports that a peer listens on, by type."""
 
     def __init__(self, ensemble: Ensemble, secure: dict[int, int]) -> None:
         self.by_kind = {"client": list(ensemble.client_ports.values()), "secure": list(secure.values())}
@@ -47,7 +47,7 @@ def _framed(frames: list[bytes]) -> bytes:
 
 
 def _stream(kind: str, random: Random) -> bytes:
-    """Return plausible bytes of a real client of that port."""
+    """Return plausible bytes from a real client of that port."""
     if kind in ("client", "secure"):
         if random.random() < 0.1:
             return random.choice(_WORDS)
@@ -60,7 +60,7 @@ def _stream(kind: str, random: Random) -> bytes:
 
 
 class Attack:
-    """Connections that misbehave in sequence; some are left open."""
+    """Connections that misbehave one after the other. Some are left open."""
 
     def __init__(self, ports: Ports, random: Random, context: ssl.SSLContext | None) -> None:
         self._ports = ports
@@ -120,7 +120,7 @@ class Attack:
 
 
 class Worker:
-    """A client that writes and reads in turn, and records its longest wait."""
+    """Client that alternately writes and reads, and records its longest wait."""
 
     def __init__(self, ensemble: Ensemble) -> None:
         self._ensemble = ensemble
@@ -160,7 +160,7 @@ def _memory_bytes(pid: int) -> int:
 def fuzz_ports(
     ensemble: Ensemble, ports: Ports, seconds: float, seed: int, context: ssl.SSLContext | None = None
 ) -> str:
-    """Attack a running ensemble for a while and return the result. Raises AssertionError if it fails."""
+    """Attack a running ensemble for `seconds` and return the result. Raises AssertionError if the ensemble fails."""
     attack = Attack(ports, Random(seed), context)
     processes = dict(ensemble.processes)
     # Loaded once: everything that a first connection needs.
@@ -191,7 +191,7 @@ def fuzz_ports(
 
 
 def attack_new_ensemble(directory: Path, seconds: float, seed: int) -> str:
-    """The same on a new ensemble: three peers, with a TLS port each if `openssl` can create certificates."""
+    """Attack a new ensemble of three peers, with a TLS port each if `openssl` can create certificates."""
     ensemble = Ensemble(directory, 3)
     secure: dict[int, int] = {}
     context: ssl.SSLContext | None = None

@@ -1,8 +1,8 @@
 """Coverage-guided fuzzing with atheris, one target after the other.
 
-`python -m tests.fuzz.run --seconds 60 --target all` (or a target's name). `ports` attacks a running ensemble. Any other
-target runs in its own process, from its seeds. Findings are kept in --findings with the bytes that caused them;
-`--replay FILE --target NAME` runs those again. Exits with 1 if anything was found.
+Usage: `python -m tests.fuzz.run --seconds 60 --target all` (or a target's name). `ports` attacks a running ensemble.
+Any other target runs in a separate process, starting from its seeds. Findings are saved in --findings with the bytes
+that caused them. `--replay FILE --target NAME` runs these bytes again. The exit code is 1 if anything was found.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COVERAGE = re.compile(r"cov: (\d+)")
 
 
 def fuzz(name: str, options: list[str]) -> None:
-    """Fuzz in its own process; never returns."""
+    """Fuzz in a separate process. Never returns."""
     import atheris
 
     with atheris.instrument_imports(include=["zabka.ensemble", "zabka.journal"]):
@@ -37,14 +37,14 @@ def fuzz(name: str, options: list[str]) -> None:
 
 
 def replay(name: str, file: Path) -> None:
-    """Run one input again."""
+    """Run the input in that file again."""
     from tests.fuzz.targets import TARGETS
 
     TARGETS[name].run(file.read_bytes())
 
 
 def supervise(name: str, seeds: list[bytes], seconds: int, findings: Path) -> tuple[int, int, str]:
-    """Fuzz one target for a while; return executions, edges covered, and findings (empty for none)."""
+    """Fuzz one target for `seconds`. Return executions, edges covered, and findings (empty if none)."""
     with tempfile.TemporaryDirectory() as directory:
         corpus = Path(directory) / "corpus"
         corpus.mkdir()
@@ -65,7 +65,7 @@ def supervise(name: str, seeds: list[bytes], seconds: int, findings: Path) -> tu
 
 
 def attack(seconds: int, seed: int) -> bool:
-    """Send garbage to every port of a running ensemble; return whether it withstood that."""
+    """Send garbage to every port of a running ensemble. Return whether the ensemble survived it."""
     from tests.fuzz.ports import attack_new_ensemble
 
     with tempfile.TemporaryDirectory() as directory:

@@ -1,7 +1,8 @@
-"""Whole services under several connections that send real, corrupted and invalid requests.
+"""Whole services with several connections that send real, corrupted and invalid requests.
 
-The same history runs twice: once in bytes, as a port delivers them, and once as requests, which take the general path.
-Both send the same to every client. Other clients are served all the time, and both servers have the same valid tree.
+The same history runs twice: as bytes, as a port delivers them, and as request objects, which take the general path.
+Both runs send the same messages to every client. Other clients are always served, and both servers have the same
+valid tree.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _TOKENS = [Request(9, OpCode.SASL, None).encode() + len(token).to_bytes(4, "big"
 
 
 class _Side(Ensemble):
-    """One of the two sides: a leader, a learner, a witness on each, and the fuzzed connections."""
+    """One of the two sides: a leader and a learner with a witness client each, and the fuzzed connections."""
 
     def __init__(self, *, in_bytes: bool) -> None:
         super().__init__(servers=2, auto=False, auth=POLICY, full_journal=True)
@@ -62,7 +63,7 @@ class _Side(Ensemble):
         self.run(server, effects)
 
     def settle(self) -> None:
-        """Finish all requests in flight."""
+        """Complete all requests in flight."""
         while self.proposed or self.syncs or self.asked:
             if self.proposed:
                 self.commit()
@@ -165,7 +166,9 @@ def service(data: bytes) -> None:
 
 
 def forwarded(data: bytes) -> None:
-    """Every request that a learner forwards becomes a transaction, even an error, and both servers can apply it."""
+    """Apply every request that a learner forwards. Each becomes a transaction, even an error, and both servers can
+    apply it.
+    """
     choices = Choices(data)
     leader = Ensemble(servers=2, auth=POLICY)
     session_id, _ = leader.session(leader.connect(1))
@@ -190,7 +193,7 @@ def forwarded(data: bytes) -> None:
 
 
 def _histories() -> list[bytes]:
-    """Each request once, by each slot: a connect, then two steps for each."""
+    """Return histories with each request once from each slot: a connect followed by two steps."""
     out = []
     for begin in range(0, len(_FRAMES), 4):
         steps = bytearray()

@@ -1,4 +1,4 @@
-"""Every target by its name."""
+"""All fuzz targets, keyed by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs found by fuzzing, each as a test of the rule that fixed it."""
+"""Bugs found by fuzzing, each as a test of the rule that fixes it."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def sent_by(server: int, frame: bytes) -> tuple[Ensemble, list[object]]:
 
 
 @pytest.mark.parametrize("op", WHOLE)
-def test_a_learner_answers_a_malformed_write_itself(op: OpCode) -> None:
-    """A leader of another kind might crash on it."""
+def test_learner_rejects_a_malformed_write_itself(op: OpCode) -> None:
+    """A leader of another implementation might crash on it."""
     whole = WHOLE[op]
     huge, null = struct.pack(">i", 0x7FFFFFFF), struct.pack(">i", -1)
     for frame in (
@@ -146,7 +146,7 @@ def test_session_with_too_many_ephemerals_deletes_all_of_them() -> None:
         struct.pack(">ii", OpCode.ERROR, 4) + b"\xff" * 4 + struct.pack(">ii", OpCode.DELETE, 6) + b"\0\0\0\2/a",
     ],
 )
-def test_multi_with_inapplicable_parts_is_no_transaction(sub: bytes) -> None:
+def test_multi_with_inapplicable_operations_is_malformed(sub: bytes) -> None:
     count = 2 if len(sub) > 20 else 1
     head = Txn(SESSION, 1, Zxid(1), 0, OpCode.MULTI, MultiTxn([])).encoded()[:-4]
     with pytest.raises(MalformedRecord):
@@ -185,7 +185,7 @@ def test_looking_peer_rejects_an_implausible_round() -> None:
     assert lone.peer.round == 1 and lone.peer.state is PeerState.LOOKING
 
 
-def test_membership_without_a_voter_ends_only_that_link() -> None:
+def test_membership_without_a_voter_closes_only_that_link() -> None:
     lone = Lone(reconfig=True)
     link = lone.follow(2)
     assert link is not None
@@ -195,7 +195,7 @@ def test_membership_without_a_voter_ends_only_that_link() -> None:
     assert lone.peer.state is PeerState.LOOKING and lone.follow() is not None
 
 
-def test_snapshot_that_is_no_tree_ends_only_that_link() -> None:
+def test_snapshot_without_a_valid_tree_closes_only_that_link() -> None:
     lone = Lone()
     link = lone.follow(1)
     assert link is not None
@@ -209,7 +209,7 @@ def test_snapshot_that_is_no_tree_ends_only_that_link() -> None:
     assert lone.peer.state is PeerState.LOOKING and lone.follow() is not None
 
 
-def test_activation_without_reconfig_ends_one_learners_link() -> None:
+def test_activation_without_reconfig_closes_only_that_link() -> None:
     lone = Lone(reconfig=True)
     link = lone.follow(1)
     assert link is not None
@@ -237,12 +237,12 @@ def test_impossible_file_name_is_a_config_error(name: str) -> None:
 @pytest.mark.parametrize("char", "\x1e\x0b\x85\u2028\t []\0")
 @pytest.mark.parametrize("line", ["h{}:1:2;3", "h:1:2;g{}:3", "h:1:2|i{}:3:4"])
 def test_membership_that_cannot_be_read_again_is_rejected(char: str, line: str) -> None:
-    """Otherwise a client could have it committed, and no leader could be followed after that."""
+    """Otherwise a client could commit such a membership, and then no server could follow a leader."""
     with pytest.raises(BadMembership):
         Membership.parse("server.1=" + line.format(f"{char}x"))
 
 
-def test_lines_end_at_javas_line_ends_only() -> None:
+def test_lines_end_only_at_javas_line_separators() -> None:
     assert read_properties("a=1\x1eb=2\rc=3\r\nd=4\ne=\u2028f") == {"a": "1\x1eb=2", "c": "3", "d": "4", "e": "\u2028f"}
 
 

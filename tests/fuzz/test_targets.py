@@ -1,6 +1,6 @@
-"""Every decoder and state machine that reads untrusted input: real encodings, corrupted ones, and random bytes.
+"""Every decoder and state machine that reads untrusted input: real and corrupted encodings, and random bytes.
 
-The same targets run for longer, guided by coverage, under `make fuzz`.
+`make fuzz` runs the same targets for longer, guided by coverage.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ FROM_THE_WIRE = (
 )  # fmt: skip
 SEED_BYTES_MAX = 110
 GROWTH_BYTES = 256 * 1024
-"""The memory of a decoder; a length field trusted without a check would take megabytes."""
+"""Memory limit of a decoder. Trusting a length field without a check would take megabytes."""
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_real_messages_and_files_are_accepted(name: str) -> None:
+def test_valid_messages_and_files_are_accepted(name: str) -> None:
     for seed in SEEDS[name]:
         TARGETS[name].run(seed)
 
@@ -51,7 +51,7 @@ def test_damaged_and_random_bytes_raise_only_documented_error(name: str, data: s
 
 
 @pytest.mark.parametrize("name", FROM_THE_WIRE)
-def test_wrong_length_reserves_no_memory(name: str) -> None:
+def test_wrong_length_field_reserves_no_memory(name: str) -> None:
     run = TARGETS[name].run
     tracemalloc.start()
     try:
@@ -65,7 +65,7 @@ def test_wrong_length_reserves_no_memory(name: str) -> None:
         tracemalloc.stop()
 
 
-def test_a_large_packet_in_small_pieces_is_joined_once() -> None:
+def test_large_packet_in_small_pieces_is_joined_once() -> None:
     data = next(iter(transactions())).encoded()
     size = 8 * 1024 * 1024
     # A NEWLEADER with a long text, then a proposal.
@@ -78,12 +78,12 @@ def test_a_large_packet_in_small_pieces_is_joined_once() -> None:
     assert codec._buffer == b"" and codec._late == []
 
 
-def test_forwarded_request_with_too_many_identities_ends_link() -> None:
+def test_forwarded_request_with_too_many_ids_closes_the_link() -> None:
     with pytest.raises(MalformedRecord):
         QuorumCodec(learner=False).feed(struct.pack(">iqii", 1, -1, -1, AUTH_ENTRIES_MAX + 1))
 
 
-def test_a_snapshot_in_pieces_counts_its_data_once() -> None:
+def test_snapshot_data_size_is_independent_of_chunk_sizes() -> None:
     stream = b"".join(encoded([p for p in from_leader(small_snapshot()) if isinstance(p, Snap)], learner=False))
     sizes = []
     for step in (1, 7, len(stream)):

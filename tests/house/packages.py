@@ -1,6 +1,6 @@
-"""The packages under `zabka`, and the folder of each.
+"""The packages under `zabka`, and the folder of each package.
 
-Five packages keep their folder at the top level of the repository; `zabka` has a symbolic link to each of them.
+Five packages have their folder at the top level of the repository, and `zabka` contains a symbolic link to each.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ PACKAGES = (
 
 
 def folder_of(package: str) -> Path:
-    """Return the folder that holds the package's files."""
+    """Return the folder that contains the package's files."""
     return ROOT / package if package in AT_THE_TOP else ROOT / "zabka" / package
 
 
 def files_of(package: str) -> list[Path]:
-    """Return the package's Python files, sorted."""
+    """Return the package's Python files in order."""
     return sorted(folder_of(package).rglob("*.py"))
 
 
@@ -38,6 +38,6 @@ def module_of(path: Path) -> str:
 
 
 def package_of(module: str) -> str:
-    """Return the package of an imported name, or an empty string for a foreign name."""
+    """Return the package of an imported name, or an empty string for a third-party name."""
     first, *rest = module.split(".")
     return rest[0] if first == "zabka" and rest else ""

@@ -1,4 +1,4 @@
-"""No import cycles: no file imports a file that imports it, however late and for whatever reason."""
+"""No import cycles: no file imports, directly or indirectly, a file that imports it, even in a function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ Graph = dict[str, list[str]]
 
 
 def imports() -> Graph:
-    """Return each module with our modules that it imports, also in functions and under TYPE_CHECKING."""
+    """Return each module with the modules of this project that it imports, including in functions and under
+    TYPE_CHECKING.
+    """
     modules = {module_of(path): path for package in PACKAGES for path in files_of(package)}
     return {
         name: sorted(set(imported(path)) & modules.keys() - {name})
@@ -20,7 +22,8 @@ def imports() -> Graph:
 
 
 def imported(path: Path) -> list[str]:
-    """Return every name that a file imports; for `from a import b` both `a.b` and `a`, because `b` can be a module."""
+    """Return every name that a file imports. `from a import b` gives both `a.b` and `a`, because `b` can be a
+    module."""
     found: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -31,7 +34,7 @@ def imported(path: Path) -> list[str]:
 
 
 def circles(graph: Graph) -> list[list[str]]:
-    """Return the strongly connected components of more than one node (Tarjan, SIAM J. Comput. 1972)."""
+    """Return the strongly connected components with more than one node (Tarjan, SIAM J. Comput. 1972)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

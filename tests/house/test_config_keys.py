@@ -1,4 +1,4 @@
-"""No key of Kafka's is ignored silently: each is supported, refused, or listed as without effect."""
+"""No Kafka config key is silently ignored: each is supported, rejected, or listed as without effect."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LISTS = {
     ),
 }
 TABLES = {"broker_keys.py", "topic_config.py", "key_sentences.py", "keys_without_effect.py", "unsupported_values.py"}
-"""Modules that list the names of keys without reading them."""
+"""Modules that list key names without reading the keys."""
 CHECKED_ONLY = {"background.threads", "num.io.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers"}
-"""Thread pools: a change is checked as in Kafka, against the size that the pool would have."""
+"""Keys of thread pools. A change is checked as in Kafka, with the size that the pool would have."""
 
 
 @cache
 def _named() -> frozenset[str]:
-    """Return every string constant in the brokers' code, without the tables' own."""
+    """Return every string constant in the brokers' code, except in the tables."""
     found: set[str] = set()
     for folder in ("broker_sim", "controller"):
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -68,7 +68,7 @@ def test_keys_without_effect_are_not_read(kind: str) -> None:
     assert not (without_effect.keys() - CHECKED_ONLY) & _named()
 
 
-def test_each_key_description_is_one_line_of_text() -> None:
+def test_each_key_description_is_one_line() -> None:
     for _, *lists in LISTS.values():
         for each in lists:
             for key, description in each.items():

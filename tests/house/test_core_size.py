@@ -1,4 +1,4 @@
-"""The disk size of a plain installation: the files of zabka and of all requirements without extras."""
+"""Disk size of a plain installation: the files of zabka and of all requirements without extras."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from packaging.requirements import Requirement
 from tests.house.packages import ROOT
 
 CORE_MB = 30
-"""Without the bytecode that Python adds (19 MB in 3.11), which depends on the installer."""
+"""Maximum size without the bytecode that Python adds (19 MB in 3.11), which depends on the installer."""
 ABSENT = {"typer", "rich", "pygments", "httpx", "pydantic-settings", "sse-starlette", "prometheus-client", "pyspark"}
 
 
 def required(lines: list[str], found: set[str]) -> set[str]:
-    """Return the names of the distributions that these requirements install, including indirect ones."""
+    """Return the distributions that these requirements install, including indirect ones."""
     for requirement in map(Requirement, lines):
         name = re.sub(r"[-_.]+", "-", requirement.name).lower()
         if name not in found and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
@@ -37,11 +37,11 @@ def files_of_the_core() -> Iterator[Path]:
         yield from (path for path in folder.resolve().rglob("*") if path.suffix != ".pyc")
 
 
-def test_plain_installation_has_no_command_line_and_no_page() -> None:
+def test_plain_installation_has_no_command_line_or_page() -> None:
     assert {"fastapi", "uvicorn", "kio", "msgspec"} <= CORE
     assert CORE.isdisjoint(ABSENT)
 
 
-def test_plain_installation_is_small() -> None:
+def test_plain_installation_is_below_its_size_limit() -> None:
     megabytes = sum(path.stat().st_size for path in files_of_the_core() if path.is_file()) / 1e6
     assert 20 < megabytes < CORE_MB

@@ -1,5 +1,6 @@
-"""Packages that a plain installation lacks: which modules can import them, the extras in pyproject.toml, and the
-messages."""
+"""Packages missing from a plain installation: which modules can import them, the extras in pyproject.toml, and
+messages.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ MAY_IMPORT = {
     "testing": {"hypothesis", "msgspec", "pytest"},
     "cli": {"msgspec", "kio"},
 }
-"""The third-party packages that each package can import."""
+"""Third-party packages that each package can import."""
 OF_EXTRAS = {
     "compose/progress.py": "cli",
     "zabka/cli/": "cli",
@@ -61,22 +62,23 @@ OF_EXTRAS = {
     "zabka/testing/kazoo_harness.py": "kazoo",
     "ensemble/runtime/node_process.py": "uvloop",
 }
-"""The modules and folders that can import an extra's packages."""
+"""Modules and folders that can import the packages of an extra."""
 DEVELOPMENT = {"compose/locks.py": {"packaging"}, "scripts/setup/page_libraries.py": {"setuptools"}}
-"""Programs that run only in the source tree, with the packages of the lock."""
+"""Programs that run only in the source tree, with the packages of the lock file."""
 ALWAYS_THERE = {"starlette", "pydantic_core"}
-"""Packages that a requirement always installs: FastAPI builds on Starlette, pydantic on its core."""
+"""Packages that a requirement always installs: FastAPI requires Starlette, and pydantic its core."""
 
 
 BROUGHT_ALONG = {"pandas": "numpy", "pyspark": "py4j", "typer": "click"}
-"""Packages that an extra's package always installs: pandas builds on numpy, PySpark calls Java through py4j, and Typer
-builds on Click until it has its own copy."""
+"""Packages that an extra's package always installs. pandas requires numpy, PySpark calls Java through py4j, and
+Typer requires Click until it has its own copy.
+"""
 NEW_IN_THE_LIBRARY = {"compression"}
-"""Packages of Python 3.14's standard library, which our oldest supported Python lacks."""
+"""Packages of Python 3.14's standard library that our oldest supported Python lacks."""
 
 
 def imported(path: Path) -> set[str]:
-    """Return every top-level package that a module imports anywhere, also in functions."""
+    """Return every top-level package that a module imports anywhere, including in functions."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -125,7 +127,7 @@ def packages_of(requirements: list[str]) -> set[str]:
     return {package for package in found if not package.startswith("_")}
 
 
-def test_extras_of_the_project_contain_the_packages_of_the_table() -> None:
+def test_extras_of_the_project_equal_the_table() -> None:
     extras = dict(PROJECT["optional-dependencies"])
     assert extras.pop("all") == [f"zabka[{','.join(sorted(extras))}]"]
     assert set(extras) == set(PACKAGES)
@@ -149,7 +151,7 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Absent())
 """
-"""Makes imports of these packages fail in that process, as if they were not installed."""
+"""Code that makes imports of these packages fail in that process, as if they were not installed."""
 
 
 def run_without(extra: str, code: str) -> subprocess.CompletedProcess[str]:
@@ -167,7 +169,7 @@ def test_hidden_package_cannot_be_imported() -> None:
         assert done.stdout == "False\n", done.stderr
 
 
-def test_missing_extra_message_has_the_install_command() -> None:
+def test_missing_extra_message_contains_the_install_command() -> None:
     assert is_installed("spark")
     require("spark", "the tables are")
     assert str(Lacking("spark", "the tables are")) == "the tables are not installed: pip install 'zabka[spark]'"
@@ -210,13 +212,13 @@ def test_command_without_typer_runs_without_the_cli_extra(verb: str) -> None:
         (["no-such-verb"], "the command line is"),
     ],
 )
-def test_command_that_needs_the_cli_extra_prints_that(arguments: list[str], missing: str) -> None:
+def test_command_without_the_cli_extra_prints_its_installation(arguments: list[str], missing: str) -> None:
     done = run_zabka_without("cli", *arguments)
     assert (done.returncode, done.stdout) == (MISSING, "")
     assert done.stderr == f"zabka: {missing} not installed: pip install 'zabka[cli]'\n"
 
 
-def test_key_store_without_its_extra_prints_the_command() -> None:
+def test_key_store_without_its_extra_prints_the_install_command() -> None:
     code = """
 import ssl
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The golden files cover every event: each type has a sentence, and each history its state."""
+"""The golden files cover every event: each event type has a sentence, and each history has its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layout: which package can import which, and what pure packages can use."""
+"""The package layout: which package can import which, and what pure packages can use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENSEMBLE_LAYERS: dict[str, set[str]] = {
     "client": {"runtime", "auth", "base", "records"},
     "server": {"runtime", "txnlog", "tree", "zab", "auth", "base", "records"},
 }
-"""Allowed imports of each part of `ensemble`; `base` are the modules outside the parts (ids, jute, txn, …)."""
+"""Allowed imports of each part of `ensemble`. `base` contains the modules outside the parts (ids, jute, txn, …)."""
 SHELLS = {
     "zabka/journal/writer.py",
     "zabka/journal/high_watermark_files.py",
@@ -109,7 +109,7 @@ def ensemble_layer(module: str) -> str:
 
 
 @pytest.mark.parametrize("layer", ENSEMBLE_LAYERS)
-def test_part_of_the_ensemble_imports_only_lower_parts(layer: str) -> None:
+def test_ensemble_package_imports_only_lower_packages(layer: str) -> None:
     wrong = [
         f"{name_of(path)}:{line} imports {name}"
         for path in files_of("ensemble")
@@ -120,7 +120,7 @@ def test_part_of_the_ensemble_imports_only_lower_parts(layer: str) -> None:
     assert wrong == []
 
 
-def test_every_part_of_the_ensemble_has_its_layer() -> None:
+def test_every_ensemble_package_has_a_layer() -> None:
     folders = {path.name for path in (ROOT / "ensemble").iterdir() if (path / "__init__.py").is_file()}
     assert folders | {"base"} == set(ENSEMBLE_LAYERS)
 
@@ -179,8 +179,9 @@ SET_METHODS = {"union", "intersection", "difference", "symmetric_difference"}
 
 
 class _SetIterations(ast.NodeVisitor):
-    """Find loops over what is plainly a set: a display, a call of set(), a name annotated or assigned as a set, or the
-    result of an operator on sets and on dictionaries' keys() and items()."""
+    """Find loops over expressions that are clearly sets: a set literal, a call of set(), a name annotated or assigned
+    as a set, or an operator result of sets or of dictionaries' keys() and items().
+    """
 
     def __init__(self, tree: ast.Module) -> None:
         self.names: set[str] = set()
@@ -280,7 +281,7 @@ def test_loop_over_an_ordered_collection_is_accepted(loop: str) -> None:
 
 
 @pytest.mark.parametrize("name", PURE_MODULES)
-def test_pure_module_iterates_over_no_set(name: str) -> None:
+def test_pure_module_does_not_iterate_over_a_set(name: str) -> None:
     tree = ast.parse((ROOT / name).read_text())
     visitor = _SetIterations(tree)
     visitor.visit(tree)

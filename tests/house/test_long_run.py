@@ -1,4 +1,4 @@
-"""The table of the long run: its contents for each part, and where it is stored."""
+"""The table of the long test run: its contents for each part, and where it is stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tally() -> long_run.Tally:
     return made
 
 
-def test_long_run_table_has_outcomes_and_minutes_of_each_part() -> None:
+def test_long_run_table_has_outcomes_and_minutes_per_file() -> None:
     assert tally().table().splitlines()[2:] == [
         "| `a/test_x.py` | 1 | 1 | 0 | 2.0 |",
         "| `b/test_y.py` | 0 | 1 | 1 | 0.1 |",
@@ -39,7 +39,7 @@ def test_long_run_table_has_outcomes_and_minutes_of_each_part() -> None:
     ]
 
 
-def test_page_of_the_long_run_has_its_heading() -> None:
+def test_long_run_page_starts_with_its_heading() -> None:
     assert long_run.PAGE.read_text().startswith(long_run.HEAD)
 
 
@@ -63,6 +63,6 @@ def test_stopped_run_keeps_the_results_of_finished_files(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("commit", "name"), [("1a2b3c4", "1a2b3c4.jsonl"), ("1a2b3c4-dirty", None), ("unknown", None)])
-def test_results_of_a_modified_tree_are_not_kept(commit: str, name: str | None) -> None:
+def test_results_of_a_modified_tree_are_not_stored(commit: str, name: str | None) -> None:
     kept = long_run.kept_of(commit)
     assert (kept and kept.name) == name

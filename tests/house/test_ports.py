@@ -27,7 +27,7 @@ PATHS_OWN_IO = {
     "rglob", "rmdir", "samefile", "symlink_to", "touch", "write_bytes", "write_text",
 }  # fmt: skip
 OF_BOTH = {"open", "rename", "resolve", "stat", "unlink"}
-"""The port has these methods, too; the receiver of the call distinguishes them."""
+"""Methods that the port has too. The object that they are called on shows which one is meant."""
 THREADS = {"Thread", "ThreadPoolExecutor", "Timer", "to_thread", "run_in_executor", "sleep"}
 
 
@@ -63,7 +63,7 @@ def _bypasses(tree: ast.Module) -> list[str]:
 
 
 @pytest.mark.parametrize("name", STANDS_ON_PORTS)
-def test_files_and_threads_are_used_through_ports(name: str) -> None:
+def test_files_and_threads_are_used_only_through_ports(name: str) -> None:
     assert _bypasses(ast.parse((ROOT / name).read_text())) == []
 
 
@@ -91,12 +91,12 @@ def test_direct_use_of_files_and_threads_is_detected(line: str) -> None:
 @pytest.mark.parametrize(
     "line", ["files.fsync(3)", "self._files.open(path, os.O_RDWR)", "text.replace('a', 'b')", "files.rename(a, b)"]
 )
-def test_use_of_ports_is_accepted(line: str) -> None:
+def test_use_through_ports_is_accepted(line: str) -> None:
     assert _bypasses(ast.parse(line)) == []
 
 
 def _takes_files(name: str) -> set[str]:
-    """Return the functions and classes of a module that have a file system parameter with the host's as default."""
+    """Return a module's functions and classes whose file system parameter has the host's file system as default."""
     tree = ast.parse((ROOT / name).read_text())
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -116,7 +116,7 @@ TAKE_FILES = set().union(*(_takes_files(name) for name in STANDS_ON_PORTS)) - {"
 
 
 def _without_files(tree: ast.Module) -> list[str]:
-    """Return calls that use the default file system."""
+    """Return the calls that use the default file system."""
     return [
         f"line {call.lineno}: {ast.unparse(call)}"
         for call in _calls(tree)
@@ -129,7 +129,7 @@ def _without_files(tree: ast.Module) -> list[str]:
 
 @pytest.mark.parametrize("name", STANDS_ON_PORTS)
 def test_file_system_argument_is_passed_on(name: str) -> None:
-    """The host's is a default for the outermost caller only; in between, it would be the wrong one."""
+    """Only the outermost caller may use the host's file system as default. In inner calls it would be the wrong one."""
     assert _without_files(ast.parse((ROOT / name).read_text())) == []
 
 

@@ -1,4 +1,4 @@
-"""The choice of the Python for the virtual environment (scripts/setup/choose_python.sh)."""
+"""The choice of Python for the virtual environment (scripts/setup/choose_python.sh)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def interpreter(directory: Path, name: str, *, profiles: bool = True, environmen
 
 
 def chosen(tmp_path: Path) -> str:
-    """Return the choice with `path` first in PATH and the distribution's programs in `distribution`."""
+    """Return the chosen Python, with `path` first in PATH and the distribution's programs in `distribution`."""
     done = subprocess.run(
         ["sh", ROOT / "scripts/setup/choose_python.sh", tmp_path / "distribution"],
         env={**os.environ, "PATH": f"{tmp_path / 'path'}:{os.environ['PATH']}"},
@@ -35,13 +35,13 @@ def chosen(tmp_path: Path) -> str:
     return done.stdout.strip()
 
 
-def test_python_compiled_with_profiles_is_chosen_from_path(tmp_path: Path) -> None:
+def test_optimised_python_is_chosen_from_path(tmp_path: Path) -> None:
     interpreter(tmp_path / "path", "python3")
     interpreter(tmp_path / "distribution", f"python{VERSION}")
     assert chosen(tmp_path) == "python3"
 
 
-def test_distribution_python_beats_one_without_profiles(tmp_path: Path) -> None:
+def test_optimised_distribution_python_is_preferred(tmp_path: Path) -> None:
     interpreter(tmp_path / "path", "python3", profiles=False)
     interpreter(tmp_path / "distribution", "python3.0")
     assert chosen(tmp_path) == "python3"

@@ -18,7 +18,7 @@ TEXTS = [
 _DOTTED = re.compile(rf"`((?:zabka\.(?:{'|'.join(PACKAGES)})|bench|scripts|tests)(?:\.\w+)+)`")
 _SLASHED = re.compile(r"`((?:api|broker_sim|compose|controller|ensemble|zabka|bench|scripts|tests)(?:/[\w.]+)+/?)`")
 NOT_IN_THE_TREE = {"zabka/cli/VERB.py", "compose.yaml"}
-"""A name pattern, and a file that a user writes."""
+"""Names that need not exist: a pattern, and a file that a user writes."""
 
 
 @cache
@@ -36,7 +36,7 @@ def _names_of(path: Path) -> frozenset[str]:
 
 
 def _is_there(dotted: str) -> bool:
-    """Return whether a package, a module, or a name in one exists: `package.module`, `package.module.Class.method`."""
+    """Return whether a package, module or name in a module exists: `package.module`, `package.module.Class.method`."""
     place, *rest = dotted.split(".")
     path = ROOT / place
     while rest and (path / rest[0]).is_dir():
@@ -49,7 +49,7 @@ def _is_there(dotted: str) -> bool:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_module_or_file_named_in_a_text_exists(name: str) -> None:
+def test_every_referenced_module_or_file_exists(name: str) -> None:
     text = (ROOT / name).read_text()
     missing = [dotted for dotted in _DOTTED.findall(text) if dotted not in NOT_IN_THE_TREE and not _is_there(dotted)]
     missing += [

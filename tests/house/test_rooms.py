@@ -1,4 +1,4 @@
-"""Each package has a description, and the tests are in folders named as what they test."""
+"""Each package has a description, and test folders have the names of the packages that they test."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SENTENCE = re.compile(r"[\w`\"')\]][.?!](?=\s|$)")
 
 
 @pytest.mark.parametrize("name", INITS)
-def test_package_docstring_has_its_purpose_importers_and_start(name: str) -> None:
+def test_package_docstring_explains_purpose_importers_and_start(name: str) -> None:
     docstring = ast.get_docstring(ast.parse((ROOT / name).read_text())) or ""
     assert len(_SENTENCE.findall(docstring)) >= SENTENCES_MIN, f"{name} has only the docstring {docstring!r}"
 
 
-def test_folders_have_the_names_of_package_parts() -> None:
+def test_folders_are_named_after_package_parts() -> None:
     strays = [
         name_of(folder)
         for package, home in FOLDERS.items()

@@ -1,4 +1,4 @@
-"""`make test`: every test is in exactly one of its runs."""
+"""`make test` runs every test exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of words: which sentences, names and commit subjects it flags."""
+"""The word check: which sentences, names and commit subjects it flags."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_sentence_is_flagged_with_its_reason(text: str, reason: str | None) -> N
 @pytest.mark.parametrize(
     ("name", "flagged"), [("end_reign", True), ("NobodyReads", True), ("essay", False), ("saying", False)]
 )
-def test_name_is_flagged_by_whole_words(name: str, flagged: bool) -> None:
+def test_name_is_flagged_only_by_whole_words(name: str, flagged: bool) -> None:
     assert (words.reason_against_name(name) is not None) == flagged
 
 
@@ -53,12 +53,12 @@ def test_commit_subject_names_an_area_in_plain_words(subject: str, accepted: boo
     assert (words.reason_against_subject(subject) is None) == accepted
 
 
-def test_tables_and_fragments_are_no_sentences() -> None:
+def test_tables_and_fragments_are_not_sentences() -> None:
     table = "| key | its meaning here |\n|---|---|\nstate   event of the state   next state"
     assert words.sentences(f"Two words. One whole sentence here.\n\n{table}") == ["One whole sentence here."]
 
 
-def test_texts_of_a_python_file_have_kinds_and_places(tmp_path: Path) -> None:
+def test_extracted_python_strings_have_kind_and_location(tmp_path: Path) -> None:
     file = tmp_path / "test_x.py"
     file.write_text('"""A module of tests."""\n\n\ndef test_a() -> None:\n    # The reason for it.\n    pass\n')
     found = [(each.kind, each.text) for each in words._in_python(file)]

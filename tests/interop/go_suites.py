@@ -1,4 +1,4 @@
-"""Tests shipped in Go modules, built from the module's own source and run against our brokers."""
+"""Tests shipped in Go modules, built from the module's source and run against our brokers."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from tests.interop.interop_brokers import tool
 
 FETCH_S = 180.0
 BUILD_S = 600.0
-"""Build time of a client with its dependencies on a busy machine."""
+"""Maximum time to build a client with its dependencies on a busy machine."""
 ENDS_WITHIN_S = 10.0
 LOOKS_EVERY_S = 0.05
 
 
 class Module(NamedTuple):
-    """A Go module at a version."""
+    """A version of a Go module."""
 
     path: str
     version: str
 
 
 class Ended(NamedTuple):
-    """The outcome of a run of a suite."""
+    """Outcome of a test suite run."""
 
     code: int
     output: str
 
     def outcomes(self, outcome: str) -> set[str]:
-        """Return the tests, without subtests, that ended as PASS, FAIL or SKIP."""
+        """Return the tests, without subtests, that ended with this outcome: PASS, FAIL or SKIP."""
         return set(re.findall(rf"(?m)^--- {outcome}: (\w+) ", self.output))
 
     def complaint(self) -> str:
-        """Return the failed tests, and the end of the output."""
+        """Return the failed tests and the end of the output."""
         return f"{sorted(self.outcomes('FAIL'))}\n{self.output[-4000:]}"
 
 
 class GoSuite:
-    """The compiled tests of one package."""
+    """Compiled tests of one package."""
 
     def __init__(self, program: Path) -> None:
         self._program = program
 
     def missing(self, names: Collection[str]) -> set[str]:
-        """Return the names (`Test`, or `Test/part_of_it`) that the sources do not contain."""
+        """Return the names (`Test` or `Test/part_of_it`) that the sources do not contain."""
         # The program itself cannot be asked: a suite may need its servers before it lists its tests.
         text = "".join(file.read_text() for file in sorted(self._program.parent.glob("*_test.go")))
         tests = set(re.findall(r"(?m)^func (Test\w+)\(t \*testing\.T\)", text))
@@ -72,9 +72,10 @@ class GoSuite:
         meanwhile: Callable[[], None] = lambda: None,
         **options: str,
     ) -> Ended:
-        """Run all but those, with these environment variables and options of `go test`; kill it at the time limit.
+        """Run all tests except `left_out`, with these environment variables and `go test` options. Kill the run at the
+        time limit.
 
-        `meanwhile` is called repeatedly while it runs.
+        `meanwhile` is called repeatedly during the run.
         """
         output = self._program.with_suffix(".output")
         command = [
@@ -100,9 +101,9 @@ class GoSuite:
 
 
 def source(module: Module, home: Path) -> Path:
-    """Return a writable copy of the module's source. Skips with a reason if it or Go is missing.
+    """Return a writable copy of the module's source. Skips with a reason if the source or Go is missing.
 
-    `home` must lie outside any module, so that only the version counts.
+    `home` must be outside any Go module, so that only the requested version is used.
     """
     go = tool("go")
     name = f"{module.path}@{module.version}"
@@ -120,7 +121,7 @@ def source(module: Module, home: Path) -> Path:
 
 
 def built(package: Path, *tags: str) -> GoSuite:
-    """Build the tests of a package in such a copy, selected by `tags`."""
+    """Build the tests of a package in a copy made by `source`, selected by `tags`."""
     program = package / "suite.test"
     # A module's go.mod may be older than the format that the installed Go requires.
     command = [tool("go"), "test", "-mod=mod", "-c", "-tags", ",".join(tags), "-o", str(program), "."]
@@ -130,7 +131,7 @@ def built(package: Path, *tags: str) -> GoSuite:
 
 
 def program_of(module: Module, package: str, home: Path) -> Path:
-    """Build a command of a module into `home`. Skips if it is not available."""
+    """Build a command of a module into `home`. Skips if the module is not available."""
     go = tool("go")
     name = f"{module.path}/{package}@{module.version}"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Three broker processes over an ensemble of our own, for the tests with stock clients."""
+"""Three broker processes on an ensemble of our own, for tests with stock clients."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ class BrokerServer:
 
     @property
     def is_running(self) -> bool:
-        """Return whether there is a process."""
+        """Return whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int | None:
@@ -92,8 +92,7 @@ class BrokerServer:
         self._process.send_signal(number)
 
     def stand_still(self) -> None:
-        """Freeze the process until SIGCONT. One of its threads stops the others once it is scheduled: they run until
-        then."""
+        """Freeze the process until SIGCONT. Its threads continue until one of them is scheduled and stops them all."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
@@ -102,7 +101,7 @@ class BrokerServer:
         return (self.home / "out.log").read_text(errors="replace")
 
     def status(self) -> dict[str, Any]:
-        """Return its own status from the control socket; empty while it does not answer."""
+        """Return the status from its control socket, or an empty status while it does not respond."""
         try:
             with socket.socket(socket.AF_UNIX) as link:
                 link.settimeout(2)
@@ -120,7 +119,7 @@ class BrokerServer:
         return status
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        """Return its journal's events of a type."""
+        """Return the events of that type in its journal."""
         lines = [
             line
             for file in sorted(self.journal.glob("broker-*.????????????.jsonl"))
@@ -130,7 +129,7 @@ class BrokerServer:
 
 
 class BrokerCluster:
-    """The brokers and their addresses."""
+    """The brokers of a cluster and their addresses."""
 
     def __init__(self, brokers: list[BrokerServer], ensemble: Ensemble) -> None:
         self.ensemble = ensemble
@@ -141,7 +140,7 @@ class BrokerCluster:
         return [broker.status() for broker in self.brokers.values()]
 
     def controller(self) -> BrokerServer:
-        """Return the controller, once exactly one broker reports that it is."""
+        """Wait until exactly one broker reports that it is the controller, and return that broker."""
         found: list[int] = []
 
         def one() -> bool:
@@ -152,7 +151,7 @@ class BrokerCluster:
         return self.brokers[found[0]]
 
     def until(self, condition: Callable[[], bool], within_s: float = READY_S) -> None:
-        """Wait until something holds."""
+        """Wait until the condition is true."""
         deadline = time.monotonic() + within_s
         while not condition():
             assert time.monotonic() < deadline, "\n".join(b.output()[-2000:] for b in self.brokers.values())
@@ -193,7 +192,7 @@ def broker_cluster(
 
 
 def tool(name: str) -> str:
-    """Return an external command; the test skips if it is missing, and fails under CI."""
+    """Return an external command. Skip the test if it is missing, but fail under CI."""
     import shutil
 
     found = shutil.which(name)

@@ -1,4 +1,4 @@
-"""Kafka's own command line tools, run against two clusters at once to compare their output."""
+"""Kafka's command line tools, run on two clusters to compare their output."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _BOOTSTRAP_LAST = ("cluster",)
 
 
 class Output(NamedTuple):
-    """The output of a tool."""
+    """Output of a tool."""
 
     code: int
     out: str
@@ -69,7 +69,7 @@ class ToolServer:
         )  # fmt: skip
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> Output:
-        """Run one tool."""
+        """Run one tool and return its output."""
         assert self._process.stdin is not None and self._process.stdout is not None
         call = "\1".join((base64.b64encode(stdin.encode()).decode(), TOOLS[tool], *arguments))
         self._process.stdin.write(call.encode() + b"\n")
@@ -86,7 +86,7 @@ class ToolServer:
 
 
 def alone(main_class: str, *arguments: str) -> str:
-    """Run a tool in its own JVM, as its script does, and return its output."""
+    """Run a tool in a separate JVM, as its script does, and return its output."""
     done = subprocess.run(
         ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(), main_class, *arguments],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ANSWER_S, check=False,
@@ -100,7 +100,7 @@ def rows(text: str) -> list[dict[str, object]]:
 
 
 def called(main: Callable[[list[str]], int], *arguments: str) -> Output:
-    """Call one of our own tools."""
+    """Call one of our own tools and return its output."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         try:
@@ -125,7 +125,7 @@ _MASKS: tuple[tuple[str, str], ...] = (
 
 
 def masked(text: str) -> str:
-    """Return a tool's output without the parts that differ from cluster to cluster."""
+    """Return a tool's output without the parts that differ between clusters."""
     for pattern, instead in _MASKS:
         text = re.sub(pattern, instead, text)
     # The order of in-sync replicas depends on which caught up first.
@@ -133,12 +133,12 @@ def masked(text: str) -> str:
 
 
 def in_any_order(text: str) -> str:
-    """Sort the lines of a text without a guaranteed order, and the words of lines that Java prints from hash maps."""
+    """Sort lines that have no guaranteed order, and the words of lines that Java prints from hash maps."""
     return "\n".join(sorted(", ".join(sorted(re.split(r", | are ", line))) for line in text.splitlines()))
 
 
 class TwoClusters:
-    """Apache Kafka's cluster and ours."""
+    """Apache Kafka's cluster and our cluster."""
 
     def __init__(self, servers: list[KafkaServer], ours: BrokerCluster, tools: ToolServer, directory: Path) -> None:
         self.servers = servers
@@ -154,7 +154,7 @@ class TwoClusters:
         return str(path)
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> tuple[Output, Output]:
-        """Run a tool on both clusters and return Kafka's output first."""
+        """Run a tool on both clusters and return both outputs, Kafka's first."""
         output = []
         for bootstrap in (self.kafka, self.ours.bootstrap):
             brokers = ("--bootstrap-server", bootstrap)
@@ -163,7 +163,7 @@ class TwoClusters:
         return output[0], output[1]
 
     def fill(self, topic: str, partitions: int, size: int) -> None:
-        """Produce records of that many bytes in total to each partition of a topic, on both clusters."""
+        """Produce records with a total of `size` bytes to each partition of a topic, on both clusters."""
         for bootstrap in (self.kafka, self.ours.bootstrap):
             producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "batch.size": 16_384})
             for number in range(partitions * size // RECORD_SIZE):
@@ -171,18 +171,19 @@ class TwoClusters:
             assert producer.flush(ANSWER_S) == 0
 
     def homes(self) -> list[tuple[str, dict[int, Path]]]:
-        """Return each cluster's address and its brokers' directories; Kafka's first."""
+        """Return each cluster's address and its brokers' directories, Kafka's first."""
         return [
             (self.kafka, {server.broker_id: server.home for server in self.servers}),
             (self.ours.bootstrap, {number: broker.home for number, broker in self.ours.brokers.items()}),
         ]
 
     def until(self, condition: Callable[[str], bool], tool: str, *arguments: str) -> None:
-        """Wait until a tool's output fulfils a condition on both clusters."""
+        """Wait until a tool's output meets the condition on both clusters."""
         self.ours.until(lambda: all(condition(output.out) for output in self.run(tool, *arguments)), SETTLES_S)
 
     def settles(self, tool: str, *arguments: str) -> str:
-        """Wait until a tool prints the same on both clusters, whichever broker it asks; return its output, masked."""
+        """Wait until a tool prints the same on both clusters, whichever broker it contacts. Return the masked
+        output."""
         output: list[str] = []
 
         def same() -> bool:
@@ -193,7 +194,7 @@ class TwoClusters:
         return output[1]
 
     def same(self, tool: str, *arguments: str, stdin: str = "", mask: Callable[[str], str] = lambda text: text) -> str:
-        """Run a tool on both clusters, require the same output and exit code, and return the output, masked."""
+        """Run a tool on both clusters, and return the masked output. Output and exit code must be equal."""
         kafka, ours = self.run(tool, *arguments, stdin=stdin)
         words = [
             mask(masked(f"{output.out}\n--- errors\n{output.err}\n--- exit {output.code}")) for output in (kafka, ours)
@@ -205,7 +206,7 @@ class TwoClusters:
 
 @contextmanager
 def two_clusters(directory: Path) -> Iterator[TwoClusters]:
-    """Three Apache Kafka brokers and three of ours, each on an ensemble of one of our peers."""
+    """Run three Apache Kafka brokers and three of our brokers, each cluster with an ensemble of one of our peers."""
     classpath()
     (directory / "kafka-peers").mkdir()
     (directory / "ours").mkdir()

@@ -1,4 +1,4 @@
-"""Two brokers of ours and Apache Kafka brokers in one cluster on our ensemble."""
+"""Our brokers and Apache Kafka brokers in one cluster, with our ensemble."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ SOCKETS_ARE_LEFT = (
     pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 )
-"""kafka-python leaves sockets open when a broker dies."""
+"""Marks for tests with kafka-python, which leaves sockets open when a broker dies."""
 
 
 def until(condition: Callable[[], object], what: str, within_s: float = WITHIN_S) -> None:
-    """Wait until something holds."""
+    """Wait until the condition is true."""
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, what
@@ -57,7 +57,7 @@ def until(condition: Callable[[], object], what: str, within_s: float = WITHIN_S
 
 
 def write(producer: KafkaProducer, topic: str, values: Sequence[str], partition: int = 0) -> None:
-    """Write these values; return once all are acknowledged."""
+    """Produce these values, and return once all are acknowledged."""
     sent = [producer.send(topic, value.encode(), partition=partition) for value in values]
     producer.flush(WITHIN_S)
     for future in sent:
@@ -65,7 +65,7 @@ def write(producer: KafkaProducer, topic: str, values: Sequence[str], partition:
 
 
 class MixedCluster:
-    """Broker processes by id: ours have small ids, Apache Kafka's from 101."""
+    """Broker processes, keyed by id. Our brokers have small ids; Apache Kafka's start at 101."""
 
     def __init__(self, ensemble: Ensemble, zk: KazooClient, nodes: dict[int, BrokerServer | KafkaServer]) -> None:
         self.ensemble = ensemble
@@ -81,30 +81,30 @@ class MixedCluster:
 
     @property
     def lives(self) -> dict[int, int]:
-        """The broker epoch of each registration: every restart and every new session has another one."""
+        """Return the broker epoch of each registered broker. Every restart and every new session changes it."""
         paths = {broker_id: f"/brokers/ids/{broker_id}" for broker_id in self.registered}
         return {broker_id: self.zk.retry(self.zk.get, path)[1].czxid for broker_id, path in paths.items()}
 
     @property
     def bootstrap(self) -> list[str]:
-        """The addresses of the brokers that answer."""
+        """Return the addresses of the brokers that respond."""
         return [f"127.0.0.1:{self.nodes[b].port}" for b in self.registered if b not in self._paused]
 
     def start(self, *broker_ids: int) -> None:
-        """Start these brokers; return once they are registered and serve."""
+        """Start these brokers, and return once they are registered and serve."""
         for broker_id in broker_ids:
             self.nodes[broker_id].start()
         for broker_id in broker_ids:
             until(lambda b=broker_id: self.serves(b), f"broker {broker_id} does not come")  # type: ignore[misc]
 
     def serves(self, broker_id: int) -> bool:
-        """Return whether it is registered and knows all other brokers."""
+        """Return whether the broker is registered and knows all other brokers."""
         if broker_id not in self.registered:
             return False
         return sorted(self._metadata(broker_id).brokers) == self.registered
 
     def _metadata(self, broker_id: int) -> ClusterMetadata:
-        """Return a broker's own metadata; empty if it does not answer."""
+        """Return the metadata from that broker, or empty metadata if it does not respond."""
         client = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.nodes[broker_id].port}", "log_level": 0})
         try:
             return client.list_topics(timeout=2)
@@ -112,7 +112,7 @@ class MixedCluster:
             return ClusterMetadata()
 
     def start_the_dead(self) -> None:
-        """Start every broker that has no process."""
+        """Start every broker without a process."""
         self.start(*(broker_id for broker_id, node in self.nodes.items() if not node.is_running))
 
     def kill(self, broker_id: int) -> None:
@@ -125,7 +125,7 @@ class MixedCluster:
 
     @contextmanager
     def paused(self, *broker_ids: int) -> Iterator[None]:
-        """Freeze these processes during the block."""
+        """Freeze these processes for the duration of the block."""
         for broker_id in broker_ids:
             self.nodes[broker_id].stand_still()
         self._paused |= set(broker_ids)
@@ -139,7 +139,7 @@ class MixedCluster:
     # ---- the ensemble -------------------------------------------------------------------------------------
 
     def zab_leader(self) -> Server:
-        """Return the ZAB leader, once there is one."""
+        """Wait for a ZAB leader and return it."""
         until(lambda: any(peer.mode() == "leader" for peer in self.ensemble.servers), "no peer leads")
         return next(peer for peer in self.ensemble.servers if peer.mode() == "leader")
 
@@ -147,7 +147,7 @@ class MixedCluster:
 
     @property
     def controller(self) -> int:
-        """The broker in /controller; -1 for none."""
+        """Return the broker in /controller, or -1."""
         try:
             return int(json.loads(self.zk.retry(self.zk.get, "/controller")[0])["brokerid"])
         except NoNodeError:
@@ -158,7 +158,7 @@ class MixedCluster:
         return int(self.zk.retry(self.zk.get, "/controller_epoch")[0])
 
     def make_controller(self, *candidates: int) -> None:
-        """Take /controller from its owner while all brokers but the given candidates are frozen."""
+        """Move /controller to one of the candidates, while all other brokers are frozen."""
         if self.controller in candidates:
             return
         with self.paused(*(broker_id for broker_id in self.registered if broker_id not in candidates)):
@@ -176,7 +176,7 @@ class MixedCluster:
 
     @contextmanager
     def admin(self) -> Iterator[KafkaAdminClient]:
-        """kafka-python's admin client."""
+        """Run kafka-python's admin client."""
         client = KafkaAdminClient(bootstrap_servers=self.bootstrap)
         try:
             yield client
@@ -184,7 +184,7 @@ class MixedCluster:
             client.close()
 
     def create(self, topic: str, *assigned: Sequence[int], **configs: str) -> None:
-        """Create a topic from a list of replicas for each partition; return once every replica is in sync."""
+        """Create a topic from one replica list per partition. Return once every replica is in sync."""
         rows = {number: list(replicas) for number, replicas in enumerate(assigned)}
         with self.admin() as admin:
             settings = {name.replace("_", "."): value for name, value in configs.items()}
@@ -192,7 +192,7 @@ class MixedCluster:
         self.until_in_sync(topic, *assigned)
 
     def state(self, topic: str, partition: int = 0) -> dict[str, Any]:
-        """A partition's state znode; empty while there is none."""
+        """Return a partition's state znode, or an empty dictionary while there is none."""
         try:
             data, _ = self.zk.retry(self.zk.get, f"/brokers/topics/{topic}/partitions/{partition}/state")
         except NoNodeError:
@@ -232,7 +232,7 @@ class MixedCluster:
         )
 
     def log(self, broker_id: int, topic: str, partition: int = 0) -> bytes:
-        """Return the bytes of a replica's first segment; a text with the broker's id if there is none yet."""
+        """Return the bytes of a replica's first segment, or a string with the broker's id if there is none yet."""
         segment = self.nodes[broker_id].home / "logs" / f"{topic}-{partition}" / SEGMENT
         return segment.read_bytes() if segment.exists() else b"none at %d" % broker_id
 
@@ -247,7 +247,7 @@ class MixedCluster:
 
     @contextmanager
     def producer(self) -> Iterator[KafkaProducer]:
-        """An idempotent producer with acks=all."""
+        """Run an idempotent producer with acks=all."""
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
         try:
             yield producer
@@ -255,12 +255,12 @@ class MixedCluster:
             producer.close(1)
 
     def produce(self, topic: str, values: Sequence[str], partition: int = 0) -> None:
-        """Write these values with acks=all; return once all are acknowledged."""
+        """Produce these values with acks=all, and return once all are acknowledged."""
         with self.producer() as producer:
             write(producer, topic, values, partition)
 
     def consume(self, topic: str, count: int, partition: int = 0) -> list[str]:
-        """The first records of a partition, in order."""
+        """Return the first `count` records of a partition, in order."""
         consumer = KafkaConsumer(
             bootstrap_servers=self.bootstrap, group_id=None, auto_offset_reset="earliest", consumer_timeout_ms=20_000
         )
@@ -283,7 +283,7 @@ class MixedCluster:
 def mixed_cluster(
     directory: Path, ours: Sequence[int] = OURS, kafka: Sequence[int] = (KAFKA,), peers: int = 1
 ) -> Iterator[MixedCluster]:
-    """A running cluster of such brokers on that many peers of ours."""
+    """Run a cluster of these brokers, on `peers` of our peers."""
     (directory / "peers").mkdir(parents=True)
     settings: dict[str, object] = {**SETTINGS, "zookeeper_session_timeout_ms": SESSION_MS}
     with ExitStack() as stack:

@@ -19,7 +19,9 @@ from collections.abc import Callable
 RATE_PER_S = 25
 DELIVERY_S = 120
 SESSION_MS = 15_000
-"""Longer than a commit can wait for its ISR: a client's heartbeats wait for it on the same connection."""
+"""Session timeout, longer than a commit can wait for its ISR: heartbeats wait for the commit on the same
+connection.
+"""
 
 _ending = False
 
@@ -35,7 +37,7 @@ def log(*values: object) -> None:
 
 
 def numbers() -> Callable[[], int | None]:
-    """Return the next number once it is due; None when the program is to end."""
+    """Return a function that returns the next number once it is due, or None when the program should end."""
     begun, count = time.monotonic(), 0
 
     def due() -> int | None:
@@ -130,9 +132,11 @@ def kafka_python_produce(bootstrap: str, topic: str, acks: str) -> None:
 
 
 KAFKA_PYTHON_POLL_MS = 10_000
-"""A poll returns as soon as there is a record. If a poll's time ends while its group's leader waits for SyncGroup's
-response, after the topic's partitions have changed, kafka-python 3.0.12 stays outside its group for ever, against
-Apache Kafka as here: it then treats the join as done without its result."""
+"""Maximum time of a poll, which returns earlier once a record is available. If a poll times out while its group's
+leader waits for the SyncGroup response, after the topic's partitions have changed, kafka-python 3.0.12 stays
+outside its group forever, because it treats the join as completed without its result. This also happens with Apache
+Kafka.
+"""
 
 
 def kafka_python_consume(bootstrap: str, topic: str, group: str) -> None:

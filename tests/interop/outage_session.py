@@ -1,6 +1,6 @@
-"""One client library's producer and consumer over a whole test, and their results.
+"""The producer and consumer of one client library during a whole test, and their results.
 
-Every line that a program prints is kept with its time, so that gaps can be measured.
+Every line that a program prints is stored with its time, so that gaps can be measured.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ KCAT_MS = {"message.timeout.ms": 120_000, "session.timeout.ms": 15_000, "auto.co
 
 
 class Outcome(NamedTuple):
-    """The result of a session; `problems` is empty if nothing was lost or out of order."""
+    """Result of a session. `problems` is empty if no record was lost or out of order."""
 
     library: str
     sent: int
     acknowledged: int
     consumed: int
     read_again: int
-    """Records that a consumer read again after a rebalance, from its last committed offset on."""
+    """Number of records that a consumer read again after a rebalance, from its last committed offset."""
     produce_gap_s: float
     consume_gap_s: float
-    """The longest time without an acknowledgement, and without a record."""
+    """`produce_gap_s` is the longest time without an acknowledgement, and `consume_gap_s` the longest time without a
+    record.
+    """
     problems: list[str]
 
 
 class Program:
-    """A running program whose lines a thread collects."""
+    """Running program whose output lines are collected by a thread."""
 
     def __init__(self, command: list[str], errors: Path, stdin: int = subprocess.DEVNULL) -> None:
         self.lines: list[tuple[float, str]] = []
@@ -85,10 +87,10 @@ def _longest_gap_s(lines: list[tuple[float, str]]) -> float:
 
 
 class Session:
-    """A producer and a consumer of one library, on a topic and in a group of their own: `outage-NAME`, `group-NAME`."""
+    """A producer and a consumer of one library, with a separate topic `outage-NAME` and group `group-NAME`."""
 
     def __init__(self, library: str, bootstrap: str, directory: Path, name: str = "") -> None:
-        """The library's name is the default name of both."""
+        """Start both programs. By default, the library's name is used in the topic and group names."""
         self.library = library
         self.topic = f"outage-{name or library}"
         self.group = f"group-{name or library}"
@@ -117,7 +119,7 @@ class Session:
         return Program([*kcat, *options], errors, subprocess.PIPE)
 
     def _feed(self) -> None:
-        """kcat sends the lines that it is given."""
+        """Write the next numbers to kcat, which sends the lines of its input."""
         pipe = self._producer.process.stdin
         assert pipe is not None
         begun = time.monotonic()
@@ -135,16 +137,16 @@ class Session:
 
     @property
     def consumed(self) -> int:
-        """Return how many records the consumer has printed."""
+        """Return the number of records that the consumer has printed."""
         return len(self._consumer.lines)
 
     @property
     def acknowledged(self) -> int:
-        """Return how many acknowledgements have arrived; kcat prints them only at its end."""
+        """Return the number of received acknowledgements. kcat prints them only at its end."""
         return len(self._producer.lines) if self.library != "kcat" else self._fed
 
     def stands(self) -> str:
-        """Describe the progress of its two programs, and the last lines of each."""
+        """Describe the progress of both programs, with the last lines of each."""
         parts = [f"the {role} printed {program.errors()[-LAST_CHARS:]!r}" for program, role in self._programs()]
         return "\n  ".join([f"{self.library}: {self.acknowledged} acknowledged, {self.consumed} read", *parts])
 
@@ -152,7 +154,7 @@ class Session:
         return (self._producer, "producer"), (self._consumer, "consumer")
 
     def ended_early(self) -> str | None:
-        """Return the program that has ended by itself, and its last lines."""
+        """Return the program that ended by itself and its last lines, or None."""
         for program, role in self._programs():
             code = program.process.poll()
             if code is not None:
@@ -169,7 +171,7 @@ class Session:
     # ---- the end --------------------------------------------------------------------------------------------------
 
     def finish(self, within_s: float = 150.0, read_within_s: float = 90.0) -> Outcome:
-        """Stop sending, wait until everything acknowledged is consumed, and return the result."""
+        """Stop sending, wait until all acknowledged records are consumed, and return the result."""
         problems = [early] if (early := self.ended_early()) else []
         acknowledged = self._stop_producing(within_s, problems)
         deadline = time.monotonic() + read_within_s

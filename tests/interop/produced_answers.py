@@ -1,4 +1,4 @@
-"""Produce requests sent to a broker as bytes, its responses, and the stored records that can be read back."""
+"""Produce requests sent to a broker as bytes, the responses, and the stored records that can be read back."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WINDOW = re.compile(r"within \[-?\d+, -?\d+\]")
 
 
 class Stored(NamedTuple):
-    """The records that a case left in the log, in terms that are equal for two brokers."""
+    """Records that a case left in the log, in a form that is equal for two brokers."""
 
     header: tuple[Any, ...]
     records: tuple[Any, ...]
 
 
 class Answer(NamedTuple):
-    """A broker's response to a case."""
+    """Response of a broker to a case."""
 
     error: int
     message: str | None
@@ -40,11 +40,11 @@ class Answer(NamedTuple):
     says_log_start: bool
     stored: tuple[Stored, ...]
     as_messages: dict[int, object]
-    """Records that an older client reads, by Fetch version."""
+    """Records as an older client reads them, keyed by Fetch version."""
 
 
 class Wire:
-    """One connection to a broker."""
+    """Connection to a broker."""
 
     def __init__(self, port: int) -> None:
         self._link = socket.create_connection(("127.0.0.1", port), ANSWERS_WITHIN_S)
@@ -54,7 +54,7 @@ class Wire:
         self._link.close()
 
     def ask(self, key: ApiKey, version: int, **values: Any) -> Any:
-        """Return the response to a request."""
+        """Send a request and return the response."""
         self._number += 1
         message = request(key, version, **values)
         self._link.sendall(encode_request(self._number, "cases", message))
@@ -69,7 +69,7 @@ class Wire:
         return bytes(parts)
 
     def produce(self, topic: str, records: bytes, version: int) -> Any:
-        """Return the response to a Produce request of one partition."""
+        """Send a Produce request for one partition and return the response."""
         row = {"index": 0, "records": records}
         data = [{"name": topic, "partition_data": [row]}]
         answer = self.ask(ApiKey.PRODUCE, version, acks=-1, timeout=ANSWERS_WITHIN_S * 1000, topic_data=data)
@@ -85,7 +85,7 @@ class Wire:
 
 
 def await_topics(port: int, topics: dict[str, dict[str, str]] = TOPICS) -> Wire:
-    """Return a connection to a broker that has these topics, created if necessary."""
+    """Return a connection to a broker with these topics, which are created if necessary."""
     deadline = time.monotonic() + READY_S
     while True:
         with suppress(OSError, AssertionError):
@@ -108,7 +108,7 @@ def await_topics(port: int, topics: dict[str, dict[str, str]] = TOPICS) -> Wire:
 
 
 def answer_to(wire: Wire, case: Case) -> Answer:
-    """Send a case, and read back what was stored."""
+    """Send a case, read back the stored records, and return the response."""
     row = wire.produce(case.topic, case.records, case.version)
     stored: tuple[Stored, ...] = ()
     older: dict[int, object] = {}
@@ -138,7 +138,7 @@ def _timeless(text: str | None) -> str | None:
 
 
 def _time(timestamp_ms: int) -> object:
-    """Return a timestamp, or "now" for the append time."""
+    """Return a timestamp, or "now" if it is the append time."""
     passed = time.time() * 1000 - timestamp_ms
     return "now" if 0 <= passed < FRESH_MS and timestamp_ms > NOW_MS + 1000 else timestamp_ms
 

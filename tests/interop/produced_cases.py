@@ -1,4 +1,4 @@
-"""Valid and invalid input that producers can send: every case goes to both Apache Kafka and our broker."""
+"""Valid and invalid input that producers can send. Every case is sent to Apache Kafka and to our broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NOW_MS = int(time.time() * 1000)
 
 
 class Case(NamedTuple):
-    """One Produce request of one partition."""
+    """One Produce request for one partition."""
 
     name: str
     topic: str
@@ -48,7 +48,7 @@ class Case(NamedTuple):
 
 
 def with_header(data: bytes, **fields: int) -> bytes:
-    """Return a batch with other values in its header, and a correct checksum."""
+    """Return a batch with changed header fields and a correct checksum."""
     header = read_header(data)
     assert header is not None
     header = header._replace(**fields)
@@ -58,7 +58,7 @@ def with_header(data: bytes, **fields: int) -> bytes:
 
 
 def of_body(body: bytes, codec: int = 0, count: int = 1, **fields: int) -> bytes:
-    """Return a batch with those bytes as its already packed body."""
+    """Return a batch with these bytes as its already compressed body."""
     base = build_batch([Record(b"k", b"v", NOW_MS)])[:HEADER_SIZE] + body
     given = {"attributes": codec, "record_count": count, "last_offset_delta": count - 1, "length": 49 + len(body)}
     return with_header(base, **{**given, **fields})

@@ -1,4 +1,4 @@
-"""Apache Kafka 3.9 brokers in ZooKeeper mode, as members of a test cluster together with ours."""
+"""Apache Kafka 3.9 brokers in ZooKeeper mode, as members of a test cluster together with our brokers."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ EXPECTED_WARNINGS = re.compile(
     r"ZooKeeper mode has been deprecated|No meta.properties file|Session 0x\S+ for s\S+ .*(Closing socket|EndOfStream)"
     r"|Connection to node \d+ .* could not be established|connection to broker .* was unsuccessful"
 )
-"""The second line: Kafka registers, and may be elected and send itself requests, before it opens its port."""
+"""Warnings that are expected. Second line: Kafka registers, and can be elected and send itself requests, before it
+opens its port.
+"""
 
 
 class KafkaServer:
-    """One Apache Kafka broker in its own process; the same methods as `BrokerServer`."""
+    """One Apache Kafka broker in a separate process, with the same methods as `BrokerServer`."""
 
     def __init__(self, broker_id: int, home: Path, zookeeper: str, **settings: object) -> None:
         home.mkdir(parents=True)
@@ -82,11 +84,11 @@ class KafkaServer:
 
     @property
     def is_running(self) -> bool:
-        """Return whether there is a process."""
+        """Return whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int | None:
@@ -98,8 +100,7 @@ class KafkaServer:
         self._process.send_signal(number)
 
     def stand_still(self) -> None:
-        """Freeze the process until SIGCONT. One of its threads stops the others once it is scheduled: they run until
-        then."""
+        """Freeze the process until SIGCONT. Its threads continue until one of them is scheduled and stops them all."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
@@ -113,22 +114,22 @@ class KafkaServer:
         return code
 
     def output(self) -> str:
-        """Return its log, and its output from before there was one."""
+        """Return its log, and its output from before the log existed."""
         parts = [self.home / "out.log", self.log]
         return "".join(part.read_text(errors="replace") for part in parts if part.exists())
 
     def complaints(self, expected: re.Pattern[str] = EXPECTED_WARNINGS) -> list[str]:
-        """The WARN, ERROR and FATAL lines of its log that `expected` does not explain."""
+        """Return the WARN, ERROR and FATAL lines of its log that do not match `expected`."""
         lines = self.output().splitlines()
         return [line for line in lines if re.search(r" (WARN|ERROR|FATAL) ", line) and not expected.search(line)]
 
 
 class VerifiableProducer:
-    """Kafka's VerifiableProducer with acks=all: collects its acknowledged records as they are printed."""
+    """Kafka's VerifiableProducer with acks=all. It collects acknowledged records as they are printed."""
 
     def __init__(self, bootstrap: Sequence[str], topic: str, records_per_s: int) -> None:
         self.acknowledged: dict[int, dict[int, str]] = defaultdict(dict)
-        """Values by partition and offset."""
+        """Acknowledged values, keyed by partition and offset."""
         self._process = subprocess.Popen(
             [
                 "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath(),
@@ -153,14 +154,14 @@ class VerifiableProducer:
                     self.acknowledged[event["partition"]][event["offset"]] = event["value"]
 
     def until_acknowledged(self, count: int, within_s: float = 90) -> None:
-        """Wait until that many records are acknowledged."""
+        """Wait until `count` records are acknowledged."""
         deadline = time.monotonic() + within_s
         while self.acknowledged_count < count:
             assert time.monotonic() < deadline, f"{self.acknowledged_count} of {count} records are acknowledged"
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """Send SIGTERM: it flushes, then ends."""
+        """Send SIGTERM. The producer flushes and then ends."""
         self._process.terminate()
         self._process.wait(STOPS_WITHIN_S)
         self._reader.join(STOPS_WITHIN_S)
@@ -170,7 +171,7 @@ class VerifiableProducer:
 
 @contextmanager
 def verifiable_producer(bootstrap: Sequence[str], topic: str, records_per_s: int) -> Iterator[VerifiableProducer]:
-    """Kafka's VerifiableProducer, for as long as the block lasts."""
+    """Run Kafka's VerifiableProducer for the duration of the block."""
     producer = VerifiableProducer(bootstrap, topic, records_per_s)
     try:
         yield producer

@@ -25,7 +25,7 @@ appender.c.layout.pattern=%%d %%p %%c{1} %%m%%n
 
 
 def missing() -> str | None:
-    """Return the missing part that the real server needs, or None."""
+    """Return the missing requirement of the real server, or None."""
     if shutil.which("java") is None:
         return "java"
     spec = importlib.util.find_spec("pyspark")
@@ -38,7 +38,7 @@ needs_java = pytest.mark.skipif(missing() is not None, reason=f"{missing()} cann
 
 
 def classpath() -> str:
-    """ZooKeeper's jar and its dependencies."""
+    """Return the class path with ZooKeeper's jar and its dependencies."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None and spec.origin is not None
     jars = Path(spec.origin).parent / "jars"
@@ -46,7 +46,7 @@ def classpath() -> str:
 
 
 class MixedEnsemble(Ensemble):
-    """An ensemble in which each peer can run as ours or as Apache ZooKeeper, with the same configuration and data."""
+    """Ensemble in which each peer can run as ours or as Apache ZooKeeper, with the same configuration and data."""
 
     log_level = "WARN"
     java_options: tuple[str, ...] = ()

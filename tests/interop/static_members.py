@@ -1,8 +1,8 @@
-"""Static members of groups with one member each, whose applications stop polling for some time.
+"""Static members, each the only member of its group, whose applications stop polling for some time.
 
 `python static_members.py LIBRARY BOOTSTRAP TOPIC SESSION_MS GROUP=BUSY_MS …`, the same program as StaticMembers.java.
-A line of input starts the busy time.  The output has a line "GROUP reads" for each member's first record, and a line
-"GROUP OUTCOME" for its end: "resumed" if it reads a record that was appended after its busy time, otherwise the error.
+A line of input starts the busy time. The output has a line "GROUP reads" for each member's first record, and a line
+"GROUP OUTCOME" for its end: "resumed" if it reads a record that was appended after its busy time, or else the error.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ POLL_S = 0.1
 GIVES_UP_S = 60.0
 
 Poll = Callable[[], Iterable[int]]
-"""Returns the timestamps, in ms, of the records that the consumer received within POLL_S."""
+"""Function that returns the timestamps, in ms, of the records that the consumer received within POLL_S."""
 
 _busy = threading.Event()
 
 
 class Fatal(Exception):
-    """The client gave up; contains the reason."""
+    """The client gave up. The message contains the reason."""
 
 
 def report(group: str, outcome: str) -> None:

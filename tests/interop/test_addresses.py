@@ -1,4 +1,4 @@
-"""Servers in two networks (multiAddress.enabled), ours alone and with Apache ZooKeeper 3.9.5."""
+"""Servers in two networks (multiAddress.enabled): only our servers, and together with Apache ZooKeeper 3.9.5."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def in_two_networks(tmp_path: Path) -> Iterator[MixedEnsemble]:
 
 
 def lose(ensemble: MixedEnsemble, network: str) -> None:
-    """Cut all traffic in that network without closing any connection."""
+    """Drop all traffic in that network without closing any connection."""
     names: dict[str, str] = {}
     for line in ensemble.server_lines:
         for host, *ports in parse_server_line(line.partition("=")[2]).addresses:
@@ -56,7 +56,7 @@ def lose(ensemble: MixedEnsemble, network: str) -> None:
             assert control.recv(100) == b'{"ok":true}\n'
 
 
-def test_ensemble_continues_in_its_other_network(in_two_networks: MixedEnsemble) -> None:
+def test_ensemble_continues_on_its_other_network(in_two_networks: MixedEnsemble) -> None:
     in_two_networks.start()
     in_two_networks.wait_for_quorum()
     with in_two_networks.client() as client:

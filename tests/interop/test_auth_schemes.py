@@ -1,4 +1,6 @@
-"""The less common authentication schemes: the same packets to ours and to Apache ZooKeeper 3.9.5 get equal replies."""
+"""The less common authentication schemes: our server and Apache ZooKeeper 3.9.5 send equal replies to the same
+packets.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ KEY_ACLS = [
 
 
 class RecordedTalk(Talk):
-    """One connection that records each request with its reply, and whether the server closed it."""
+    """Connection that records each request with its reply, and whether the server closed it."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
@@ -152,7 +154,7 @@ def sasl_users(port: int) -> list[object]:
     return replies
 
 
-def test_the_same_packets_are_answered_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_auth_packets_get_equal_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jaas = tmp_path / "jaas"
     jaas.write_text(JAAS)
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.auth.login.config={jaas}")

@@ -1,4 +1,4 @@
-"""Our brokers with a zookeeper.connect that ends in a missing path."""
+"""Our brokers with a zookeeper.connect whose path does not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same frames to our server and to Apache ZooKeeper 3.9.5: the less common operations get equal replies."""
+"""Less common operations: our server and Apache ZooKeeper 3.9.5 send equal replies to the same frames."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ SETTINGS = {"extendedTypesEnabled": "true", "enforceQuota": "true", "reconfigEna
 
 
 class Talk:
-    """One connection; its replies are returned without zxids, times and session ids, which differ from server to
-    server."""
+    """One connection. Its replies are returned without zxids, times and session ids, which differ between servers."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), 10)
@@ -59,7 +58,9 @@ class Talk:
         self._xid = 0
 
     def ask(self, op: int, body: AnyBody | bytes) -> list[object]:
-        """Return all messages up to the reply, watch events first; the reply is (error, body)."""
+        """Send a request. Return all messages up to the reply, watch events first. The reply is returned as (error,
+        body).
+        """
         self._xid += 1
         header = struct.pack(">ii", self._xid, op)
         self._send(header + body if isinstance(body, bytes) else Request(self._xid, op, body).encode())
@@ -77,7 +78,7 @@ class Talk:
             return [*received, (error, b"" if error else answer)]
 
     def is_closed(self) -> bool:
-        """Return whether the server ends the connection now."""
+        """Return whether the server closes the connection now."""
         self._socket.settimeout(5)
         return self._socket.recv(1) == b""
 
@@ -255,7 +256,7 @@ UNKNOWN = (0, -1, 10, 13, 23, 99, 108)
 
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    """Client ports: ours, ZooKeeper's."""
+    """Return the client ports of our server and of ZooKeeper."""
     with (
         running("ours", 1, tmp_path_factory.mktemp("ours"), **SETTINGS) as ours,
         running("zookeeper", 1, tmp_path_factory.mktemp("theirs"), **SETTINGS) as theirs,
@@ -273,14 +274,14 @@ def transcript(port: int, steps: list[Step]) -> list[list[object]]:
 
 
 @pytest.mark.parametrize("steps", [WATCHES, NODES, QUESTIONS, QUOTAS], ids=["watches", "nodes", "questions", "quotas"])
-def test_the_same_frames_are_answered_alike(ports: tuple[int, int], steps: list[Step]) -> None:
+def test_same_frames_get_equal_replies(ports: tuple[int, int], steps: list[Step]) -> None:
     ours, theirs = (transcript(port, steps) for port in ports)
     for step, our, their in zip(steps, ours, theirs, strict=True):
         assert our == their, step
 
 
 @pytest.mark.parametrize("op", UNKNOWN)
-def test_an_unknown_op_is_refused_alike(ports: tuple[int, int], op: int) -> None:
+def test_unknown_op_gets_equal_errors_and_closes(ports: tuple[int, int], op: int) -> None:
     answers = []
     for port in ports:
         talk = Talk(port)

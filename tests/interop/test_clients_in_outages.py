@@ -1,5 +1,6 @@
-"""Stock clients while the cluster's nodes are killed in turn: no acknowledged record is lost, reads are in order, and
-no client has to be restarted."""
+"""Stock clients while the cluster's nodes are killed in turn: no acknowledged record is lost, reads are in order,
+and no client must be restarted.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from zabka.testing.live.nodes import Node
 
 LIBRARIES = ("kcat", "confluent-kafka", "kafka-python", "aiokafka")
 TWO_LIBRARIES = ("confluent-kafka", "aiokafka")
-"""Not kafka-python, because its consumer can lose its group on a busy machine (see `outage_clients`)."""
+"""Two client libraries. kafka-python is not used, because its consumer can lose its group on a busy machine (see
+`outage_clients`).
+"""
 PARTITIONS = 3
 OFFSETS_PARTITIONS = 10
 SETTINGS = {
@@ -66,7 +69,7 @@ VICTIMS: tuple[Callable[[LiveCluster, Sequence[Session]], Node | None], ...] = (
 
 @contextmanager
 def at_work(cluster: LiveCluster, libraries: Sequence[str], directory: Path) -> Iterator[list[Session]]:
-    """Start a client of each library; yield the sessions once each has acknowledged and read records."""
+    """Start a client of each library. Yield the sessions once each has acknowledged and read records."""
     for library in libraries:
         cluster.topics.create(f"outage-{library}", PARTITIONS, 3)
     sessions: list[Session] = []
@@ -86,7 +89,7 @@ def at_work(cluster: LiveCluster, libraries: Sequence[str], directory: Path) -> 
 
 
 def wait(cluster: LiveCluster, sessions: Sequence[Session], condition: Callable[[], bool], what: str) -> None:
-    """Wait until the condition holds; the error message describes the progress of each client."""
+    """Wait until the condition is true. The error message describes the progress of each client."""
     try:
         cluster.until(condition, 60, what)
     except ClusterFailed as failed:
@@ -105,7 +108,7 @@ def all_in_sync(cluster: LiveCluster) -> bool:
 
 
 def all_go_on(sessions: Sequence[Session]) -> Callable[[], bool]:
-    """Return a condition that holds once every client has read new records."""
+    """Return a condition that is true once every client has read new records."""
     before = [each.consumed for each in sessions]
 
     def new_for_all() -> bool:

@@ -1,4 +1,6 @@
-"""Expired certificates in a trust store, shown to Apache ZooKeeper 3.9.5 and to ours with `zabka.ssl.trustExpired`."""
+"""Expired certificates in a trust store, presented to Apache ZooKeeper 3.9.5 and to our server with
+`zabka.ssl.trustExpired`.
+"""
 
 from __future__ import annotations
 

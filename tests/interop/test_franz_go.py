@@ -1,6 +1,6 @@
-"""franz-go's own tests of its client, from the Go module, against three brokers of ours.
+"""franz-go's tests of its client, from the Go module, run with three of our brokers.
 
-Of its modules only kgo's tests use brokers; those of kadm, at the matching version, test its types.
+Only kgo's tests use brokers. The tests of kadm, at the matching version, cover its types.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from tests.interop.interop_brokers import BrokerCluster, broker_cluster
 FRANZ_GO = Module("github.com/twmb/franz-go", "v1.22.2")
 SUITE_S = 420.0
 RECORDS = 20_000
-"""Records of each run through a group; the suite's own 500,000 are for brokers on several machines."""
+"""Number of records of each run through a group. The suite's default of 500,000 is meant for brokers on several
+machines.
+"""
 PASSED_MIN = 120
 PASSED_OVER = {
     "Test848RegexBrokerResolves": "the newer protocol of groups, which Kafka 3.9 has not in ZooKeeper mode",
@@ -28,7 +30,7 @@ PASSED_OVER = {
     "TestShareGroupETL": "share groups, of Kafka 4.2",
     "TestShareGroupOffsetsAdmin": "share groups, of Kafka 4.2",
 }
-"""Tests that the suite itself skips after it has read the brokers' API versions."""
+"""Tests that the suite itself skips, based on the brokers' API versions."""
 REACH_BROKERS = {
     "TestGroupETL",
     "TestGroupSimple",
@@ -37,14 +39,14 @@ REACH_BROKERS = {
     "TestAddRemovePartitions",
     "TestTxnEtl",
 }
-"""Some tests that cannot pass without brokers."""
+"""Tests that cannot pass without brokers."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> GoSuite:
-    """The tests of kgo, built."""
+    """The built tests of kgo."""
     return built(source(FRANZ_GO, tmp_path_factory.mktemp("franz-go")) / "pkg" / "kgo")
 
 

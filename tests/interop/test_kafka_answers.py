@@ -1,4 +1,4 @@
-"""The same requests to an Apache Kafka 3.9.1 broker in ZooKeeper mode and to one of ours get the same answers."""
+"""An Apache Kafka 3.9.1 broker in ZooKeeper mode and our broker return the same responses to the same requests."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ REQUESTS: list[tuple[ApiKey, dict[str, Any]]] = [
     (ApiKey.FIND_COORDINATOR, {"key": "s", "key_type": 2, "coordinator_keys": ["s"]}),
     (ApiKey.FIND_COORDINATOR, {"key": "s", "key_type": 7, "coordinator_keys": ["s"]}),
 ]
-"""Requests with responses that are equal on any cluster; each is sent in every version."""
+"""Requests whose responses are equal on any cluster. Each is sent in every version."""
 FIRST_COMPARED = {ApiKey.FIND_COORDINATOR: 1}
-"""Version 0 has no key type: it requests the coordinator of a group, and its address differs."""
+"""First compared version. Version 0 has no key type and requests a group coordinator, whose address differs."""
 
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Addresses: Kafka's, ours."""
+    """Return the addresses of Kafka's broker and ours."""
     classpath()
     directory = tmp_path_factory.mktemp("answers")
     for name in ("peers", "ours"):
@@ -105,7 +105,7 @@ def is_ready(address: str) -> bool:
 
 
 def response_to(address: str, key: ApiKey, version: int, values: dict[str, Any]) -> bytes | None:
-    """Return the bytes of the response after the correlation id; None if the broker closes the connection."""
+    """Return the bytes of the response after the correlation id, or None if the broker closes the connection."""
     message = fill(request_class(key, version), values)
     body = BytesIO()
     entity_writer(type(message))(body, message)
@@ -119,14 +119,16 @@ def response_to(address: str, key: ApiKey, version: int, values: dict[str, Any])
 
 
 @pytest.mark.parametrize(("key", "values"), REQUESTS)
-def test_every_version_gets_the_bytes_of_kafka(brokers: tuple[str, str], key: ApiKey, values: dict[str, Any]) -> None:
+def test_every_version_gets_the_same_bytes_as_from_kafka(
+    brokers: tuple[str, str], key: ApiKey, values: dict[str, Any]
+) -> None:
     lowest, highest = SUPPORTED[key]
     for version in range(FIRST_COMPARED.get(key, lowest), highest + 1):
         kafka, ours = (response_to(address, key, version, values) for address in brokers)
         assert kafka == ours, version
 
 
-def test_java_reads_the_same_answers_from_both(brokers: tuple[str, str]) -> None:
+def test_java_reads_equal_responses_from_both(brokers: tuple[str, str]) -> None:
     kafka, ours = (
         subprocess.run(
             ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classpath(), str(ADMIN), address],

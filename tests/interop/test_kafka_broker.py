@@ -1,6 +1,6 @@
 """An Apache Kafka 3.9 broker in ZooKeeper mode on our ensemble, in one cluster with our brokers.
 
-Each rule is tested both ways: with our broker in one role and Kafka's in the other, and the reverse.
+Each rule is tested in both directions: our broker in one role and Kafka's in the other, and vice versa.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600), *SOCKETS_ARE_LEFT]
 
 ALL_BROKERS = (*OURS, KAFKA)
 THREE_WAYS = ((1, 101, 2), (101, 1, 2), (2, 101, 1))
-"""Three partitions, each led by a different broker."""
+"""Replicas of three partitions, each with a different leader."""
 CONTROLLERS = pytest.mark.parametrize("controllers", [OURS, (KAFKA,)], ids=["ours commands", "Kafka's commands"])
 
 
@@ -110,10 +110,8 @@ def test_replicas_move_to_kafkas_broker_and_back(cluster: MixedCluster, controll
 
 
 @pytest.mark.parametrize(("controller", "leader", "follower"), [(2, 1, 101), (2, 101, 1), (1, 1, 101), (101, 101, 1)])
-def test_a_leader_shrinks_the_isr_and_expands_it_again(
-    cluster: MixedCluster, controller: int, leader: int, follower: int
-) -> None:
-    """Only the partition epoch changes: the leader shrinks the ISR by AlterPartition, without an election."""
+def test_leader_shrinks_and_expands_the_isr(cluster: MixedCluster, controller: int, leader: int, follower: int) -> None:
+    """Only the partition epoch changes, because the leader shrinks the ISR with AlterPartition, without an election."""
     cluster.make_controller(controller)
     topic = f"shrinks-{controller}-{leader}"
     cluster.create(topic, (leader, follower), min_insync_replicas="1")
@@ -151,10 +149,12 @@ def test_killed_leader_is_replaced_and_catches_up(cluster: MixedCluster, leader:
 
 
 @pytest.mark.parametrize(("controller", "others"), [((101,), OURS), ((1,), (101,))])
-def test_a_killed_controller_is_replaced_by_the_other_side(
+def test_killed_controller_is_replaced_by_the_other_side(
     cluster: MixedCluster, controller: tuple[int, ...], others: tuple[int, ...]
 ) -> None:
-    """The dead one leads too: its successor removes it from the ISR, then elects, two leader epochs in total."""
+    """The killed controller is also a leader. Its successor removes it from the ISR and then elects, which takes two
+    leader epochs.
+    """
     cluster.make_controller(*controller)
     dying = controller[0]
     topic = f"controller term-{dying}"
@@ -175,10 +175,10 @@ def test_a_killed_controller_is_replaced_by_the_other_side(
 
 @CONTROLLERS
 @pytest.mark.parametrize(("leaving", "staying"), [(101, 1), (1, 101)])
-def test_a_controlled_shutdown_hands_leaderships_over(
+def test_controlled_shutdown_hands_leaderships_over(
     cluster: MixedCluster, controllers: tuple[int, ...], leaving: int, staying: int
 ) -> None:
-    """Also if the broker is the controller itself: it controls its own shutdown, then resigns."""
+    """This also works if the broker is the controller: it handles its own controlled shutdown and then resigns."""
     cluster.make_controller(*controllers)
     topic = f"leaves-{leaving}-{controllers[0]}"
     cluster.create(topic, (leaving, staying), (staying, leaving))
@@ -199,7 +199,7 @@ def test_a_controlled_shutdown_hands_leaderships_over(
 
 
 @pytest.mark.parametrize(("last", "out_of_sync"), [(1, 101), (101, 1)])
-def test_an_unclean_election_truncates_the_other_side(cluster: MixedCluster, last: int, out_of_sync: int) -> None:
+def test_unclean_election_truncates_the_other_side(cluster: MixedCluster, last: int, out_of_sync: int) -> None:
     cluster.make_controller(2)
     topic = f"unclean-{last}"
     cluster.create(topic, (last, out_of_sync), min_insync_replicas="1")
@@ -226,7 +226,9 @@ def test_an_unclean_election_truncates_the_other_side(cluster: MixedCluster, las
 
 @pytest.mark.parametrize(("first", "second"), [(KAFKA, 1), (1, KAFKA)])
 def test_group_continues_from_the_other_coordinators_offsets(cluster: MixedCluster, first: int, second: int) -> None:
-    """The coordinator is the leader of one partition of __consumer_offsets, and each reads what the other wrote."""
+    """The coordinator is the leader of a __consumer_offsets partition, and each broker reads records written by the
+    other.
+    """
     topic, group = f"grouped-{first}", f"readers-{first}"
     cluster.create(topic, ALL_BROKERS)
     cluster.produce(topic, numbered(100))
@@ -252,7 +254,9 @@ def committed(cluster: MixedCluster, topic: str, group: str) -> int | None:
 
 
 def group_partition(group: str) -> int:
-    """Return the partition of a group's records: Java's hash of its name (GroupMetadataManager.partitionFor)."""
+    """Return the partition of a group's records, from Java's hash of the group name
+    (GroupMetadataManager.partitionFor).
+    """
     code = 0
     for letter in group:
         code = (31 * code + ord(letter)) & 0xFFFFFFFF
@@ -260,7 +264,7 @@ def group_partition(group: str) -> int:
 
 
 def read_in_group(cluster: MixedCluster, topic: str, group: str, count: int) -> list[str]:
-    """Read the next records of the group, and commit each."""
+    """Read the next records of the group, and commit the offset after each."""
     consumer = KafkaConsumer(
         topic, bootstrap_servers=cluster.bootstrap, group_id=group, auto_offset_reset="earliest",
         enable_auto_commit=False, consumer_timeout_ms=30_000, max_poll_records=10,
@@ -278,8 +282,8 @@ def read_in_group(cluster: MixedCluster, topic: str, group: str, count: int) -> 
     return found
 
 
-def test_acknowledged_records_survive_each_brokers_death(cluster: MixedCluster) -> None:
-    """Kafka's own VerifiableProducer runs while each of the three is killed and restarted."""
+def test_acknowledged_records_survive_the_kill_of_each_broker(cluster: MixedCluster) -> None:
+    """Kafka's VerifiableProducer runs while each of the three brokers is killed and restarted."""
     topic = "outlives"
     cluster.create(topic, *THREE_WAYS, min_insync_replicas="2")
     with verifiable_producer(cluster.bootstrap, topic, records_per_s=200) as producer:

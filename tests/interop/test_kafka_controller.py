@@ -1,7 +1,7 @@
-"""One history of a partition, under Apache Kafka's controller and under ours: the same znodes after every step.
+"""One history of a partition with Apache Kafka's controller and with ours: the znodes are equal after every step.
 
-Brokers 1 and 2, ours, have the replicas; the controller has none. The test compares leader, ISR, leader epoch,
-partition epoch and recovery state, and the assignment with its znode's version.
+Brokers 1 and 2, which are ours, host the replicas. The controller's broker hosts none. The test compares leader, ISR,
+leader epoch, partition epoch and recovery state, and the assignment with its znode's version.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Step = tuple[str, dict[str, Any]]
 
 
 class History:
-    """The actions on topic t, and the state after each."""
+    """Actions on topic t, and the state after each action."""
 
     def __init__(self, cluster: MixedCluster) -> None:
         self.cluster = cluster
@@ -40,7 +40,7 @@ class History:
         self.cluster.until_in_sync("t", (A, B))
 
     def move(self, *target: int) -> None:
-        """Request a reassignment by znode, and wait until it is done."""
+        """Request a reassignment through the znode, and wait until it is complete."""
         self.ask(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments({TopicPartition("t", 0): target}))
         self.until_taken_up(znodes.REASSIGN_PARTITIONS)
 
@@ -124,7 +124,7 @@ def an_unclean_election(history: History) -> None:
 
 @contextmanager
 def commanded_by(directory: Path, controller: int) -> Iterator[MixedCluster]:
-    """Brokers 1 and 2, and a third one as controller."""
+    """Run brokers 1 and 2, and a third broker as controller."""
     ours, kafka = ((A, B, OURS), ()) if controller == OURS else ((A, B), (KAFKA,))
     with mixed_cluster(directory, ours=ours, kafka=kafka) as cluster:
         cluster.make_controller(controller)

@@ -1,5 +1,6 @@
-"""Apache Kafka's broker together with ours while peers of our ensemble are killed: sessions survive each kill, and
-acknowledged records are stored in order under any controller."""
+"""Apache Kafka's broker together with ours while peers of our ensemble are killed. Sessions survive each kill, and
+acknowledged records are stored in order with any controller.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def all_brokers_up(cluster: MixedCluster) -> Iterator[None]:
 
 
 class Clients:
-    """Kafka's own producer, and a producer and a group of two libraries each, running all the time."""
+    """Kafka's own producer, and a producer and a group consumer of two libraries each, running all the time."""
 
     def __init__(
         self, cluster: MixedCluster, topic: str, producer: VerifiableProducer, sessions: list[Session]
@@ -55,7 +56,7 @@ class Clients:
         self.sessions = sessions
 
     def go_on(self) -> None:
-        """Wait until each client has newly acknowledged and read records."""
+        """Wait until each client has acknowledged and read new records."""
         before = {each: (each.consumed, each.acknowledged) for each in self.sessions}
         self._producer.until_acknowledged(self._producer.acknowledged_count + 200)
 
@@ -73,7 +74,7 @@ class Clients:
             assert each.ended_early() is None
 
     def verify(self) -> None:
-        """Everything acknowledged is stored at its offset, and its group has read it in order."""
+        """Check that every acknowledged record is stored at its offset, and that its group has read it in order."""
         self._producer.stop()
         outcomes = [each.finish() for each in self.sessions]
         assert [problem for outcome in outcomes for problem in outcome.problems] == []
@@ -88,7 +89,7 @@ class Clients:
 
 @pytest.fixture
 def clients(cluster: MixedCluster, tmp_path: Path) -> Iterator[Clients]:
-    """Clients on their own topics, whose partitions are led by three brokers."""
+    """Clients with separate topics, whose partitions are led by three brokers."""
     number = next(RUNS)
     names = {library: f"{library}-{number}" for library in LIBRARIES}
     mine = f"verified-{number}"
@@ -106,7 +107,7 @@ def clients(cluster: MixedCluster, tmp_path: Path) -> Iterator[Clients]:
 
 
 def back(cluster: MixedCluster, *peers: Server) -> None:
-    """Start these peers again; return once all serve."""
+    """Start these peers again, and return once all of them serve."""
     for peer in peers:
         peer.start()
     until(lambda: all(peer.serves() for peer in cluster.ensemble.servers), "a peer does not come back")
@@ -117,7 +118,7 @@ def a_follower(cluster: MixedCluster) -> Server:
 
 
 @CONTROLLERS
-def test_killed_peers_cost_kafka_no_session_and_no_record(
+def test_killed_peers_lose_no_kafka_session_and_no_record(
     cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
 ) -> None:
     cluster.make_controller(*controllers)
@@ -139,8 +140,12 @@ def test_killed_peers_cost_kafka_no_session_and_no_record(
 
 
 @CONTROLLERS
-def test_records_flow_without_a_quorum(cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]) -> None:
-    """Also for longer than a session lasts: only a quorum can expire one, and its new leader restarts each time-out."""
+def test_records_are_produced_and_consumed_without_a_quorum(
+    cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
+) -> None:
+    """Records also flow for longer than the session timeout. Only a quorum can expire a session, and its new leader
+    restarts all timeouts.
+    """
     cluster.make_controller(*controllers)
     epoch, lives = cluster.controller_epoch, cluster.lives
     for peer in cluster.ensemble.servers:
@@ -157,7 +162,7 @@ def test_records_flow_without_a_quorum(cluster: MixedCluster, clients: Clients, 
 
 
 @CONTROLLERS
-def test_controller_and_zab_leader_are_killed_together(
+def test_controller_and_zab_leader_killed_together_are_replaced(
     cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
 ) -> None:
     cluster.make_controller(*controllers)

@@ -1,4 +1,4 @@
-"""kafka-go's own tests, from the Go module, against one broker of ours, as the suite expects."""
+"""kafka-go's tests, from the Go module, run with one of our brokers, as the suite expects."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.interop.interop_brokers import BrokerCluster, broker_cluster
 
 KAFKA_GO = Module("github.com/segmentio/kafka-go", "v0.4.51")
 KAFKA_VERSION = "3.7.0"
-"""The newest version that the suite itself uses: its tests for newer ones need Kafka without ZooKeeper."""
+"""Newest version that the suite uses. Its tests for newer versions need Kafka without ZooKeeper."""
 SUITE_S = 600.0
 PORT_OF_THE_SUITE = re.compile(r"\b9092\b")
 PARALLEL = "16"
-"""Subtests of one test must run in parallel, on any number of processors."""
+"""Number of parallel tests. Subtests of one test must run in parallel on any number of processors."""
 CALLS_NIL = "ends in the suite's own getOffsets, which calls a function that it has not set"
 UNEVEN = "wants 12 of the 8 messages of one partition in three; it fails against Apache Kafka 3.9.1 too"
 LEFT_OUT = {
@@ -36,7 +36,9 @@ LEFT_OUT = {
     "topics": {},
     "compress": {},
 }
-"""Excluded tests of each package, with the reasons. The package sasl is excluded: there is no SASL."""
+"""Excluded tests of each package, each with its reason. The sasl package is excluded because the broker has no
+SASL.
+"""
 TRANSACTIONS = {
     "TestClientAddOffsetsToTxn",
     "TestClientAddPartitionsToTxn",
@@ -81,7 +83,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory, cluster: BrokerCluster) -> Path:
-    """The module with the broker's port in place of 9092, which its sources contain everywhere."""
+    """The module's source, with port 9092 replaced by the broker's port everywhere."""
     copy = source(KAFKA_GO, tmp_path_factory.mktemp("kafka-go"))
     (broker,) = cluster.brokers.values()
     for file in copy.rglob("*.go"):

@@ -1,5 +1,6 @@
-"""A user adds an Apache Kafka broker to a cluster that `zabka up` started, with nothing but its zookeeper.connect in a
-server.properties. It is shown as the ensemble describes it, gets replicas, and can be controller."""
+"""A user adds an Apache Kafka broker to a cluster started by `zabka up`, using only the zookeeper.connect in a
+server.properties. The broker is shown as its znodes describe it, gets replicas, and can become controller.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ OURS = (1, 2, 3)
 JOINED = 4
 COMES_S = 60.0
 SESSION_S = 30.0
-"""Kafka's session time-out plus time for a busy machine."""
+"""Kafka's session timeout plus a margin for a busy machine."""
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def last_term(cluster: LiveCluster, broker_id: int) -> dict[str, Any]:
 
 
 def make_controller(cluster: LiveCluster) -> None:
-    """Let only the joined broker compete for the controller election."""
+    """Run a controller election in which only the joined broker takes part."""
     for number in OURS:
         cluster.brokers[number].pause()
     cluster.until(lambda: current_controller(cluster) == JOINED, SESSION_S, "broker 4 as controller")

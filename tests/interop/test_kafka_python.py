@@ -63,7 +63,7 @@ def test_default_producers_records_are_read_without_a_group(cluster: BrokerClust
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_records_are_produced_with_every_value_of_acks(
+def test_records_are_produced_with_every_acks_value(
     cluster: BrokerCluster, admin: KafkaAdminClient, acks: int | str
 ) -> None:
     topic = f"acks-{acks}"
@@ -76,7 +76,7 @@ def test_records_are_produced_with_every_value_of_acks(
     assert [int(value) for *_, value in consume(cluster, topic, 1, 100)] == list(range(100))
 
 
-def test_offsets_are_found_by_time(cluster: BrokerCluster, admin: KafkaAdminClient) -> None:
+def test_offsets_are_found_by_timestamp(cluster: BrokerCluster, admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("timed", 1, 3)])
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, linger_ms=0)
     for timestamp in (1_000, 2_000, 3_000):
@@ -91,7 +91,7 @@ def test_offsets_are_found_by_time(cluster: BrokerCluster, admin: KafkaAdminClie
 
 
 def all_know(cluster: BrokerCluster, topic: str, partitions: int) -> bool:
-    """Return whether every broker's own metadata has that many partitions of the topic."""
+    """Return whether every broker's metadata contains that many partitions of the topic."""
     for broker in cluster.brokers.values():
         client = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{broker.port}")
         try:
@@ -103,7 +103,7 @@ def all_know(cluster: BrokerCluster, topic: str, partitions: int) -> bool:
     return True
 
 
-def test_topics_are_administered(cluster: BrokerCluster, admin: KafkaAdminClient) -> None:
+def test_topics_are_created_and_administered(cluster: BrokerCluster, admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("admin", 2, 2, topic_configs={"min.insync.replicas": "2"})])
     with pytest.raises(TopicAlreadyExistsError):
         admin.create_topics([NewTopic("admin", 2, 2)])
@@ -130,7 +130,7 @@ def test_topics_are_administered(cluster: BrokerCluster, admin: KafkaAdminClient
     cluster.until(lambda: "admin" not in admin.list_topics())
 
 
-def test_the_cluster_is_described(cluster: BrokerCluster, admin: KafkaAdminClient) -> None:
+def test_cluster_is_described(cluster: BrokerCluster, admin: KafkaAdminClient) -> None:
     described = admin.describe_cluster()
     assert sorted(broker["broker_id"] for broker in described["brokers"]) == [1, 2, 3]
     assert described["controller_id"] == cluster.controller().broker_id

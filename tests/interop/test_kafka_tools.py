@@ -1,7 +1,7 @@
-"""Kafka 3.9's command line tools print the same for our brokers as for Kafka's, with the same exit code. Our own tools
-print the same as Kafka's.
+"""Kafka 3.9's command line tools print the same output and return the same exit code for our brokers as for
+Kafka's. Our own tools print the same as Kafka's tools.
 
-Each test runs commands against a cluster of Apache Kafka and against ours, and compares. Parts that Kafka does not
+Each test runs commands on an Apache Kafka cluster and on ours, and compares the results. Parts that Kafka does not
 define are masked: ids, addresses, times, the first in-sync replica, and the order of entries from hash maps.
 """
 
@@ -39,7 +39,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoClusters]:
 
 
 def play(both: TwoClusters, tool: str, script: str) -> None:
-    """Run a tool once for each line."""
+    """Run a tool once for each line of the script."""
     for line in filter(None, map(str.strip, script.splitlines())):
         both.same(tool, *shlex.split(line))
 
@@ -47,7 +47,7 @@ def play(both: TwoClusters, tool: str, script: str) -> None:
 # ---- kafka-topics ---------------------------------------------------------------------------------------------
 
 
-def test_topics_are_created_or_refused(both: TwoClusters) -> None:
+def test_topics_are_created_or_rejected(both: TwoClusters) -> None:
     play(
         both,
         "topics",
@@ -105,7 +105,7 @@ def test_topics_are_described_under_every_filter(both: TwoClusters) -> None:
     )
 
 
-def test_topics_get_partitions_and_are_deleted(both: TwoClusters) -> None:
+def test_partitions_are_added_and_topics_are_deleted(both: TwoClusters) -> None:
     play(
         both,
         "topics",
@@ -321,7 +321,7 @@ def _plan(*rows: tuple[str, int, list[int]] | tuple[str, int, list[int], list[st
     return json.dumps({"version": 1, "partitions": [dict(zip(names, row, strict=False)) for row in rows]})
 
 
-def test_impossible_reassignment_is_rejected_and_none_cancelled(both: TwoClusters) -> None:
+def test_impossible_reassignments_and_cancellations_are_rejected(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "r", "--replica-assignment", "1:2,2:3", "--if-not-exists")
     plans = {
         "missing-topic": _plan(("nothing", 0, [3, 1])),
@@ -353,12 +353,13 @@ def test_impossible_reassignment_is_rejected_and_none_cancelled(both: TwoCluster
 
 
 SLOW = 1000
-"""Throttle in bytes a second that keeps a move running for long."""
+"""Throttle in bytes per second that makes a move run for long."""
 
 
 def _begin_to_move(both: TwoClusters, topic: str, *targets: list[int]) -> str:
-    """Start slow moves of partition 0 (on 1 and 2) and 1 (on 2 and 1) to these brokers, in both clusters; return the
-    plan file."""
+    """Start slow moves of partition 0 (on 1 and 2) and partition 1 (on 2 and 1) to these brokers in both clusters.
+    Return the plan file.
+    """
     both.run("topics", "--create", "--topic", topic, "--replica-assignment", "1:2,2:1")
     both.fill(topic, partitions=2, size=2_000_000)
     plan = both.file(f"{topic}.json", _plan(*((topic, number, target) for number, target in enumerate(targets))))
@@ -413,7 +414,7 @@ def test_running_reassignment_is_cancelled(both: TwoClusters) -> None:
 DESCRIBE_SLOW = ("--describe", "--topic", "slow")
 
 
-def test_our_own_tool_cancels_like_kafkas(both: TwoClusters) -> None:
+def test_our_reassign_tool_cancels_like_kafkas(both: TwoClusters) -> None:
     plan = _begin_to_move(both, "own-slow", [3, 1], [3, 2])
     differences = []
     for arguments in (
@@ -433,8 +434,8 @@ def test_our_own_tool_cancels_like_kafkas(both: TwoClusters) -> None:
     assert not differences, "\n\n".join(differences)
 
 
-def test_move_that_only_adds_replicas_is_cancelled_by_our_tool(both: TwoClusters) -> None:
-    """ReassignPartitionsCommand.cancelAssignment looks for removing replicas only, although it means either kind."""
+def test_our_tool_cancels_a_move_that_only_adds_replicas(both: TwoClusters) -> None:
+    """ReassignPartitionsCommand.cancelAssignment checks only for removing replicas, although it means both kinds."""
     plan = _begin_to_move(both, "adds", [1, 2, 3])
     cancel = ("--reassignment-json-file", plan, "--cancel", "--preserve-throttles")
     passed_over = both.same("reassign-partitions", *cancel)
@@ -538,7 +539,7 @@ def test_groups_are_listed_described_reset_and_deleted(both: TwoClusters) -> Non
 # ---- the others -----------------------------------------------------------------------------------------------
 
 
-def test_acl_token_and_transaction_tools_get_equal_answers(both: TwoClusters) -> None:
+def test_acl_token_and_transaction_tools_get_equal_responses(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "t", "--replica-assignment", "1:2:3,2:3:1", "--if-not-exists")
     both.same("acls", "--list")
     both.same("acls", "--add", "--allow-principal", "User:a", "--operation", "read", "--topic", "t")
@@ -553,13 +554,13 @@ def test_acl_token_and_transaction_tools_get_equal_answers(both: TwoClusters) ->
         both.same("delegation-tokens", *action, "--command-config", "/dev/null")
 
 
-def test_log_directories_hold_the_same_replicas(both: TwoClusters) -> None:
+def test_log_dirs_describes_the_same_replicas(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "d", "--replica-assignment", "1:2,2:3")
     both.same("log-dirs", "--describe", "--broker-list", "1,2", "--topic-list", "d", mask=_in_order)
     both.same("log-dirs", "--describe", "--broker-list", "1,9")
 
 
-def test_replicas_move_to_the_log_directories_that_a_plan_names(both: TwoClusters) -> None:
+def test_replicas_move_to_the_log_directories_of_a_plan(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "m", "--replica-assignment", "1:2,2:1")
     both.run("console-producer", "--topic", "m", stdin="line\n" * 2_000)
     kafka, ours = (_moved(both, bootstrap, homes) for bootstrap, homes in both.homes())
@@ -567,7 +568,9 @@ def test_replicas_move_to_the_log_directories_that_a_plan_names(both: TwoCluster
 
 
 def _moved(both: TwoClusters, bootstrap: str, homes: dict[int, Path]) -> list[str]:
-    """Return the tool's output while it moves m-0 to the other directories, and m-1 to one of another broker's."""
+    """Return the tool's output while it moves m-0 to the other log directories, and m-1 to a log directory of another
+    broker.
+    """
     targets = {1: "more", 2: "more", 3: "more"}
     for number in (1, 2):
         if _lying(homes[number], "m-0") == ["more"]:
@@ -604,7 +607,7 @@ def _moved(both: TwoClusters, bootstrap: str, homes: dict[int, Path]) -> list[st
 
 
 def _lying(home: Path, partition: str) -> list[str]:
-    """Return the log directories of a broker that contain a replica."""
+    """Return the broker's log directories that contain a replica of the partition."""
     return sorted(path.parent.name for path in home.glob(f"*/{partition}"))
 
 
@@ -755,8 +758,9 @@ def test_our_own_tools_print_the_same_as_kafkas(both: TwoClusters) -> None:
 
 
 def _plain(text: str) -> str:
-    """Return a tool's output without the parts that ours omit: stack traces, the Optional around a name, and the line
-    break in a plan for resetting offsets."""
+    """Return a tool's output without parts that our tools omit: stack traces, the Optional around a name, and the line
+    break in a plan for resetting offsets.
+    """
     text = re.sub(r"(?m)^(org\.apache\.|Caused by|\tSuppressed).*\n?", "", text.replace("Optional[nothing]", "nothing"))
     if "NEW-OFFSET" in text:
         text = re.sub(r"\s+", " ", text)

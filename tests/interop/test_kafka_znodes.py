@@ -1,4 +1,4 @@
-"""Our brokers' znodes and those of Apache Kafka 3.9: the same actions, the same tree."""
+"""Our brokers' znodes compared with Apache Kafka 3.9's: the same actions result in the same tree."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Node = BrokerServer | KafkaServer
 
 
 def until(condition: Callable[[], object], what: str) -> None:
-    """Wait until something holds."""
+    """Wait until the condition is true."""
     deadline = time.monotonic() + WITHIN_S
     while not condition():
         assert time.monotonic() < deadline, what
@@ -46,7 +46,7 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 
 def answers(port: int) -> bool:
-    """Return whether a server listens there."""
+    """Return whether a server listens on the port."""
     with socket.socket() as link:
         return link.connect_ex(("127.0.0.1", port)) == 0
 
@@ -61,7 +61,8 @@ def kafka_brokers(directory: Path, zookeeper: str) -> list[Node]:
 
 
 class Actions:
-    """All actions that write znodes, applied to either cluster; after each it waits until the cluster has settled."""
+    """All actions that write znodes, applied to either cluster. After each action, wait until the cluster has
+    settled."""
 
     def __init__(self, zk: KazooClient, brokers: Sequence[Node]) -> None:
         self.zk = zk
@@ -69,7 +70,7 @@ class Actions:
         self.seen: dict[str, dict[str, Znode]] = {}
 
     def run(self) -> dict[str, dict[str, Znode]]:
-        """Return the tree after each action."""
+        """Run all actions, and return the tree after each one."""
         self.brokers_start()
         self.note("the brokers have started")
         self.admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{self.brokers[0].port}")
@@ -184,7 +185,7 @@ class Actions:
 
 @contextmanager
 def cluster(directory: Path, make: Callable[[Path, str], list[Node]]) -> Iterator[Actions]:
-    """Two brokers on our ensemble."""
+    """Run two brokers on our ensemble."""
     (directory / "peers").mkdir(parents=True)
     with ExitStack() as stack:
         ensemble = stack.enter_context(running("ours", 1, directory / "peers"))
@@ -200,7 +201,7 @@ def cluster(directory: Path, make: Callable[[Path, str], list[Node]]) -> Iterato
 
 
 def of_zookeeper(node: Node) -> list[str]:
-    """Return a Kafka broker's log lines that complain about our ensemble."""
+    """Return a Kafka broker's log lines with errors of our ensemble."""
     assert isinstance(node, KafkaServer)
     return [line for line in node.complaints() if re.search(r"zookeeper|kafka\.zk", line)]
 

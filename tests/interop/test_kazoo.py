@@ -1,6 +1,6 @@
-"""kazoo itself, and our KazooClient under kazoo's own recipes, against our peers and against Apache ZooKeeper.
+"""kazoo itself, and our KazooClient with kazoo's recipes, on our peers and on Apache ZooKeeper.
 
-Each test runs on all four pairings, so that a difference from the original shows as a difference of results.
+Each test runs with all four combinations, so that a difference from the original appears as a different result.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def chroot(servers: Ensemble) -> str:
 
 @pytest.fixture(params=["kazoo", "shim"])
 def make(request: pytest.FixtureRequest, chroot: str) -> Iterator[MakeClient]:
-    """Return a factory of started clients of one kind."""
+    """Return a function that starts clients of one kind."""
     kind = kazoo.client.KazooClient if request.param == "kazoo" else KazooClient
     made: list[Any] = []
 
@@ -90,7 +90,7 @@ def until(condition: Callable[[], Any], what: str) -> None:
         time.sleep(0.01)
 
 
-def test_nodes_are_made_read_changed_and_deleted(make: MakeClient) -> None:
+def test_znodes_are_created_read_changed_and_deleted(make: MakeClient) -> None:
     client = make()
     assert client.create("/a", b"1") == "/a"
     path, stat = client.create("/a/b-", b"22", sequence=True, include_data=True)
@@ -140,7 +140,7 @@ def test_makepath_and_ensure_path_create_missing_znodes(make: MakeClient) -> Non
     assert sorted(client.get_children("/a/b")) == ["c-0000000000", "d"]
 
 
-def test_async_calls_are_answered_in_order_and_linked(make: MakeClient) -> None:
+def test_async_calls_complete_in_order_and_can_be_linked(make: MakeClient) -> None:
     client = make()
     client.create("/n")
     order: list[int] = []
@@ -165,7 +165,7 @@ def test_async_calls_are_answered_in_order_and_linked(make: MakeClient) -> None:
     assert isinstance(missing.exception, NoNodeError)
 
 
-def test_transaction_is_atomic(make: MakeClient) -> None:
+def test_kazoo_transaction_is_atomic(make: MakeClient) -> None:
     client = make()
     client.create("/t")
     with client.transaction() as good:
@@ -240,7 +240,7 @@ def test_states_and_listeners_follow_start_and_stop(make: MakeClient) -> None:
     assert client.get("/")[0] == b""
 
 
-def test_a_listener_that_returns_true_is_removed(make: MakeClient) -> None:
+def test_listener_that_returns_true_is_removed(make: MakeClient) -> None:
     client = make()
     calls: list[Any] = []
 
@@ -261,14 +261,14 @@ def test_clients_send_admin_commands_and_read_the_version(make: MakeClient) -> N
     assert client.server_version() >= (3, 9)
 
 
-def test_refused_credentials_raise_auth_failed(make: MakeClient) -> None:
+def test_rejected_credentials_raise_auth_failed(make: MakeClient) -> None:
     client = make()
     assert client.add_auth("digest", "user:secret") is True
     with pytest.raises(AuthFailedError):
         client.add_auth("no-such-scheme", "x")
 
 
-def test_a_lock_is_held_by_one_and_passed_on(make: MakeClient) -> None:
+def test_lock_has_one_holder_and_is_passed_on(make: MakeClient) -> None:
     clients = [make() for _ in range(3)]
     holders: list[int] = []
     inside: list[int] = []
@@ -297,7 +297,7 @@ def test_read_locks_are_shared_and_exclude_writers(make: MakeClient) -> None:
     assert one.WriteLock("/rw").acquire(timeout=WAIT_S)
 
 
-def test_an_election_has_one_leader_and_moves_on_when_it_stops(make: MakeClient) -> None:
+def test_election_has_one_leader_and_continues_when_it_stops(make: MakeClient) -> None:
     one, two = make(), make()
     led: list[str] = []
     release = threading.Event()
@@ -337,7 +337,7 @@ def test_data_and_children_watches_see_every_final_state(make: MakeClient) -> No
     until(lambda: data[-1] is None, "deleted")
 
 
-def test_a_counter_counts_every_increment_of_every_client(make: MakeClient) -> None:
+def test_counter_counts_every_increment_of_every_client(make: MakeClient) -> None:
     counters = [make().Counter("/counter") for _ in range(2)]
 
     def add(counter: Any) -> None:
@@ -352,7 +352,7 @@ def test_a_counter_counts_every_increment_of_every_client(make: MakeClient) -> N
     until(lambda: counters[0].value == 30, "thirty")
 
 
-def test_the_other_recipes_run(make: MakeClient) -> None:
+def test_queue_barrier_and_other_recipes_work(make: MakeClient) -> None:
     client = make()
     queue = client.Queue("/queue")
     queue.put(b"1")
@@ -372,7 +372,7 @@ def test_the_other_recipes_run(make: MakeClient) -> None:
         assert not client.Semaphore("/semaphore", max_leases=1).acquire(blocking=False)
 
 
-def test_retry_calls_again_up_to_its_limit(make: MakeClient) -> None:
+def test_retry_repeats_a_call_up_to_its_limit(make: MakeClient) -> None:
     client = make(command_retry=KazooRetry(max_tries=3, delay=0.01))
     calls: list[int] = []
 
@@ -401,7 +401,7 @@ def test_expired_session_is_replaced_by_a_new_one(make: MakeClient) -> None:
     assert client.get_children("/") == []
 
 
-def test_expired_kazoo_client_starts_a_session_and_recipes_go_on(make: MakeClient, servers: Ensemble) -> None:
+def test_expired_kazoo_client_renews_its_session_and_recipes(make: MakeClient, servers: Ensemble) -> None:
     client, other = make(), make()
     other.create("/d", b"0")
     client.sync("/")
@@ -426,7 +426,7 @@ def test_expired_kazoo_client_starts_a_session_and_recipes_go_on(make: MakeClien
 
 
 def open_session(port: int) -> tuple[int, bytes]:
-    """Open a session whose client has disappeared."""
+    """Open a session and drop its client without closing it."""
     with socket.create_connection(("127.0.0.1", port), WAIT_S) as link:
         reply = attach(link, 0, bytes(16))
     assert reply is not None
@@ -434,7 +434,7 @@ def open_session(port: int) -> tuple[int, bytes]:
 
 
 def close_session(port: int, session_id: int, password: bytes) -> None:
-    """End a session without its client. The client reattaches to it, so it can take several attempts."""
+    """Close a session whose client has disconnected, by resuming the session, which can take several attempts."""
     for _ in range(100):
         try:
             with socket.create_connection(("127.0.0.1", port), WAIT_S) as link:
@@ -450,7 +450,7 @@ def close_session(port: int, session_id: int, password: bytes) -> None:
 
 
 def attach(link: socket.socket, session_id: int, password: bytes) -> ConnectResponse | None:
-    """Return the server's first reply; None if it closed the connection instead."""
+    """Return the server's first reply, or None if it closed the connection instead."""
     link.sendall(framed(ConnectRequest(0, 0, 10_000, session_id, password).encode()))
     with link.makefile("rb") as stream:
         size = stream.read(4)
@@ -461,7 +461,7 @@ def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def test_starting_without_any_server_is_a_timeout(make: MakeClient) -> None:
+def test_start_without_any_server_times_out(make: MakeClient) -> None:
     client = make()
     lonely = type(client)("127.0.0.1:1", timeout=1)
     with pytest.raises(KazooTimeoutError):
@@ -480,12 +480,12 @@ def test_starting_without_any_server_is_a_timeout(make: MakeClient) -> None:
     ],
     ids=["GSSAPI", "DIGEST-MD5", "an object as handler", "a class as handler", "another chroot"],
 )
-def test_unsupported_shim_options_are_rejected_at_once(options: dict[str, Any]) -> None:
+def test_unsupported_shim_options_are_rejected_immediately(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         KazooClient(**options).set_hosts("h:1/b")
 
 
-def test_the_asyncio_client_runs_a_session(servers: Ensemble, chroot: str) -> None:
+def test_asyncio_client_uses_every_operation_in_a_session(servers: Ensemble, chroot: str) -> None:
     async def session() -> None:
         events: list[WatchEvent] = []
         async with connect(chroot, session_timeout_ms=6_000) as client, connect(chroot) as other:
@@ -510,7 +510,7 @@ def test_the_asyncio_client_runs_a_session(servers: Ensemble, chroot: str) -> No
 
 
 @pytest.mark.parametrize("kind", [kazoo.client.KazooClient, KazooClient], ids=["kazoo", "shim"])
-def test_session_survives_its_server(kind: Any, tmp_path: Any) -> None:
+def test_session_survives_the_loss_of_its_server(kind: Any, tmp_path: Any) -> None:
     with running("ours", 3, tmp_path) as servers:
         client = kind(servers.hosts, timeout=8.0)
         client.start(WAIT_S)
@@ -530,7 +530,7 @@ def test_session_survives_its_server(kind: Any, tmp_path: Any) -> None:
 
 
 def server_port(client: Any) -> int:
-    """Return the port of the server a client is connected to."""
+    """Return the port of the server that a client is connected to."""
     if isinstance(client, KazooClient):
         assert client._engine is not None
         return int(client._engine.server.rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""Part of kazoo's own suite with `pytest -p zabka.testing.kazoo_harness`, as other projects run it."""
+"""Part of kazoo's test suite with `pytest -p zabka.testing.kazoo_harness`, as other projects run it."""
 
 from __future__ import annotations
 

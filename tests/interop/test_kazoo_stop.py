@@ -1,4 +1,4 @@
-"""Calls that wait for a server while their client is stopped, of kazoo's client and of ours."""
+"""Calls that wait for a server while their client is stopped, with kazoo's client and with ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAIT_S = 15.0
 
 @pytest.fixture(params=["kazoo", "shim"])
 def client(request: pytest.FixtureRequest) -> Any:
-    """A client that looks for a server in vain."""
+    """A client that keeps looking for a server and never finds one."""
     kind = kazoo.client.KazooClient if request.param == "kazoo" else KazooClient
     with socket.socket() as taken:
         # Bound, but not listening: connections fail, and no other process can use the port.
@@ -38,7 +38,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_call_that_waits_is_answered_when_its_client_stops(client: Any, call: Callable[[Any], Any]) -> None:
+def test_waiting_call_fails_when_its_client_stops(client: Any, call: Callable[[Any], Any]) -> None:
     result = call(client)
     client.stop()
     result.wait(WAIT_S)

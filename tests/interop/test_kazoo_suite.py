@@ -1,6 +1,6 @@
-"""Part of kazoo's own suite: recipes and transactions against our peers, with its client and with ours.
+"""Part of kazoo's test suite: recipes and transactions on our peers, with kazoo's client and with ours.
 
-`make test-kazoo` runs all of it (`ARGS=--shim` with our client); see kazoo_suite/.
+`make test-kazoo` runs the whole suite (`ARGS=--shim` with our client); see kazoo_suite/.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def test_kcat_lists_brokers_and_the_controller(cluster: BrokerCluster) -> None:
 @pytest.mark.parametrize(
     "options", [(), ("-X", "acks=1"), ("-X", "acks=0"), ("-X", "enable.idempotence=true"), ("-z", "gzip")]
 )
-def test_records_that_kcat_produces_are_consumed_by_kcat(cluster: BrokerCluster, options: tuple[str, ...]) -> None:
+def test_records_produced_by_kcat_are_consumed_by_kcat(cluster: BrokerCluster, options: tuple[str, ...]) -> None:
     topic = "kcat" + "".join(c for c in "".join(options) if c.isalnum())
     lines = [f"line {number}" for number in range(2000)]
     kcat(cluster, "-P", "-t", topic, *options, stdin="\n".join(lines) + "\n")
@@ -78,7 +78,7 @@ def test_kcat_continues_after_a_failover(cluster: BrokerCluster) -> None:
     cluster.until(all_in_sync)
 
 
-def test_a_clean_stop_leaves_no_gap_for_kcat(cluster: BrokerCluster) -> None:
+def test_clean_shutdown_leaves_no_gap_for_kcat(cluster: BrokerCluster) -> None:
     kcat(cluster, "-P", "-t", "stopping", stdin="before\n")
     broker = next(b for b in cluster.brokers.values() if b is not cluster.controller())
     assert broker.stop() == 0
@@ -90,7 +90,7 @@ def test_a_clean_stop_leaves_no_gap_for_kcat(cluster: BrokerCluster) -> None:
     cluster.await_ready()
 
 
-def test_garbage_on_the_broker_port_harms_no_client(cluster: BrokerCluster) -> None:
+def test_garbage_on_the_broker_port_affects_no_client(cluster: BrokerCluster) -> None:
     broker = cluster.brokers[1]
     garbage = (
         b"GET / HTTP/1.1\r\n\r\n",
@@ -110,7 +110,7 @@ def test_garbage_on_the_broker_port_harms_no_client(cluster: BrokerCluster) -> N
         half.sendall(struct.pack(">ihh", 100, 3, 12))
         kcat(cluster, "-L")
     assert "Traceback" not in broker.output()
-    # They are counted, and logged once a second.
+    # Violations are counted and logged once a second.
     cluster.until(lambda: sum(event["count"] for event in broker.events("peer_protocol_broken")) >= len(garbage))
 
 

@@ -1,4 +1,6 @@
-"""Containers, TTL nodes and quotas between our peers and Apache ZooKeeper: on one disk, and in one ensemble."""
+"""Container znodes, TTL znodes and quotas, shared by our peers and Apache ZooKeeper on one disk and in one
+ensemble.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def mixed(directory: Path, peers: int, tick_time: int = 300) -> MixedEnsemble:
 
 
 async def make(client: Client, name: str) -> None:
-    """Create a container with a child, a node with a TTL of ten minutes, and a node below the quota."""
+    """Create a container with a child, a TTL znode with ten minutes, and a znode below the quota."""
     await client.create_container(f"/container-{name}")
     await client.create(f"/container-{name}/child")
     await client.create_with_ttl(f"/ttl-{name}", b"data", ttl_ms=600_000)
@@ -35,7 +37,7 @@ async def make(client: Client, name: str) -> None:
 
 
 async def look(client: Client, *names: str) -> tuple[object, ...]:
-    """Return everything that a client can read of these nodes."""
+    """Return everything that a client can read about these znodes."""
     seen: list[object] = [(await client.get(STATS))[0]]
     for name in names:
         for path in (f"/container-{name}", f"/ttl-{name}", f"/q/{name}"):
@@ -88,7 +90,7 @@ def test_containers_and_ttl_nodes_move_to_zookeeper_and_back(tmp_path: Path) -> 
 
 
 async def lapse(ensemble: MixedEnsemble, at: int, container: str) -> str:
-    """Empty a container, and wait at that server until the leader has deleted it."""
+    """Empty a container, and wait until the leader has deleted it, as seen by that server."""
     async with asyncio.timeout(30), connect(f"127.0.0.1:{ensemble.client_ports[at]}") as client:
         gone = asyncio.Event()
 
@@ -103,7 +105,7 @@ async def lapse(ensemble: MixedEnsemble, at: int, container: str) -> str:
 
 
 @needs_java
-def test_our_leader_deletes_lapsed_nodes_at_a_java_follower(tmp_path: Path) -> None:
+def test_our_leader_deletes_expired_znodes_at_a_java_follower(tmp_path: Path) -> None:
     ensemble = mixed(tmp_path, 3)
 
     async def scene() -> None:

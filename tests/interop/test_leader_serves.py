@@ -1,4 +1,4 @@
-"""leaderServes=no: the leader leaves clients to the other servers, in both Apache ZooKeeper 3.9.5 and ours."""
+"""leaderServes=no: the leader leaves all clients to the other servers, in Apache ZooKeeper 3.9.5 and in ours."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Trio(MixedEnsemble):
         self.begin(*self.client_ports)
 
     def wait_for_leader(self) -> int:
-        """Wait until one server serves no client and all others follow it; return its id."""
+        """Wait until one server serves no client and all others follow it. Return its id."""
 
         leaders: list[int] = []
 
@@ -46,14 +46,14 @@ class Trio(MixedEnsemble):
             leaders[:] = (i for i, mode in modes.items() if mode == "none")
             return len(leaders) == 1 and all(mode == "follower" for i, mode in modes.items() if i not in leaders)
 
-        # A server in an election answers as such a leader does, and a follower notices its leader's death late. A
-        # session shows that a leader and its quorum have finished.
+        # A server in an election replies as such a leader does, and a follower notices late that its leader is dead.
+        # A session shows that leader and quorum are ready.
         with self.client():
             wait_until(led)
         return leaders[0]
 
 
-def test_leader_with_leader_serves_no_serves_no_client(trio: Trio) -> None:
+def test_leader_with_leader_serves_disabled_serves_no_client(trio: Trio) -> None:
     leader = trio.wait_for_leader()
     assert [trio.word(leader, word) for word in ("srvr", "isro", "ruok")] == [NOT_SERVING, "null", "imok"]
     with socket.create_connection(("127.0.0.1", trio.client_ports[leader]), 10) as connection:

@@ -1,4 +1,4 @@
-"""Three peers have logs but no snapshot: Apache ZooKeeper and ours with and without snapshot.trust.empty."""
+"""Three peers with logs but no snapshot: Apache ZooKeeper and ours, with and without snapshot.trust.empty."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def start(ensemble: MixedEnsemble, kind: str) -> None:
 
 
 def files(ensemble: MixedEnsemble) -> dict[str, bytes]:
-    """The history files of each peer; `.lock` and the like do not belong to it."""
+    """Return each peer's history files. Files like `.lock` are not part of the history."""
     return {
         f"{i}/{path.name}": path.read_bytes()
         for i in IDS

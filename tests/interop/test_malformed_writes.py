@@ -1,4 +1,6 @@
-"""Malformed client requests must not reach a leader of another kind: such a create stops a ZooKeeper ensemble."""
+"""Malformed client requests must not reach a leader of the other implementation: such a create stops a ZooKeeper
+ensemble.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def _exchange(connection: socket.socket, frame: bytes) -> bytes:
     return connection.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
 
 
-def test_our_follower_keeps_malformed_writes_from_a_java_leader(tmp_path: Path) -> None:
+def test_our_follower_forwards_no_malformed_write_to_java(tmp_path: Path) -> None:
     ensemble = MixedEnsemble(tmp_path, 3)
     try:
         ensemble.start_java(2, 3)

@@ -1,5 +1,6 @@
-"""Observers learn from followers instead of the leader (observerMasterPort): ours from Apache ZooKeeper 3.9.5's, and
-the reverse."""
+"""Observers that learn from followers instead of the leader (observerMasterPort): ours from Apache ZooKeeper
+3.9.5's, and vice versa.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ pytestmark = [pytest.mark.long, needs_java]
 
 
 def with_masters(directory: Path) -> MixedEnsemble:
-    """Voters 1 to 3, each at its own address, since all of them accept observers at the same port; observer 4."""
+    """Return voters 1 to 3 and observer 4. Each has a different address, because all voters accept observers at the
+    same port.
+    """
     ensemble = MixedEnsemble(directory, 4, tick_time=500)
     (port,) = free_ports(1)
     for i in ensemble.client_ports:

@@ -1,7 +1,8 @@
-"""Valid and invalid produce requests to Apache Kafka 3.9.1 and to our broker: the same responses and logs.
+"""Valid and invalid produce requests get the same responses from Apache Kafka 3.9.1 and our broker, and leave equal
+logs.
 
-Every case goes to both as the same bytes. The test compares the error, its message, the records that it names, and the
-stored records that older and newer clients read.
+Both brokers receive the same bytes for every case. The test compares the error, its message, the record indexes in
+it, and the stored records that older and newer clients read.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SETTINGS: dict[str, object] = {"default_replication_factor": 1, "offsets_topic_r
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Wire, Wire]]:
-    """Our broker and Apache Kafka, each with its own ensemble, with the same topics."""
+    """Our broker and Apache Kafka, with one ensemble each and the same topics."""
     with ExitStack() as stack:
         wires = []
         for name in ("ours", "kafka"):
@@ -48,7 +49,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Wire, Wire]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
-def test_both_answer_and_store_the_same(both: tuple[Wire, Wire], case: Case) -> None:
+def test_both_reply_and_store_produced_records_equally(both: tuple[Wire, Wire], case: Case) -> None:
     ours, kafkas = (answer_to(wire, case) for wire in both)
     assert ours == kafkas
 

@@ -1,4 +1,4 @@
-"""SASL between servers of both kinds: Apache ZooKeeper 3.9.5 and ours in one ensemble that requires a password."""
+"""SASL between servers: Apache ZooKeeper 3.9.5 and ours in one ensemble that requires a password."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 
 
 def logins(directory: Path, password: str) -> Path:
-    """Create a JAAS file: the server requires the right password, and uses the given one for its own connections."""
+    """Create a JAAS file. The server requires the correct password, and uses the given password for its own
+    connections.
+    """
     path = directory / f"jaas-{password}"
     path.write_text(
         f'QuorumServer {{ {MODULE} user_zk="sesame"; }};\n'
@@ -25,7 +27,7 @@ def logins(directory: Path, password: str) -> Path:
 
 
 class Guarded(MixedEnsemble):
-    """Three servers that require SASL of each other."""
+    """Three servers that require SASL for connections between them."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(directory, 3, tick_time=500)
@@ -33,7 +35,7 @@ class Guarded(MixedEnsemble):
         self._plain = {i: self.config(i).read_text() for i in self.client_ports}
 
     def let(self, i: int, password: str, *, java: bool) -> None:
-        """Start a server that knows that password."""
+        """Start a server that uses that password."""
         jaas = logins(self.directory, password)
         requirements = "".join(
             f"quorum.auth.{key}=true\n" for key in ("enableSasl", "serverRequireSasl", "learnerRequireSasl")

@@ -1,4 +1,6 @@
-"""Ours and Apache ZooKeeper 3.9.5 in one ensemble that changes: each follows the other leader's commits."""
+"""Our servers and Apache ZooKeeper 3.9.5 in one ensemble whose members change. Each follows commits of the other's
+leader.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def test_servers_of_both_kinds_follow_each_others_reconfigs(tmp_path: Path, java
     ensemble = MixedEnsemble(tmp_path, 3)
     try:
         enable(ensemble)
-        # The servers that should lead come first.
+        # Start the servers that should lead first.
         if 3 in java:
             ensemble.start_java(*java)
             ensemble.wait_for_quorum()

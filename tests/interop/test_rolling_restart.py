@@ -1,6 +1,7 @@
-"""Rolling restarts with a changed server list and reconfigEnabled=false, of our servers, Apache ZooKeeper's, or both.
+"""Rolling restarts with a changed server list and reconfigEnabled=false, of our servers, Apache ZooKeeper's, or
+both.
 
-ZooKeeper 3.9.5 alone serves after 1.2 to 3.1 s at each step on two cores; half of that is Java's start.
+ZooKeeper 3.9.5 servers alone take 1.2 to 3.1 s per step on two cores until they serve, half of it for starting Java.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ KINDS = [
 
 
 class RollingEnsemble(MixedEnsemble):
-    """Servers of which `java` are Apache ZooKeeper's; each has the list that was last written for it."""
+    """Ensemble in which the servers in `java` are Apache ZooKeeper's. Each has the server list last written for it."""
 
     def __init__(self, directory: Path, servers: int, java: tuple[int, ...]) -> None:
         super().__init__(directory, servers, tick_time=2000)
@@ -43,7 +44,7 @@ class RollingEnsemble(MixedEnsemble):
             path.write_text("\n".join([*kept, *lines]) + "\n")
 
     def begin(self, i: int) -> None:
-        """Start a server, and wait until it serves."""
+        """Start a server and wait until it serves."""
         (self.start_java if i in self.java else self.start)(i)
         wait_until(lambda: self.modes()[i] != "none", SERVES_WITHIN_S)
 
@@ -57,7 +58,7 @@ class RollingEnsemble(MixedEnsemble):
 
 @contextmanager
 def ensemble(directory: Path, servers: int, java: tuple[int, ...], members: int) -> Iterator[RollingEnsemble]:
-    """Servers 1 to `members` of `servers` in one ensemble, serving."""
+    """Run servers 1 to `members` of `servers` as one serving ensemble."""
     rolling = RollingEnsemble(directory, servers, java)
     try:
         ids = range(1, members + 1)

@@ -1,4 +1,4 @@
-"""Journals in a bucket of S3Proxy: Spark's result equals its result on the same files."""
+"""Journals in a bucket of S3Proxy: Spark's result equals its result on local files with the same content."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ READY_S = 60.0
 
 
 class Bucket(NamedTuple):
-    """A bucket, and the directory with the same files."""
+    """A bucket, and a directory with the same files."""
 
     endpoint: str
     files: Path
 
     def put(self, key: str, data: bytes) -> None:
-        """Upload an object, with a signature of version 2."""
+        """Upload an object, with a version 2 signature."""
         date, kind, place = formatdate(usegmt=True), "application/octet-stream", f"/{BUCKET}/{key}"
         to_sign = f"PUT\n\n{kind}\n{date}\n{place}".encode()
         signature = b64encode(hmac.digest(SECRET.encode(), to_sign, "sha1")).decode()
@@ -87,7 +87,9 @@ def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
 
 
 def write_journals(directory: Path) -> None:
-    """Write runs of one file each, clean and broken, one of several nodes' files, and invalid lines."""
+    """Write runs with one file each (one clean, one with an injected bug), a run with several nodes' files, and invalid
+    lines.
+    """
     (directory / "seeds").mkdir(parents=True)
     play("chaos", 11, None, directory / "seeds", 4_000)
     name, _ = play("ensemble", 20, "established without a quorum", directory / "seeds")
@@ -100,7 +102,7 @@ def write_journals(directory: Path) -> None:
 
 @pytest.fixture
 def configured(bucket: Bucket, tmp_path: Path) -> dict[str, str]:
-    """Return the environment of a command, with Spark's settings as the page describes."""
+    """Return a command's environment with Spark's settings as the page describes them."""
     (tmp_path / "conf").mkdir()
     settings = {
         "spark.jars": ",".join(map(str, s3a_jars())),
@@ -122,7 +124,7 @@ def table(place: Path) -> list[dict[str, Any]]:
     return sorted(pq.read_table(place).to_pylist(), key=str)
 
 
-def test_tables_of_a_bucket_equal_those_of_the_files(
+def test_tables_of_a_bucket_equal_the_tables_of_its_files(
     bucket: Bucket, configured: dict[str, str], tmp_path: Path
 ) -> None:
     for data, out in ((f"s3a://{BUCKET}/live", "there"), (str(bucket.files), "here")):
@@ -134,7 +136,7 @@ def test_tables_of_a_bucket_equal_those_of_the_files(
     assert len(table(tmp_path / "there" / "bad_lines")) == 3
 
 
-def test_audits_of_a_bucket_equal_those_of_the_files(
+def test_audits_of_a_bucket_equal_the_audits_of_its_files(
     bucket: Bucket, configured: dict[str, str], tmp_path: Path
 ) -> None:
     for data, out in ((f"s3a://{BUCKET}/live", "there"), (str(bucket.files), "here")):

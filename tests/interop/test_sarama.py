@@ -1,7 +1,7 @@
-"""Sarama's functional tests, from the Go module, against five brokers of ours, each with toxiproxy in front.
+"""Sarama's functional tests, from the Go module, run with five of our brokers, each with toxiproxy in front.
 
-The suite cuts its connections by toxiproxy, which is a Go module too, and stops and starts brokers by `docker compose`;
-a script of that name does so here.
+The suite breaks its connections with toxiproxy, which is a Go module too. It stops and starts brokers with `docker
+compose`, which is replaced here by a script of that name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BROKERS = 5
 KAFKA_VERSION = "3.9.1"
 SUITE_S = 900.0
 PORTS_OF_THE_SUITE = "29090+i"
-"""The suite's expressions for a proxy's port by a broker's number, in three places."""
+"""The suite's expression for a proxy's port, derived from a broker's number, in three places."""
 DOCKER = """#!/bin/sh
 # docker compose stop|start|logs … kafka-N
 for last; do :; done
@@ -54,13 +54,13 @@ REACH_BROKERS = {
     "TestFuncTxnProduceAndCommitOffset",
     "TestFuncTxnProduceWithBrokerFailure",
 }
-"""Some tests that cannot pass without brokers, which they stop or isolate."""
+"""Tests that cannot pass without brokers, because they stop or isolate brokers."""
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 @contextmanager
 def proxies(program: Path, ports: dict[int, int], upstream: dict[int, int]) -> Iterator[str]:
-    """Toxiproxy with a proxy for each broker (its port, the broker's port); returns its own control address."""
+    """Run toxiproxy with a proxy for each broker (its port, the broker's port). Yield toxiproxy's control address."""
     (port,) = free_ports(1)
     address = f"http://127.0.0.1:{port}"
     with (program.parent / "toxiproxy.log").open("wb") as log:
@@ -91,7 +91,7 @@ def proxies(program: Path, ports: dict[int, int], upstream: dict[int, int]) -> I
 
 
 class Docker:
-    """Replaces `docker`: stops and starts brokers on request."""
+    """Replacement for `docker` that stops and starts brokers on request."""
 
     def __init__(self, home: Path, brokers: Path, cluster: BrokerCluster) -> None:
         self._cluster = cluster
@@ -103,7 +103,7 @@ class Docker:
         (self.path / "docker").chmod(0o755)
 
     def serve(self) -> None:
-        """Carry out the requests received since the last call."""
+        """Carry out the requests received since the previous call."""
         for asked in self._requests.iterdir():
             verb, _, number = asked.name.partition("-")
             self._do(verb, self._cluster.brokers[int(number)])
@@ -119,7 +119,7 @@ class Docker:
 
 @pytest.fixture(scope="module")
 def listening() -> dict[int, int]:
-    """Each broker's port for clients, which is its proxy's."""
+    """Return each broker's port for clients, which is its proxy's port."""
     return dict(enumerate(free_ports(BROKERS), 1))
 
 

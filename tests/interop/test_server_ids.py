@@ -1,4 +1,4 @@
-"""Server id 0, which Apache ZooKeeper 3.9.5 accepts like any other: ours with it next to Java's, and the reverse."""
+"""Server id 0, which Apache ZooKeeper 3.9.5 accepts like any other: our server 0 with Java servers, and vice versa."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 
 @needs_java
-def test_server_0_leads_as_java_and_as_ours(tmp_path: Path) -> None:
-    """Only a server that has a weight can lead, and is a quorum by itself."""
+def test_server_with_id_0_can_lead_as_java_and_as_ours(tmp_path: Path) -> None:
+    """Only one server has a weight. Only it can lead, and it forms a quorum alone."""
     ensemble = MixedEnsemble(tmp_path, 3, first=0)
     for i in ensemble.client_ports:
         with ensemble.config(i).open("a") as config:

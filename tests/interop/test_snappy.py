@@ -1,4 +1,4 @@
-"""Snapshots in snappy: Apache ZooKeeper 3.9.5 writes one and ours reads it, and the reverse."""
+"""Snapshots compressed with snappy: Apache ZooKeeper 3.9.5 writes one and our server reads it, and vice versa."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.long, needs_java]
 
 
 def forget_logs(directory: Path) -> None:
-    """Leave only the newest snapshot: all later state was read from it."""
+    """Delete everything except the newest snapshot, so that all later state is read from it."""
     newest = max(directory.glob("snapshot.*"), key=lambda path: path.stat().st_mtime_ns)
     assert newest.suffix == ".snappy"
     for path in directory.glob("*.*"):

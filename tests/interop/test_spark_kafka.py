@@ -1,4 +1,4 @@
-"""Spark's own Kafka source reads topics from our brokers: as a batch, and as a stream of the available records."""
+"""Spark's Kafka source reads topics from our brokers, as a batch and as a stream of the available records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 @pytest.fixture(scope="module")
 def stored(cluster: BrokerCluster) -> dict[tuple[int, int], tuple[str, str]]:
-    """Return key and value of each acknowledged record, by partition and offset."""
+    """Return key and value of each acknowledged record, keyed by partition and offset."""
     return {**produced(cluster, 0, 1500)}
 
 
@@ -56,7 +56,7 @@ def produced(cluster: BrokerCluster, first: int, count: int) -> dict[tuple[int, 
 
 
 def read(how: str, cluster: BrokerCluster, directory: Path) -> list[dict[str, Any]]:
-    """Run Spark; return every row in the directory, from this run and earlier ones."""
+    """Run Spark. Return every row in the directory, from this run and earlier ones."""
     done = subprocess.run(
         [
             "java", "-Xmx600m", "-XX:TieredStopAtLevel=1",
@@ -78,7 +78,7 @@ def contents(rows: list[dict[str, Any]]) -> dict[tuple[int, int], tuple[str, str
     return {(row["partition"], row["offset"]): (row["key"], row["value"]) for row in rows}
 
 
-def test_spark_batch_has_every_record_once_at_its_offset(
+def test_spark_batch_contains_every_record_once_at_its_offset(
     cluster: BrokerCluster, stored: dict[tuple[int, int], tuple[str, str]], tmp_path: Path
 ) -> None:
     rows = read("batch", cluster, tmp_path)
@@ -89,7 +89,7 @@ def test_spark_batch_has_every_record_once_at_its_offset(
 def test_spark_stream_continues_after_its_checkpoint(
     cluster: BrokerCluster, stored: dict[tuple[int, int], tuple[str, str]], tmp_path: Path
 ) -> None:
-    """Two runs over the available records, in several micro-batches, with more records in between."""
+    """Two runs read the available records in several micro-batches. More records are produced between the runs."""
     first = read("stream", cluster, tmp_path)
     assert places(first) == sorted(stored)
     stored |= produced(cluster, 1500, 700)

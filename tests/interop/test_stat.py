@@ -1,6 +1,8 @@
-"""The same requests to a real ZooKeeper (from PySpark's jars) and to our service: replies, watch events and digests.
+"""The same requests to a real ZooKeeper (from PySpark's jars) and to our service: replies, watch events and
+digests.
 
-Zxids are equal, because every write uses one on both sides, also a rejected one; times and session ids are masked.
+Zxids are equal, because every write, even a rejected one, uses one zxid on both sides. Times and session ids are
+masked.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ READ_ONLY = (ACL(1, "world", "anyone"),)
 
 @pytest.fixture
 def zookeeper(tmp_path):
-    """(port, log directory) of a fresh standalone ZooKeeper."""
+    """Return (port, log directory) of a new standalone ZooKeeper."""
     with running("zookeeper", 1, tmp_path) as ensemble:
         (server,) = ensemble.servers
         yield server.port, tmp_path / "1" / "data" / "version-2"
@@ -64,13 +66,13 @@ def zookeeper(tmp_path):
 
 @pytest.fixture
 def dial(zookeeper):
-    """Connect to that ZooKeeper; close all connections at the end."""
+    """Return a function that connects to that ZooKeeper. All connections are closed at the end."""
     with ExitStack() as stack:
         yield lambda *args, **kwargs: stack.enter_context(closing(RealClient(zookeeper[0], *args, **kwargs)))
 
 
 class RealClient:
-    """One connection to a real server, request by request."""
+    """Connection to a real server that sends one request after the other."""
 
     def __init__(self, port: int, session=(0, bytes(16)), seen=0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), 10)
@@ -118,7 +120,7 @@ class RealClient:
 
 
 def masked(value, session_id):
-    """Return a comparable form without clocks, session ids and the order of children."""
+    """Return a comparable form without clock times, session ids and the order of children."""
     if isinstance(value, Stat):
         owner = "me" if value.ephemeral_owner == session_id else value.ephemeral_owner
         return value._replace(ctime=bool(value.ctime), mtime=bool(value.mtime), ephemeral_owner=owner)
@@ -178,7 +180,7 @@ SCRIPT = [
 ]  # fmt: skip
 
 
-def test_answers_events_and_digests_equal_those_of_zookeeper(zookeeper, dial):
+def test_replies_events_and_digests_equal_zookeepers(zookeeper, dial):
     logs = zookeeper[1]
     real = dial()
     ours = Ensemble(tick_ms=500)
@@ -216,7 +218,7 @@ def logged(folder: Path) -> list[Txn]:
         position += 13 + size
 
 
-def test_connect_requests_are_answered_like_zookeeper(dial):
+def test_connect_requests_get_the_same_replies_as_zookeepers(dial):
     session = dial().response
     gone = ConnectResponse(0, 0, 0, bytes(16))
     good = (session.session_id, session.password)

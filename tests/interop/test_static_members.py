@@ -1,6 +1,8 @@
-"""A group's only member is static, its coordinator dies, and its application does not poll for longer than the session.
+"""A group's only member is static, its coordinator dies, and its application does not poll for longer than the
+session timeout.
 
-The same test with three of our brokers and with three Apache Kafka brokers: every client has the same outcome on both.
+The same test runs with three of our brokers and with three Apache Kafka brokers. Every client must have the same
+outcome on both.
 """
 
 from __future__ import annotations
@@ -38,14 +40,16 @@ SETTINGS = {
     "default_replication_factor": BROKERS,
     "group_initial_rebalance_delay_ms": 0,
 }
-"""The session of a killed broker expires 12 to 18 s later: until then its groups have no coordinator."""
+"""A killed broker's session expires after 12 to 18 s. Until then its groups have no coordinator."""
 PROGRAM = Path(__file__).with_name("static_members.py")
 JAVA_PROGRAM = Path(__file__).parent / "kafka_jars" / "StaticMembers.java"
 CLIENTS = ("confluent-kafka", "kafka-python", "java")
 EARLY_MS = (8_000, 8_500, 9_000, 9_500, 10_000)
-"""The application polls again after its own session, before there is a new coordinator."""
+"""Busy times after which the application polls again when its own session has expired, but before there is a new
+coordinator.
+"""
 LATE_MS = (26_000, 27_000, 28_000, 29_000, 30_000)
-"""The application polls again some time after the group has a new coordinator."""
+"""Busy times after which the application polls again some time after the group got a new coordinator."""
 WITHIN_S = 90.0
 
 
@@ -57,7 +61,7 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 
 class Brokers:
-    """Three brokers of one kind with the topic and `__consumer_offsets`."""
+    """Three brokers of one kind, with the topic and `__consumer_offsets`."""
 
     def __init__(self, nodes: Mapping[int, BrokerServer | KafkaServer]) -> None:
         self.nodes = nodes
@@ -91,7 +95,7 @@ class Brokers:
         return len(rows) == 1 + OFFSETS_PARTITIONS and all(len(row.isrs) == BROKERS and row.leader > 0 for row in rows)
 
     def groups_of_one(self, count: int) -> tuple[int, list[str]]:
-        """Return a broker that does not lead the topic, and the names of groups that it coordinates."""
+        """Return a broker that does not lead the topic, and the names of `count` groups that it coordinates."""
         topics = self.metadata().topics
         leaders = {number: row.leader for number, row in topics["__consumer_offsets"].partitions.items()}
         victim = next(leader for leader in leaders.values() if leader != topics[TOPIC].partitions[0].leader)
@@ -125,7 +129,7 @@ def brokers(kind: str, directory: Path) -> Iterator[Brokers]:
 
 @contextmanager
 def produced(bootstrap: str) -> Iterator[None]:
-    """Produce ten records a second during the block."""
+    """Produce ten records a second for the duration of the block."""
     producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 120_000, "log_level": 0})
     stop = threading.Event()
 
@@ -150,9 +154,10 @@ def command(client: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["zabka", "kafka"])
-def test_static_member_survives_coordinator_unless_librdkafka(kind: str, tmp_path: Path) -> None:
-    """librdkafka forgets its member id when its session times out, and sends heartbeats without one until the
-    application polls.  Both coordinators fence such a heartbeat (librdkafka issue 3437)."""
+def test_static_members_except_librdkafka_survive_failover(kind: str, tmp_path: Path) -> None:
+    """When its session times out, librdkafka discards its member id, and sends heartbeats without it until the
+    application polls. Both coordinators fence such a heartbeat (librdkafka issue 3437).
+    """
     classpath()
     busy = (*EARLY_MS, *LATE_MS)
     with brokers(kind, tmp_path) as cluster, produced(cluster.bootstrap):

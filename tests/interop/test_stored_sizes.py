@@ -1,4 +1,4 @@
-"""Stored data over jute.maxbuffer: Apache ZooKeeper 3.9.5 does not start on its own data; ours does."""
+"""Stored data larger than jute.maxbuffer: Apache ZooKeeper 3.9.5 does not start on its own data; our server does."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 @needs_java
 @pytest.mark.long
-def test_oversized_close_session_stops_java_but_not_our_start(tmp_path: Path) -> None:
-    """No request and no znode exceeds the limit of 4,096 bytes: only the list of ephemerals in a closeSession does."""
+def test_oversized_close_session_stops_java_but_not_our_server(tmp_path: Path) -> None:
+    """All requests and znodes are within the limit of 4,096 bytes. Only the list of ephemerals in a closeSession
+    exceeds it.
+    """
     ensemble = MixedEnsemble(tmp_path, 1)
     ensemble.java_options = ("-Djute.maxbuffer=4096",)
     with ensemble.config(1).open("a") as config:

@@ -1,4 +1,4 @@
-"""PKCS12 stores created with Java's keytool, for Apache ZooKeeper 3.9.5 and ours in one ensemble over TLS."""
+"""PKCS12 stores created with Java's keytool, used by Apache ZooKeeper 3.9.5 and ours in one ensemble with TLS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def keytool(*arguments: object) -> None:
 
 
 def stores(directory: Path) -> tuple[Path, Path]:
-    """Create (key store, trust store): a certificate for 127.0.0.1 that all servers trust."""
+    """Create (key store, trust store) with a certificate for 127.0.0.1 that all servers trust."""
     key, trust, certificate = directory / "key.p12", directory / "trust.p12", directory / "peer.crt"
     common = "-storetype", "PKCS12", "-storepass", "swordfish"
     keytool(
@@ -30,7 +30,7 @@ def stores(directory: Path) -> tuple[Path, Path]:
     return key, trust
 
 
-def test_ours_follows_and_leads_java_with_keytools_stores(tmp_path: Path) -> None:
+def test_ours_follows_and_leads_java_with_keytool_stores(tmp_path: Path) -> None:
     ensemble = MixedEnsemble(tmp_path, 3, tick_time=500)
     key, trust = stores(tmp_path)
     for i in ensemble.client_ports:

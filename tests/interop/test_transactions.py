@@ -1,4 +1,4 @@
-"""Transactions of librdkafka's clients on three broker processes of ours."""
+"""Transactions of librdkafka's clients with three of our broker processes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def a_producer(cluster: BrokerCluster, transactional_id: str, timeout_ms: int = 
 
 
 def read(cluster: BrokerCluster, topic: str, isolation: str, count: int, more_s: float = 1.0) -> list[bytes]:
-    """Return the values of a topic: wait for `count`, then a little for more."""
+    """Wait for `count` values of a topic and slightly longer for more. Return all of them."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -85,7 +85,7 @@ def in_transaction(producer: Producer, topic: str, values: list[bytes]) -> None:
         producer.produce(topic, value, partition=number % 2)
 
 
-def test_committed_records_are_read_and_aborted_ones_are_not(cluster: BrokerCluster, topic: str) -> None:
+def test_read_committed_reads_committed_but_not_aborted_records(cluster: BrokerCluster, topic: str) -> None:
     producer = a_producer(cluster, topic)
     in_transaction(producer, topic, [b"a", b"b"])
     producer.commit_transaction(WAIT_S)
@@ -111,20 +111,20 @@ def test_zombie_producer_is_fenced(cluster: BrokerCluster, topic: str) -> None:
     assert read(cluster, topic, "read_committed", 1) == [b"successor"]
 
 
-def test_transaction_that_takes_too_long_is_aborted(cluster: BrokerCluster, topic: str) -> None:
+def test_transaction_over_its_timeout_is_aborted(cluster: BrokerCluster, topic: str) -> None:
     slow = a_producer(cluster, topic, timeout_ms=1_000)
     in_transaction(slow, topic, [b"slow"])
     slow.flush(WAIT_S)
     fast = a_producer(cluster, f"{topic}-fast")
     in_transaction(fast, topic, [b"fast"])
     fast.commit_transaction(WAIT_S)
-    # The open transaction holds the last stable offset until it is aborted.
+    # The open transaction holds the last stable offset back until it is aborted.
     assert read(cluster, topic, "read_committed", 1) == [b"fast"]
     with pytest.raises(KafkaException):
         slow.commit_transaction(WAIT_S)
 
 
-def test_offsets_and_output_move_together(cluster: BrokerCluster, topic: str) -> None:
+def test_offsets_and_output_are_committed_together(cluster: BrokerCluster, topic: str) -> None:
     source = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(10):
         source.produce(topic, b"%d" % number, partition=0)
@@ -175,8 +175,8 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def test_next_coordinator_completes_what_was_decided(cluster: BrokerCluster, topic: str) -> None:
-    """The coordinator is killed at once after its answer to EndTxn; the markers may not be written by then."""
+def test_next_coordinator_completes_a_decided_transaction(cluster: BrokerCluster, topic: str) -> None:
+    """The coordinator is killed immediately after its response to EndTxn. The markers may not be written by then."""
     producer = a_producer(cluster, topic, timeout_ms=60_000)
     in_transaction(producer, topic, [b"a", b"b"])
     producer.flush(WAIT_S)
@@ -193,7 +193,7 @@ def test_next_coordinator_completes_what_was_decided(cluster: BrokerCluster, top
 
 
 def zabka(cluster: BrokerCluster, verb: str, *arguments: str, lines: str = "") -> list[str]:
-    """Run a command against the cluster; return the lines of its output."""
+    """Run a command on the cluster and return its output lines."""
     command = [Path(sys.executable).with_name("zabka"), verb, "--bootstrap-server", cluster.bootstrap, *arguments]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False, timeout=WAIT_S)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Four-letter words compared with Apache ZooKeeper 3.9.5's: the same lines and metrics for the same requests."""
+"""Four-letter words compared with Apache ZooKeeper 3.9.5: the same lines and metrics for the same requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALIKE = ("conf", "cons", "crst", "dirs", "gtmk", "hash", "isro", "ruok", "srst",
 
 
 class Pair:
-    """A lone ZooKeeper and a lone peer, each with a client that has sent the same requests."""
+    """A standalone ZooKeeper and a standalone peer, each with a client that has sent the same requests."""
 
     def __init__(self, directory: Path) -> None:
         self.servers: list[MixedEnsemble] = []
@@ -67,13 +67,13 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 def shape(answer: str) -> list[str]:
-    """Return a reply without the parts that differ from run to run: numbers, paths and versions."""
+    """Return a reply without the parts that differ between runs: numbers, paths and versions."""
     lines = [re.sub(r"(?<=[Dd]ir=).*|(?<=version: ).*", "…", line) for line in answer.split("\n")]
     return [re.sub(r"0x[0-9a-f]+|\b[0-9a-f]{9}\b|-?\d+(\.\d+)?", "N", line) for line in lines]
 
 
 def connections_apart(lines: list[str]) -> tuple[list[str], list[str]]:
-    """Java lists connections in the order of a hash table."""
+    """Separate connection lines from other lines. Java lists connections in the order of a hash table."""
     return [line for line in lines if line[:2] != " /"], sorted(line for line in lines if line[:2] == " /")
 
 
@@ -84,7 +84,7 @@ def test_command_reply_has_the_same_lines(pair: Pair, word: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["cons", "stat"])
-def test_requesting_connection_is_listed_as_zookeeper_lists_it(pair: Pair, word: str) -> None:
+def test_requesting_connection_is_listed_as_in_zookeeper(pair: Pair, word: str) -> None:
     for answer in pair.replies(word):
         assert [line.split("[")[1] for line in answer.splitlines() if "[0]" in line] == ["0](queued=0,recved=1,sent=0)"]
 
@@ -93,7 +93,7 @@ def is_listed(server: MixedEnsemble, line: str) -> bool:
     return line in server.word(1, "cons")
 
 
-def test_connections_without_session_are_listed_alike(pair: Pair) -> None:
+def test_connections_without_session_are_listed_equally(pair: Pair) -> None:
     idle = [socket.create_connection(("127.0.0.1", server.client_ports[1]), 5) for server in pair.servers]
     try:
         for server, connection in zip(pair.servers, idle, strict=True):
@@ -107,7 +107,7 @@ def test_connections_without_session_are_listed_alike(pair: Pair) -> None:
 
 
 def test_connection_without_session_closes_after_its_time_limit(pair: Pair) -> None:
-    """Java closes it at the first multiple of the interval after that time."""
+    """Java closes such a connection at the first multiple of the interval after the time limit."""
     for server in pair.servers:
         began_s = time.monotonic()
         assert exchange(server.client_ports[1], b"") == b""
@@ -115,14 +115,14 @@ def test_connection_without_session_closes_after_its_time_limit(pair: Pair) -> N
         assert "zk_sessionless_connections_expired\t1\n" in server.word(1, "mntr")
 
 
-def test_envi_has_every_key_of_zookeeper_in_its_order(pair: Pair) -> None:
+def test_envi_has_every_key_of_zookeeper_in_order(pair: Pair) -> None:
     java, ours = ([line.split("=")[0] for line in answer.splitlines()] for answer in pair.replies("envi"))
     assert ours[: len(java)] == java and "java.version" in java
     assert all(key.startswith("python.") for key in ours[len(java) :])
 
 
 def test_hard_quota_rejections_have_the_same_counts(pair: Pair) -> None:
-    """Limits on /quota/a of two znodes and five bytes, and a soft one on /soft; then every kind of rejection."""
+    """/quota/a has limits of two znodes and five bytes, and /soft has a soft limit. Every kind of rejection follows."""
 
     def scene(server: MixedEnsemble) -> set[str]:
         with server.client() as client:
@@ -149,7 +149,7 @@ def test_hard_quota_rejections_have_the_same_counts(pair: Pair) -> None:
     assert found == [{f"{name}\t3", f"{name}\t0"}] * 2
 
 
-def test_the_tree_digests_of_both_servers_agree(pair: Pair) -> None:
+def test_hash_command_of_both_servers_has_the_same_format(pair: Pair) -> None:
     java, ours = (answer.split() for answer in pair.replies("hash"))
     assert len(java) == len(ours) == 2 and re.fullmatch(r"[0-9a-f]+:", ours[0])
 
@@ -168,7 +168,7 @@ def test_every_zookeeper_metric_is_served_or_documented_absent(pair: Pair) -> No
     assert not ours & set(ABSENT), "no longer absent"
 
 
-def test_counts_that_both_servers_keep_are_the_same(pair: Pair) -> None:
+def test_counts_kept_by_both_servers_are_equal(pair: Pair) -> None:
     java, ours = (dict(line.split("\t") for line in answer.splitlines()) for answer in pair.replies("mntr"))
     for name in ("znode_count", "ephemerals_count", "approximate_data_size", "global_sessions", "server_state"):
         assert ours[f"zk_{name}"] == java[f"zk_{name}"], name
@@ -176,7 +176,7 @@ def test_counts_that_both_servers_keep_are_the_same(pair: Pair) -> None:
 
 def test_dump_has_the_same_sessions_and_ephemerals(pair: Pair) -> None:
     java, ours = (answer.partition("Connections dump:")[0].splitlines() for answer in pair.replies("dump"))
-    # ZooKeeper keeps sets that became empty.
+    # ZooKeeper keeps sets that have become empty.
     lines = [line for line in java if not line.startswith("0 expire")]
     assert [re.sub(r"at .*", "at …", line) for line in shape("\n".join(ours))] == [
         re.sub(r"at .*", "at …", line) for line in shape("\n".join(lines))

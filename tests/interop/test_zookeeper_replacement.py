@@ -1,4 +1,4 @@
-"""Three Java servers are replaced by ours one by one, and back, with a client that never stops writing."""
+"""Three Java servers are replaced one by one with ours and back, while a client keeps writing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def ensemble(tmp_path: Path) -> Iterator[MixedEnsemble]:
 
 
 class WritingClient:
-    """Creates numbered znodes one after the other; acknowledged ones must exist at the end, in order."""
+    """Client that creates numbered znodes one after the other. At the end, all acknowledged ones must exist in
+    order."""
 
     def __init__(self, hosts: str) -> None:
         self.acknowledged: list[int] = []
@@ -51,7 +52,7 @@ class WritingClient:
             try:
                 self._client.create(f"/written/{number:06d}", b"%d" % number)
             except NodeExistsError:
-                # Its reply was lost, and the request is repeated.
+                # The reply was lost, so the request is repeated.
                 self.acknowledged.append(number)
             except UNCERTAIN:
                 number -= 1
@@ -82,7 +83,7 @@ def test_rolling_replacement_of_java_and_back_loses_no_data(ensemble: MixedEnsem
     writing = WritingClient(ensemble.hosts)
     writing.start()
     for start in (ensemble.start, ensemble.start_java):
-        # The leader last: replacing it causes an election each time.
+        # Replace the leader last, because replacing it always causes an election.
         leader = ensemble.wait_for_quorum()
         for i in [*(i for i in (1, 2, 3) if i != leader), leader]:
             writing.await_more(100)
@@ -101,7 +102,7 @@ def test_rolling_replacement_of_java_and_back_loses_no_data(ensemble: MixedEnsem
     assert writing.acknowledged == sorted(writing.acknowledged)
 
 
-def test_each_kind_wins_and_loses_elections_of_a_mixed_ensemble(ensemble: MixedEnsemble) -> None:
+def test_each_kind_of_server_wins_and_loses_mixed_elections(ensemble: MixedEnsemble) -> None:
     ensemble.start_java(1, 3)
     ensemble.start(2)
     writing = WritingClient(ensemble.hosts)

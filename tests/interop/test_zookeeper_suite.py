@@ -1,4 +1,6 @@
-"""ZooKeeper's own tests of its client pass against our peers, except those listed in `zookeeper_suite/left_out.py`."""
+"""ZooKeeper's tests of its client pass with our peers, except for the tests listed in
+`zookeeper_suite/left_out.py`.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,15 @@ TESTS_JAR = f"zookeeper-{VERSION}-tests.jar"
 PACKAGE = "org/apache/zookeeper/"
 ROOT = Path(__file__).parents[2]
 SUPER_DIGEST = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
-"""The digest of super:test, as ZooKeeper's build sets it for the tests."""
+"""Digest of super:test, which ZooKeeper's build configures for the tests."""
 CLASS_S = 600.0
-"""Time limit of one class; some run heavy load."""
+"""Time limit of one class. Some classes run heavy load."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 class Suite(NamedTuple):
-    """Class path and peers for the tests."""
+    """Class path and peers used by the tests."""
 
     classpath: str
     peers_port: str
@@ -42,13 +44,13 @@ class Suite(NamedTuple):
     """Directory with the zoo.cfg of each started peer."""
 
     def started(self) -> int:
-        """Return how many peers have been started."""
+        """Return the number of peers that have been started."""
         return len(list(self.peers.glob("*.cfg")))
 
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
-    """The suite with our three classes before it on the class path, and the process that starts peers."""
+    """The suite, with our three classes first on the class path, and the process that starts peers."""
     path = jars(SUITE / "pom.xml", KEPT, TESTS_JAR, "Apache ZooKeeper's tests")
     if shutil.which("javac") is None:
         pytest.skip("javac is not installed: what starts our servers from ZooKeeper's tests cannot be compiled")
@@ -93,7 +95,7 @@ def test_zookeepers_own_tests_pass(suite: Suite, name: str, tmp_path: Path) -> N
 
 
 def _run(suite: Suite, name: str, left_out: list[str], directory: Path) -> dict[str, dict[str, str]]:
-    """Return the methods of the class by outcome, and the exception of each."""
+    """Return the methods of the class with the exception of each, keyed by outcome."""
     command = [
         "java", "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
         "-Dzookeeper.serverCnxnFactory=OutsideServer", f"-Doutside.peers={suite.peers_port}",

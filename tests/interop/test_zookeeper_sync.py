@@ -1,4 +1,4 @@
-"""DIFF, TRUNC and SNAP between Apache ZooKeeper 3.9.5 and ours, in both directions, observers included."""
+"""DIFF, TRUNC and SNAP between Apache ZooKeeper 3.9.5 and ours, in both directions, including observers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check(ensemble: MixedEnsemble, at: int, *names: str) -> None:
 
 
 def modes_of_ours(ensemble: MixedEnsemble, i: int) -> list[str]:
-    """Return how our peer was synchronised, each time."""
+    """Return the type of each synchronization of our peer, in order."""
     lines = [
         line
         for path in sorted((ensemble.directory / str(i) / "data" / "journal").iterdir())
@@ -73,7 +73,7 @@ def append_unseen(ensemble: MixedEnsemble, i: int) -> None:
     writer.roll()
 
 
-def test_ours_gets_snap_diff_and_trunc_from_a_java_leader(ensemble: MixedEnsemble) -> None:
+def test_ours_receives_snap_diff_and_trunc_from_a_java_leader(ensemble: MixedEnsemble) -> None:
     ensemble.start_java(1, 3)
     assert ensemble.wait_for_quorum() == 3
     write(ensemble, 1, "first")
@@ -105,7 +105,7 @@ def test_ours_gets_snap_diff_and_trunc_from_a_java_leader(ensemble: MixedEnsembl
     assert modes[1:] == ["DIFF", "TRUNC", "SNAP"] and modes[0] in ("DIFF", "SNAP"), modes
 
 
-def test_java_gets_snap_diff_and_trunc_from_our_leader(ensemble: MixedEnsemble) -> None:
+def test_java_receives_snap_diff_and_trunc_from_our_leader(ensemble: MixedEnsemble) -> None:
     for i in (1, 3):
         add_to_config(ensemble, i, "zabka.snapshotSizeFactor=1000")
     ensemble.start(1, 3)
@@ -119,7 +119,7 @@ def test_java_gets_snap_diff_and_trunc_from_our_leader(ensemble: MixedEnsemble) 
     ensemble.wait_for_quorum()
     assert "Getting a diff from the leader" in ensemble.java_log(2)
     ensemble.kill(2)
-    # More than the leader keeps in memory, less than a snapshot times that factor.
+    # More than the leader keeps in memory, but less than a snapshot times that factor.
     write(ensemble, 3, "many", 1500)
     before = ensemble.java_log(2)
     ensemble.start_java(2)
@@ -202,7 +202,7 @@ def test_our_damaged_peer_recovers_from_a_java_leader(ensemble: MixedEnsemble) -
     check(ensemble, 2, "first")
     with ensemble.client(2) as client:
         assert len(client.get_children("/w")) == 20
-    # Its vote counts again.
+    # Server 1 has a vote again.
     ensemble.kill(1)
     write(ensemble, 3, "after")
     check(ensemble, 2, "first", "after")

@@ -1,4 +1,4 @@
-"""ZooKeeper's own tools read our log and our snapshots without a complaint."""
+"""ZooKeeper's tools read our logs and snapshots without errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ BODIES = (
 
 
 def history() -> tuple[DataTree, list[Txn]]:
-    """Write one transaction of every kind, the last one a session's end; another session stays, with an ephemeral."""
+    """Return a tree and one transaction of every type. The last one closes a session; another session stays open with
+    an ephemeral.
+    """
     tree, txns = DataTree(), []
     closing = [(OpCode.CREATE_SESSION, CreateSessionTxn(4000), 8), (OpCode.CLOSE_SESSION, CloseSessionTxn([]), 8)]
     for at, (kind, body, session) in enumerate([*((kind, body, 7) for kind, body in BODIES), *closing], 1):
@@ -86,7 +88,7 @@ def java(*arguments: str) -> str:
     return done.stdout
 
 
-def test_the_txn_log_toolkit_reads_every_kind_of_transaction(tmp_path: Path) -> None:
+def test_txn_log_toolkit_reads_every_kind_of_transaction(tmp_path: Path) -> None:
     _, txns = history()
     writer = LogWriter(tmp_path, preallocate_bytes=1 << 20)
     writer.append(txns)
@@ -106,7 +108,7 @@ def write_plainly(directory: Path, tree: DataTree) -> None:
 
 
 def take_over(directory: Path, tree: DataTree) -> None:
-    """Write two snapshots as a serving peer does, the second with blocks of the first, and with one more ACL list."""
+    """Write two snapshots as a serving peer does. The second reuses blocks of the first and has one more ACL list."""
     posted: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
 
     def end(*outcome: object) -> None:

@@ -1,4 +1,4 @@
-"""The znodes of a Kafka cluster, so that two clusters with the same history can be compared path by path."""
+"""The znodes of a Kafka cluster, for comparing two clusters with the same history path by path."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 VARYING = frozenset({"timestamp", "topic_id", "id", "port", "host", "endpoints", "broker"})
-"""Fields with values that differ from cluster to cluster: only their types are compared."""
+"""Fields whose values differ between clusters: only their types are compared."""
 NOT_KAFKAS = "/zookeeper"
 OUR_FEATURES = "zabka."
-"""Features in the registration of our brokers; Kafka's has none there."""
+"""Prefix of features that only our brokers register. Kafka's brokers register none."""
 PLACED_AT_RANDOM = frozenset({"plain", "__consumer_offsets"})
-"""Topics with replicas that the cluster places itself, starting at a random broker."""
+"""Topics whose replicas the cluster places itself, starting at a random broker."""
 
 
 class Znode(NamedTuple):
@@ -23,12 +23,12 @@ class Znode(NamedTuple):
     content: Any
     ephemeral: bool
     writes: int
-    """Its version: the number of writes after its creation."""
+    """Version of the znode: the number of writes after its creation."""
     acl: tuple[tuple[str, str, int], ...]
 
 
 def read_tree(zk: KazooClient) -> dict[str, Znode]:
-    """Return every znode under the root except ZooKeeper's own, by path."""
+    """Return every znode except ZooKeeper's own, keyed by path."""
     found: dict[str, Znode] = {}
     left = ["/"]
     while left:
@@ -48,7 +48,7 @@ def read_tree(zk: KazooClient) -> dict[str, Znode]:
 
 
 def content_of(data: bytes | None) -> Any:
-    """Return a znode's data: parsed if it is JSON, with varying values replaced by their types' names."""
+    """Return a znode's data. JSON is parsed, and varying values are replaced with the names of their types."""
     if data is None:
         return None
     try:
@@ -67,14 +67,14 @@ def _settled(value: Any, name: str = "") -> Any:
 
 
 def _anywhere(content: Any) -> Any:
-    """Return the content of a topic's znode without its replicas' brokers."""
+    """Return the content of a topic's znode without the broker ids of its replicas."""
     if isinstance(content, dict):
         return {name: _anywhere(each) for name, each in content.items() if name != "leader"}
     return sorted(content) if isinstance(content, list) else content
 
 
 def differences(ours: dict[str, Znode], theirs: dict[str, Znode]) -> list[str]:
-    """Return the differences of two trees, a line each."""
+    """Return the differences of two trees, one per line."""
     lines = [f"only ours has {path}: {ours[path]}" for path in ours if path not in theirs]
     lines += [f"only Kafka has {path}: {theirs[path]}" for path in theirs if path not in ours]
     for path in ours.keys() & theirs.keys():

@@ -1,10 +1,10 @@
 """The golden files, and the program that writes their expected half: `python -m tests.journal.golden_files`.
 
-`tests/golden/histories` holds small journals, each with the state that the docstrings of its events define.
-`tests/golden/sentences.jsonl` holds journal entries, each with its sentence. To add an event, append a line `{"entry":
-{…}}` to the latter (and a line to a history if the fold handles the event), and run this program. It fills in the
-sentences and states that the code produces now, so the review of its diff is the test: every line must match the
-event's docstring.
+`tests/golden/histories` contains small journals, each with the state that the docstrings of its events define.
+`tests/golden/sentences.jsonl` contains journal entries, each with its sentence. To add an event, append a line
+`{"entry": {…}}` to the latter (and a line to a history if the fold handles the event), and run this program. It fills
+in the sentences and states that the code produces now. Therefore the review of its diff is the test: every line must
+match the event's docstring.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EMPTY: dict[str, Any] = json.loads(msgspec.json.encode(ClusterState()))
 
 
 def with_sentence(line: dict[str, Any]) -> dict[str, Any]:
-    """Return a line of `sentences.jsonl` with its entry's sentence; `spoken` and `progress` are set only where they
+    """Return a line of `sentences.jsonl` with its entry's sentence. `spoken` and `progress` are set only where they
     apply.
     """
     table, sentences = json.loads(SENTENCES.read_bytes()), read_sentences()
@@ -71,12 +71,12 @@ def with_sentence(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def sentences_text() -> str:
-    """Return the expected text of `sentences.jsonl`."""
+    """Return the expected content of `sentences.jsonl`."""
     return "".join(json.dumps(with_sentence(line), ensure_ascii=False) + "\n" for line in lines_of(GOLDEN_SENTENCES))
 
 
 def state_text(history: Path) -> str:
-    """Return the expected text of a history's state file."""
+    """Return the expected content of a history's state file."""
     return json.dumps(state_after(entries_of(history)), ensure_ascii=False, indent=1) + "\n"
 
 

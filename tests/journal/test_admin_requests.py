@@ -1,4 +1,4 @@
-"""Admin requests are journalled with bounded sizes."""
+"""Admin requests are journaled with bounded sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains of causes from an effect to its first cause: the target of each reference, and the ends of chains."""
+"""Chains of causes from an effect to its first cause: what each reference points to, and how chains end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class History:
-    """Journal entries in the order of their writes."""
+    """Journal entries in the order in which they were written."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -84,7 +84,7 @@ def test_controller_election_is_caused_by_a_session_expiry() -> None:
 
 
 def test_partitions_name_their_own_leaders_session_expiry() -> None:
-    """Two brokers expire together; each partition's chain leads to the session of its own former leader."""
+    """Two sessions expire at the same time. Each partition's chain leads to the session of its former leader."""
     history = History()
     for broker, session in ((1, 0xA1), (2, 0xA2)):
         history.add(f"broker-{broker}", e.BrokerRegistered(broker, 0x10 + broker, session, START))
@@ -110,7 +110,7 @@ def test_deleted_registration_is_not_caused_by_a_later_expiry() -> None:
     assert history.chain(early).end is End.UNKNOWN
 
 
-def test_absent_broker_is_caused_by_its_last_sessions_end() -> None:
+def test_absence_of_a_broker_is_caused_by_its_last_session_end() -> None:
     history = History()
     for session, czxid in ((0xA1, 0x11), (0xA2, 0x12)):
         history.add("broker-1", e.BrokerRegistered(1, czxid, session, START))
@@ -146,7 +146,7 @@ def test_isr_shrink_is_caused_by_the_leaders_isr_timer() -> None:
     assert history.chain(left)[1:] == (End.TIMER, "timer isr-expiration")
 
 
-def test_epoch_of_a_recreated_topic_means_the_last_election() -> None:
+def test_epoch_of_a_recreated_topic_refers_to_its_last_election() -> None:
     history = History()
     history.add("broker-3", elected(0, -1, request_cause("of the first topic")))
     history.add("broker-3", elected(0, -1, request_cause("of the second topic")))
@@ -176,7 +176,7 @@ def test_topic_creation_is_caused_by_its_request() -> None:
         (Cause(""), End.UNKNOWN),
     ],
 )
-def test_unresolved_reference_ends_the_chain_by_its_kind(cause: Cause, end: End) -> None:
+def test_kind_of_an_unresolved_reference_ends_the_chain(cause: Cause, end: End) -> None:
     history = History()
     won = history.add("broker-2", e.ControllerElected(2, 5, 4, 0x50, cause))
     assert history.chain(won).end is end
@@ -190,7 +190,7 @@ def following(leader: int) -> e.PeerStateChanged:
     return e.PeerStateChanged("FOLLOWING", "BROADCAST", leader, 1, 1, 1, 0x1_0000_0005)
 
 
-def test_leader_change_is_caused_by_the_old_leaders_kill() -> None:
+def test_leader_change_is_caused_by_the_kill_of_the_old_leader() -> None:
     history = History()
     history.add("host-1", e.ProcessChanged("peer-3", "down", None, "kill"))
     history.add("peer-1", looking(1, link_cause(3)))
@@ -201,7 +201,7 @@ def test_leader_change_is_caused_by_the_old_leaders_kill() -> None:
     assert broken_chains(history.entries) == []
 
 
-def test_peer_that_follows_a_looking_leader_has_its_cause() -> None:
+def test_looking_leader_is_the_cause_of_its_follower_looking() -> None:
     history = History()
     history.add("peer-3", looking(3, silence_cause(1)))
     state_change = history.add("peer-2", looking(2, looking_cause(3)))
@@ -234,7 +234,7 @@ def test_link_to_a_killed_peer_has_the_kill_that_is_logged_later() -> None:
     assert history.chain(lost).end is End.FAULT
 
 
-def test_use_of_a_request_fault_is_caused_by_the_fault() -> None:
+def test_request_fault_application_is_caused_by_the_fault() -> None:
     history = History()
     history.add("host-1", e.FaultInjected("f1", "request", "Produce: close, once", "broker-1", False))
     use = history.add("broker-1", e.RequestFaultApplied("f1", "Produce", "shop", "", "close", 1, fault_cause("f1")))
@@ -243,14 +243,14 @@ def test_use_of_a_request_fault_is_caused_by_the_fault() -> None:
     assert history.chain(use).end is End.FAULT
 
 
-def test_use_of_an_unlogged_fault_still_ends_at_a_fault() -> None:
+def test_application_of_an_unlogged_fault_ends_at_a_fault() -> None:
     history = History()
     use = history.add("broker-1", e.RequestFaultApplied("f1", "Produce", "shop", "", "close", 1, fault_cause("f1")))
 
     assert (history.chain(use).end, history.chain(use).says) == (End.FAULT, "fault f1")
 
 
-def test_zombie_resigns_because_its_session_ended() -> None:
+def test_zombie_resignation_is_caused_by_its_session_end() -> None:
     history = History()
     history.add("peer-1", e.SessionExpired(9, 6_000))
     history.add("peer-1", e.SessionClosed(9, 0x1_0000_0007, ["/controller"], expiry_cause(9)))
@@ -267,7 +267,9 @@ STARTED = e.NodeStarted("broker", 1, {})
 
 
 def expired_after(*events: tuple[int, str, Event], heard_ms_ago: int = 6_300, heard_by: int = 3) -> Chain:
-    """Return the chain of the expiry of broker-1's session at 20 s; the `told` events occur at these milliseconds."""
+    """Return the chain of the expiry of broker-1's session at 20 s, after `events`, which occur at the given
+    milliseconds.
+    """
     causes = Causes()
     expired = e.SessionExpired(9, 6_000, heard_ms_ago, heard_by)
     each = [(0, "broker-1", e.BrokerRegistered(1, 24, 9)), *events, (20_000, "peer-1", expired)]
@@ -294,15 +296,17 @@ def test_session_expiry_is_caused_by_the_fault_since_last_ping(event: Event) -> 
 
 
 def test_expiry_after_restarts_is_caused_by_the_first_kill() -> None:
-    """A new process has its own session; the old one is silent since the kill, whatever happened to the process."""
+    """A new process has a new session. The old session is silent since the kill, whatever happened to the process
+    later.
+    """
     again = (16_000, "host-1", KILLED), (17_000, "broker-1", STARTED)
     chain = expired_after((14_000, "host-1", KILLED), (15_000, "broker-1", STARTED), *again)
     assert [(step.wall_us, step.event) for step in chain.steps[1:]] == [(14_000_000, KILLED)]
     assert chain.end is End.FAULT
 
 
-def test_expiry_by_a_new_leader_needs_a_third_of_the_timeout() -> None:
-    """A fault explains it only if it began at least a third of the timeout (2,000 of 6,000 ms) before."""
+def test_fault_must_precede_expiry_by_a_third_of_the_timeout() -> None:
+    """A fault is the cause only if it began at least a third of the timeout (2,000 of 6,000 ms) earlier."""
     assert expired_after((18_000, "world", PAUSED), heard_ms_ago=-1, heard_by=0).end is End.FAULT
     assert expired_after((18_001, "world", PAUSED), heard_ms_ago=-1, heard_by=0).end is End.TIMER
 
@@ -343,7 +347,9 @@ CUT_FROM_LEADER = e.FaultInjected("f1", "cut", "broker-3", "broker-1", True)
 
 
 def leaving(*replicas: int, events: Sequence[Event] = (CUT_FROM_LEADER,)) -> Chain:
-    """Return the causes of broker 1's proposal to drop followers; by default its link to broker 3 is cut."""
+    """Return the causes of broker 1's proposal to remove followers from the ISR. By default its link to broker 3 is
+    partitioned.
+    """
     history = History()
     for event in events:
         history.add("world", event)
@@ -358,7 +364,7 @@ def test_isr_shrink_is_caused_by_a_cut_link_to_the_leader() -> None:
     assert leaving(3).end is End.FAULT
 
 
-def test_follower_without_answers_is_silent_too() -> None:
+def test_follower_without_responses_is_silent() -> None:
     one_way = e.FaultInjected("f1", "cut", "broker-1", "broker-3", False)
     assert leaving(3, events=[one_way]).end is End.FAULT
 
@@ -368,7 +374,9 @@ FETCH_LOST = e.RequestFaultApplied("f9", "Fetch", "broker-3", "orders-0", "drop_
 
 
 def shrink_under_a_request_fault(*later: Event, client: str = "broker-3") -> Chain:
-    """Return the causes of broker 1's proposal to drop broker 3, whose fetches a request fault has met."""
+    """Return the causes of broker 1's proposal to remove broker 3 from the ISR after a request fault affected broker
+    3's fetches.
+    """
     history = History()
     history.add("host-1", FETCH_FAULT)
     history.add("broker-1", msgspec.structs.replace(FETCH_LOST, client=client))
@@ -393,7 +401,7 @@ def test_session_expiry_is_caused_by_the_cut_link_of_its_client() -> None:
     assert history.types(history.add("peer-3", expired)) == ["session_expired", "link_fault_applied", "fault_injected"]
 
 
-def test_isr_shrink_after_the_removal_of_a_request_fault_is_no_effect() -> None:
+def test_removed_request_fault_does_not_cause_an_isr_shrink() -> None:
     assert shrink_under_a_request_fault(e.FaultRemoved("f9")).end is End.TIMER
     assert shrink_under_a_request_fault(client="broker-2").end is End.TIMER
 
@@ -417,7 +425,7 @@ def test_election_or_resignation_without_cause_is_reported(event: Event) -> None
     assert len(broken_chains(history.entries)) == 1
 
 
-def test_start_refers_to_the_nodes_own_last_start() -> None:
+def test_start_refers_to_the_last_start_of_the_same_node() -> None:
     history = History()
     history.add("broker-2", e.NodeStarted("broker", 2, {}))
     history.add("broker-3", e.NodeStarted("broker", 3, {}))
@@ -426,8 +434,8 @@ def test_start_refers_to_the_nodes_own_last_start() -> None:
     assert history.chain(won).end is End.START
 
 
-def test_foreign_ephemeral_in_brokers_ids_is_no_registration() -> None:
-    """Python parses no number of 5,000 digits."""
+def test_invalid_ephemeral_in_brokers_ids_is_not_a_registration() -> None:
+    """Python does not parse a number with 5,000 digits."""
     effect = Entry("peer-1", 2, 2, 2, e.EpochAccepted(1))
     causes = Causes()
     causes.see(Entry("peer-1", 1, 1, 1, e.EphemeralCreated("/brokers/ids/" + "9" * 5_000, 7, 9)))
@@ -435,7 +443,7 @@ def test_foreign_ephemeral_in_brokers_ids_is_no_registration() -> None:
     assert causes.chain(effect).end is End.UNKNOWN
 
 
-def test_missing_zxid_leaves_the_transaction_unknown() -> None:
+def test_transaction_without_a_zxid_has_no_cause() -> None:
     assert transaction_cause(0) == transaction_cause(-1) == ""
 
 

@@ -1,4 +1,4 @@
-"""The time without a controller: from the last one's death or freeze to the next one's first decision."""
+"""The time without a controller: from the death or freeze of the last controller to the first decision of the next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.journal.fold import fold
 CONTROLLER_TERMS = fold(entries_of(GOLDEN / "histories" / "controller-gaps.jsonl")).controller_terms
 
 
-def test_gap_runs_from_the_freeze_to_the_first_decision() -> None:
+def test_gap_lasts_from_the_freeze_to_the_first_decision() -> None:
     """Controller 1 froze at 10 s, and its session ended at 15.0019 s. Controller 2 was elected at 15.007 s and killed
     before its first decision. Controller 3 was elected at 21.005 s and decided at 21.065 s.
     """
@@ -23,11 +23,11 @@ def test_gap_runs_from_the_freeze_to_the_first_decision() -> None:
 
 
 def test_gap_after_a_resignation_has_no_detection() -> None:
-    """Controller 3 resigned at 30 s; a broker without a journal here was elected 8 ms later."""
+    """Controller 3 resigned at 30 s. A broker without a journal here was elected 8 ms later."""
     assert gap_before(CONTROLLER_TERMS, 3) == ControllerGap(30_000_000, 30_008_000, 0, 8_000, 0)
 
 
-def test_gap_lists_its_parts_in_text() -> None:
+def test_gap_is_formatted_with_its_parts() -> None:
     gap = gap_ended_by(CONTROLLER_TERMS, e.ControllerElected(3, 3, 3, 41))
     assert gap is not None
     text = "no controller for 11,065.0 ms: detection 5,001.9 ms, election 6,003.1 ms, loading 60.0 ms"
@@ -40,8 +40,8 @@ def _entries(*events: tuple[int, str, e.Event]) -> list[Entry]:
     return [Entry(node, place, at_us, at_us, event) for place, (at_us, node, event) in enumerate(events, 1)]
 
 
-def test_gap_without_an_end_of_the_session_has_no_detection() -> None:
-    """The journals of the peers are missing: the next election is the first sign of the session's end."""
+def test_gap_without_a_session_end_has_no_detection() -> None:
+    """The peers' journals are missing, so the next election is the first sign that the session ended."""
     controller_terms = fold(
         _entries(
             (1_000, "broker-1", e.ControllerElected(1, 1, 1, 1)),
@@ -70,7 +70,7 @@ def test_gap_of_an_isolated_controller_starts_at_session_end() -> None:
 
 
 def test_clock_skew_does_not_change_the_loading_time() -> None:
-    """The clock of broker 2 is two seconds slow: its election has an earlier time than the session's end."""
+    """Broker 2's clock is two seconds slow, so that its election has an earlier time than the end of the session."""
     controller_terms = fold(
         _entries(
             (500, "broker-1", e.BrokerRegistered(1, 1, 7)),

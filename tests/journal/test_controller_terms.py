@@ -32,7 +32,7 @@ def _process(process: str, action: str) -> e.ProcessChanged:
 
 
 def test_dead_controllers_term_is_not_resumed_by_a_new_process() -> None:
-    """A controller killed, started, paused and resumed within its session timeout once counted as active."""
+    """A controller that was killed, started, paused and resumed within its session timeout was once shown as active."""
     history = as_entries(
         e.BrokerRegistered(1, 10, 7),
         e.ControllerElected(1, 1, 1, 11),
@@ -57,7 +57,7 @@ def test_controller_killed_while_paused_is_dead() -> None:
 
 
 def test_started_process_is_not_the_elected_controller() -> None:
-    """The host's agent died too, so no exit was journalled: the dead controller once counted as active until its
+    """The host's agent died too, so no exit was journaled. The dead controller was once shown as active until its
     session expired.
     """
     history = as_entries(e.BrokerRegistered(1, 10, 7), e.ControllerElected(1, 1, 1, 11), e.NodeStarted("broker", 1, {}))

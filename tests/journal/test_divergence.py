@@ -1,4 +1,4 @@
-"""The first difference between two histories, and differences that do not count."""
+"""The first difference between two histories, and differences that are ignored."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def history(*events: tuple[str, Event], clock_us: int = 0) -> list[Entry]:
 ONE, TWO, THREE = ("peer-1", e.EpochAccepted(1)), ("peer-2", e.EpochAccepted(2)), ("peer-1", e.EpochAdopted(3))
 
 
-def test_same_events_on_other_clocks_are_no_difference() -> None:
+def test_same_events_with_other_clocks_do_not_diverge() -> None:
     assert parting(history(ONE, TWO, THREE), history(ONE, TWO, THREE, clock_us=10**9)) is None
 
 
-def test_interleaving_of_nodes_is_no_difference() -> None:
+def test_interleaving_of_nodes_is_not_a_divergence() -> None:
     assert parting(history(ONE, TWO, THREE), history(TWO, ONE, THREE)) is None
     found = parting(history(ONE, THREE), history(THREE, ONE))
     assert found is not None, "the order of a node's own events is a difference"
 
 
-def test_durations_configs_and_line_numbers_do_not_differ() -> None:
+def test_durations_configs_and_line_numbers_are_not_compared() -> None:
     def variant(ms: int, config: str) -> list[Entry]:
         proposed = e.IsrProposed(
             1, "t", 0, [1], 0, 0, "lag", [e.ReplicaStanding(2, 5, 9, 5, ms, 100)], f"broker-1#{ms}"

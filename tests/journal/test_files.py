@@ -1,4 +1,4 @@
-"""The journal's files: written events are read back, whatever a crash left at the end."""
+"""The journal's files: written events can be read, whatever a crash left at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def writer(directory: Path, **options: object) -> JournalWriter:
     return JournalWriter(directory, "peer-1", clocks=lambda: (next(ticks), 7), **options)  # type: ignore[arg-type]
 
 
-def test_event_is_read_back_as_written(tmp_path: Path) -> None:
+def test_event_round_trips(tmp_path: Path) -> None:
     journal = writer(tmp_path)
     events = [
         e.EpochAccepted(3),
@@ -61,7 +61,7 @@ def test_node_sequence_continues_after_a_restart(tmp_path: Path) -> None:
     assert [entry.node_seq for entry in read_directory(tmp_path)] == [1, 2, 3]
 
 
-def test_copy_next_to_the_journal_is_not_part_of_it(tmp_path: Path) -> None:
+def test_copied_file_next_to_the_journal_is_ignored(tmp_path: Path) -> None:
     journal = writer(tmp_path)
     journal.write(e.EpochAccepted(1))
     journal.close()
@@ -101,14 +101,14 @@ def test_torn_last_line_is_skipped_after_a_restart(tmp_path: Path) -> None:
         encode_line("peer-1", 1, 1, 1, e.IsrChanged("t", 0, [-(2**63) - 1], 1, 1, 1, "lag"))[:-1],
     ],
 )  # fmt: skip
-def test_line_that_is_no_entry_is_set_aside_with_its_reason(tmp_path: Path, line: bytes) -> None:
+def test_invalid_line_is_set_aside_with_its_reason(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "x-1.000000000001.jsonl").write_bytes(line + b"\n")
     bad: list[BadLine] = []
     assert list(read_directory(tmp_path, bad)) == []
     assert len(bad) == 1 and bad[0].reason
 
 
-def test_rotated_files_are_bounded_and_without_gaps(tmp_path: Path) -> None:
+def test_rotated_files_are_limited_and_have_no_gaps(tmp_path: Path) -> None:
     journal = writer(tmp_path, file_bytes_max=500, files_max=3)
     for number in range(100):
         journal.write(e.EpochAccepted(number))
@@ -128,7 +128,7 @@ def test_merge_keeps_node_order_when_its_clock_steps_back() -> None:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_event_type_has_a_docstring_and_survives_json(name: str) -> None:
+def test_event_type_has_a_docstring_and_round_trips_in_json(name: str) -> None:
     kind = BY_NAME[name]
     assert kind.__doc__
     sample = {"int": 1, "str": "x", "bool": True}
@@ -146,7 +146,7 @@ def test_event_type_has_a_docstring_and_survives_json(name: str) -> None:
     assert entry_from_dict(json.loads(json.dumps(entry.to_dict()))) == entry
 
 
-def test_events_wait_while_the_disk_is_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_wait_in_memory_while_the_disk_is_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = writer(tmp_path)
     with no_file_grows_beyond(1_000):
         for epoch in range(50):
@@ -186,7 +186,7 @@ def test_oldest_waiting_events_are_dropped_as_whole_lines(
 
 
 def test_exit_with_a_full_disk_reports_lost_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The next writer starts on a new line."""
+    """The next writer starts with a new line."""
     full = writer(tmp_path)
     with no_file_grows_beyond(1_000):
         for epoch in range(100):

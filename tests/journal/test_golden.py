@@ -1,4 +1,5 @@
-"""The fold and the sentences against the golden files, which `tests/browser/js/golden.test.mjs` also runs on the page.
+"""The fold and the sentences compared with the golden files. `tests/browser/js/golden.test.mjs` runs the same tests
+on the page.
 
 See `tests.journal.golden_files` for their contents, and for how to add an event.
 """
@@ -33,7 +34,7 @@ def test_golden_history_folds_to_its_golden_state(history: Path) -> None:
 
 @pytest.mark.parametrize("history", [None, *HISTORIES], ids=lambda history: history.stem if history else "nothing")
 def test_event_type_in_no_history_changes_only_the_position(history: Path | None) -> None:
-    """Therefore, every event that the fold handles must be in a history."""
+    """Therefore every event that the fold handles must be in one of the histories."""
     folded = {line["type"] for path in HISTORIES for line in lines_of(path)}
     before = entries_of(history) if history else []
     state = state_after(before) if before else EMPTY
@@ -76,7 +77,7 @@ def test_every_event_type_has_one_sentence() -> None:
         ("[word=two_words?the same]", "the same"),
     ],
 )
-def test_template_is_filled_in(template: str, text: str) -> None:
+def test_template_fields_are_filled_in(template: str, text: str) -> None:
     fields = {"a": 7, "c": 1, "big": 1_234_567, "minus": -1, "map": {"x": 1, "y": 2}, "none": [], "word": "two_words"}
     assert render(template, fields) == text
 

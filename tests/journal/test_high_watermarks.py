@@ -1,4 +1,4 @@
-"""The high watermarks that a broker's journal proves its replicas to have reached."""
+"""High watermarks that a broker's replicas have provably reached, according to its journal."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def progressed(high_watermark: int, end: int) -> e.ReplicaProgressed:
     return e.ReplicaProgressed(1, [("t", 0, high_watermark, end)])
 
 
-def test_last_report_counts_and_not_the_checkpoint_after_it() -> None:
+def test_last_report_is_used_instead_of_a_later_checkpoint() -> None:
     loaded = e.ReplicaLoaded(1, "t", 0, log_end_offset=9, high_watermark=2)
     assert high_watermarks_reached([progressed(3, 5), progressed(8, 9), loaded]) == {T0: 8}
 
 
-def test_truncated_log_has_reached_at_most_its_end() -> None:
+def test_truncation_limits_the_reported_high_watermark() -> None:
     truncated = e.LogTruncated(1, "t", 0, from_offset=9, to_offset=4, leader_epoch=2)
     assert high_watermarks_reached([progressed(8, 9), truncated]) == {T0: 4}
     assert high_watermarks_reached([progressed(8, 9), truncated, progressed(6, 7)]) == {T0: 6}
@@ -35,7 +35,7 @@ def test_recreated_topic_does_not_inherit_the_high_watermark() -> None:
     assert high_watermarks_reached([progressed(8, 9), leads]) == {T0: 1}
 
 
-def test_journal_files_are_read_across_rotation_and_bad_lines(tmp_path: Path) -> None:
+def test_journal_is_read_across_rotations_and_bad_lines(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path, "broker-1", file_bytes_max=200)
     for mark in (3, 5):
         writer.write(progressed(mark, 9))
@@ -58,5 +58,5 @@ def test_only_the_end_of_a_long_journal_is_read(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_missing_journal_has_no_high_watermarks(tmp_path: Path) -> None:
+def test_missing_journal_gives_no_high_watermarks(tmp_path: Path) -> None:
     assert read_high_watermarks(tmp_path, "broker-1") == {}

@@ -1,4 +1,4 @@
-"""Incidents: a first cause and its effects, as rows and as sentences; expected values are computed by hand."""
+"""Incidents: a first cause and its effects, as rows and as sentences. Expected values are computed by hand."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class History:
 
 
 def text(incident: Incident) -> list[str]:
-    """Return an incident as it is printed."""
+    """Return the printed lines of an incident."""
     sentences = read_sentences()
     return [headline(incident, sentences), *summary(incident, sentences)]
 
 
 def elected(leader: int, leader_epoch: int, isr: list[int], caused_by: str, **fields: Any) -> e.LeaderElected:
-    """Return the election of a leader of t-0 among brokers 1 to 3; the partition epoch is the leader epoch."""
+    """Return the election of a leader of t-0 among brokers 1 to 3. The partition epoch equals the leader epoch."""
     return e.LeaderElected(
         "t", 0, leader, leader_epoch, isr, [1, 2, 3], leader_epoch, 1, fields.pop("unclean", False), "offline",
         zxid=100 + leader_epoch, caused_by=caused_by, **fields,
@@ -53,7 +53,7 @@ def elected(leader: int, leader_epoch: int, isr: list[int], caused_by: str, **fi
 
 
 def cluster() -> History:
-    """Return three brokers; broker 1 is controller and leads t-0."""
+    """Return three brokers. Broker 1 is controller and leads t-0."""
     history = History()
     for number in (1, 2, 3):
         started = history.add(number, f"broker-{number}", e.NodeStarted("broker", number, {}))
@@ -66,7 +66,9 @@ def cluster() -> History:
 
 
 def killed_controller(history: History) -> None:
-    """Kill broker 1 at 10 s, as seen by the others: expired at 16 s, controller at 16.5 s, leader at 17 s."""
+    """Kill broker 1 at 10 s. The other nodes report the session expiry at 16 s, a controller at 16.5 s, and a leader at
+    17 s.
+    """
     history.add(10_000, "host-1", KILLED)
     history.add(16_000, "peer-1", e.SessionExpired(11, 6_000, 6_000, 1))
     history.add(16_010, "peer-1", e.SessionClosed(11, 95, ["/brokers/ids/1", "/controller"], expiry_cause(11)))
@@ -77,14 +79,14 @@ def killed_controller(history: History) -> None:
     history.add(17_000, "broker-2", elected(2, 2, [2, 3], gone))
 
 
-def test_kill_of_the_controller_is_one_incident_with_all_effects() -> None:
+def test_controller_kill_is_one_incident_with_all_effects() -> None:
     history = cluster()
     killed_controller(history)
     (found,) = history.incidents()
     assert (found.number, kind_of(found), target_of(found), found.from_us) == (1, "kill", "broker-1", 10_000_000)
     assert [(each.node, each.at_us) for each in found.expiries] == [("broker-1", 16_000_000)]
     (failover,) = found.failovers
-    # The old controller was killed at 10 s, and the new one decided at 16.9 s.
+    # The old controller was killed at 10 s; the new controller made its first decision at 16.9 s.
     assert (failover.previous_broker_id, failover.broker_id, failover.gap_us) == (1, 2, 6_900_000)
     assert found.outages == [Outage("t-0", 10_000_000, 17_000_000)]
     assert found.to_us is None, "broker 1 has not returned to the ISR"
@@ -115,7 +117,7 @@ def test_return_of_the_killed_broker_ends_the_incident() -> None:
     assert text(found)[-1] == "recovered after 12,500 ms"
 
 
-def test_unclean_election_and_loss_after_a_restart_belong_to_the_kill() -> None:
+def test_unclean_election_after_restart_belongs_to_the_kill() -> None:
     history = cluster()
     history.add(10_000, "host-1", KILLED)
     history.add(16_000, "peer-1", e.SessionExpired(11, 6_000, 6_000, 1))
@@ -151,7 +153,7 @@ def test_lost_records_of_two_incidents_are_acknowledged_once() -> None:
     assert "lost: 16 records of t-0, 9 acknowledged to workloads" in text(first_one)
 
 
-def test_cut_between_leader_and_follower_is_an_incident_of_the_link() -> None:
+def test_cut_between_replicas_is_an_incident_of_the_link() -> None:
     history = cluster()
     history.add(10_000, "host-1", e.FaultInjected("f1", "cut", "broker-1", "broker-3", True))
     standing = e.ReplicaStanding(3, 90, 120, 90, 10_000, 10_000)
@@ -165,7 +167,7 @@ def test_cut_between_leader_and_follower_is_an_incident_of_the_link() -> None:
     assert text(found)[-2:] == ["ISRs without broker 3 for a time that still lasts: t-0", "not recovered yet"]
 
 
-def test_unexplained_expiry_begins_an_incident_itself() -> None:
+def test_unexplained_expiry_starts_an_incident() -> None:
     history = cluster()
     history.add(16_000, "peer-1", e.SessionExpired(12, 6_000, 6_000, 1))
     (found,) = history.incidents()
@@ -173,7 +175,7 @@ def test_unexplained_expiry_begins_an_incident_itself() -> None:
     assert [each.node for each in found.expiries] == ["broker-2"]
 
 
-def test_headline_has_the_time_of_day_in_utc() -> None:
+def test_headline_contains_the_time_of_day_in_utc() -> None:
     """1,700,000,028,575 ms after 1970 is 2023-11-14 22:13:48.575 UTC."""
     history = cluster()
     history.add(1_700_000_028_575, "peer-1", e.SessionExpired(12, 6_000, -1, 0))
@@ -181,7 +183,7 @@ def test_headline_has_the_time_of_day_in_utc() -> None:
     assert text(found)[0] == "22:13:48.575Z session 0xc expired after 6000 ms (peer-1#1)"
 
 
-def test_fault_without_effects_or_a_clients_session_is_no_incident() -> None:
+def test_fault_without_effects_is_not_an_incident() -> None:
     history = cluster()
     history.add(10_000, "host-1", e.FaultInjected("f1", "delay", "broker-1", "broker-3", True, 5))
     history.add(12_000, "host-1", e.FaultInjected("f2", "cut", "broker-1", "peer-1", True))
@@ -190,7 +192,7 @@ def test_fault_without_effects_or_a_clients_session_is_no_incident() -> None:
 
 
 def reported(history: History, at_s: int, waited_ms: int, *counts: int, topic: str = "t") -> None:
-    """Report `waited_ms`, and the counts of sent, acknowledged and failed records."""
+    """Report that a workload waited `waited_ms`, and how many records were sent, acknowledged and failed."""
     sent, acknowledged, failed = counts
     event = e.WorkloadProgressed(
         f"w-{topic}", topic, sent, acknowledged, failed, 0, acks="all", running_ms=at_s * 1000, waited_ms=waited_ms
@@ -200,7 +202,7 @@ def reported(history: History, at_s: int, waited_ms: int, *counts: int, topic: s
 
 
 def test_wait_of_a_workload_belongs_to_the_outage_of_its_topic() -> None:
-    """The writes to t wait from 10.5 s to 18 s; the wait of 0.2 s in second 5 is before the kill."""
+    """Writes to t wait from 10.5 s to 18 s. The wait of 0.2 s in second 5 is before the kill."""
     history = cluster()
     killed_controller(history)
     reported(history, 5, 200, 50, 50, 0)
@@ -216,7 +218,7 @@ def test_wait_of_a_workload_belongs_to_the_outage_of_its_topic() -> None:
     assert "clients: workload w-t (t, acks=all) waited 7,500 ms, 5 records failed" in text(found)
 
 
-def test_wait_of_a_workload_without_a_later_reply_still_lasts() -> None:
+def test_wait_of_a_workload_without_a_later_reply_is_unfinished() -> None:
     history = cluster()
     killed_controller(history)
     reported(history, 9, 0, 90, 90, 0)
@@ -235,7 +237,7 @@ def test_workload_of_an_older_version_has_no_waits() -> None:
     assert found.stalls == []
 
 
-def test_planned_stop_of_a_broker_counts_only_with_an_outage() -> None:
+def test_planned_stop_is_an_incident_only_with_an_outage() -> None:
     history = cluster()
     history.add(10_000, "broker-3", e.NodeStopped("shutdown"))
     history.add(10_100, "broker-1", e.IsrChanged("t", 0, [1, 2], 1, 0, 1, "controller", 1, 120, left=[1, 2, 3],

@@ -1,4 +1,4 @@
-"""Lost records of a partition: each offset counts once."""
+"""Lost records of a partition: each offset is counted once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def test_offset_lost_by_several_replicas_counts_once() -> None:
     assert lost_by_partition(losses, {}) == {"t-0": LostRecords(61, 40)}
 
 
-def test_adjacent_spans_add_up_within_each_partition() -> None:
+def test_adjacent_losses_are_added_within_each_partition() -> None:
     losses = fold([lost(1, 0, 10, 19, 10), lost(2, 0, 20, 29, 3), lost(2, 1, 0, 4, 5)]).losses
     assert lost_by_partition(losses, {}) == {"t-0": LostRecords(20, 13), "t-1": LostRecords(5, 5)}
 
 
-def test_older_journals_count_committed_records_too() -> None:
+def test_committed_records_of_older_journals_are_counted() -> None:
     losses = fold([lost(1, 0, 10, 19, 4, older=True)]).losses
     assert lost_by_partition(losses, {}) == {"t-0": LostRecords(10, 4)}
 
@@ -39,11 +39,11 @@ def test_losses_of_a_deleted_topic_do_not_count_for_a_new_one() -> None:
     assert committed_records_lost(losses) == 13
 
 
-def test_loss_is_committed_below_any_replicas_high_watermark() -> None:
-    """Leader 1 reported 18 in leader epoch 3, so eight of the lost offsets 10 to 19 were committed.
+def test_loss_below_any_replicas_high_watermark_is_committed() -> None:
+    """Leader 1 reported high watermark 18 in leader epoch 3, so eight of the lost offsets 10 to 19 were committed.
 
-    Follower 2 knew of five. The high watermarks of leader epoch 4, and of the follower before it rose, are of other
-    logs.
+    Follower 2 knew that five were committed. The high watermarks of leader epoch 4, and of the follower before its
+    high watermark rose, belong to other logs.
     """
 
     def progressed(broker: int, high_watermark: int) -> Entry:

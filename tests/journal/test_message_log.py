@@ -1,4 +1,4 @@
-"""The log of a node's messages: bounded, numbered across restarts, and it never delays the node."""
+"""The log of a node's messages: bounded, numbered across restarts, and never delays the node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VOTE = Content("election", "Notification", {"vote": 3})
 
 
 class Connected:
-    """A connection from one address to another."""
+    """Connection from one address to another."""
 
     def __init__(self, here: tuple[str, int], there: tuple[str, int]) -> None:
         self._names = {"sockname": here, "peername": there}
@@ -55,7 +55,7 @@ def test_both_ends_use_the_same_connection_and_message_keys(tmp_path: Path) -> N
     assert [each.key for each in ours] == ["Notification#1", "Notification#2"]
 
 
-def test_path_that_utf8_cannot_encode_does_not_stop_the_log(tmp_path: Path) -> None:
+def test_path_with_unencodable_characters_does_not_stop_the_log(tmp_path: Path) -> None:
     log = MessageLog(tmp_path, NODE)
     line = log.line(Connected(HERE, THERE))
     sync = packet_contents(SyncRequest(SessionId(1), 7, "/half a \ud800 pair"))
@@ -66,7 +66,7 @@ def test_path_that_utf8_cannot_encode_does_not_stop_the_log(tmp_path: Path) -> N
     assert paths == ["/half a ? pair", None]
 
 
-def test_numbering_continues_after_a_restart(tmp_path: Path) -> None:
+def test_message_numbering_continues_after_a_restart(tmp_path: Path) -> None:
     for _ in range(2):
         log = MessageLog(tmp_path, NODE)
         log.line(Connected(HERE, THERE)).sent(VOTE)
@@ -103,7 +103,7 @@ def test_hanging_disk_drops_messages_without_delay(tmp_path: Path, monkeypatch: 
     assert first.n == 1
 
 
-def test_full_disk_drops_only_the_messages_sent_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_drops_only_messages_sent_while_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_log, "BATCH_S", 0.0)
     log = MessageLog(tmp_path, NODE)
     line = log.line(Connected(HERE, THERE))
@@ -142,7 +142,9 @@ def eventually(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_line_has_the_number_of_messages_missed_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_contains_the_number_of_messages_dropped_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(message_log, "BATCH_S", 0.0)
     log = MessageLog(tmp_path, NODE)
     monkeypatch.setattr(message_log, "WAITING_MAX", 0)
@@ -156,7 +158,7 @@ def test_line_has_the_number_of_messages_missed_before_it(tmp_path: Path, monkey
     assert (only.missed, only.key) == (2, "Notification#3")
 
 
-def test_message_log_switched_off_writes_nothing(tmp_path: Path) -> None:
+def test_disabled_message_log_writes_nothing(tmp_path: Path) -> None:
     assert open_message_log(tmp_path, NODE, "off") is None
     log = open_message_log(tmp_path, NODE, "all")
     assert log is not None and log.hears_everything

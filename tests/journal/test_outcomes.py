@@ -16,7 +16,7 @@ def elected(leader: int, isr: list[int], cause: str, unclean: bool = False) -> e
 
 
 def test_difference_without_effect_is_ignored() -> None:
-    """Peer 1 accepts another epoch in each history; only the unclean election changes the final state."""
+    """Peer 1 accepts a different epoch in each history. Only the unclean election changes the final state."""
     crash = ("world", e.FaultInjected("f1", "crash", "", "broker-1", False, 0))
     gone = ("broker-3", e.BrokerLivenessChanged(1, [2], [], [], [1], caused_by="world#1"))
     one = history(("peer-1", e.EpochAccepted(1)), crash, gone, ("broker-3", elected(-1, [1], "broker-3#1")))
@@ -28,8 +28,8 @@ def test_difference_without_effect_is_ignored() -> None:
     assert (found.one, found.other) == (one[3], other[3])
 
 
-def test_cause_of_the_outcome_is_the_first_difference() -> None:
-    """The ISR that the leader proposes differs first; the controller writes it afterwards."""
+def test_first_difference_is_the_cause_of_the_outcome() -> None:
+    """The ISR that the leader proposes is the first difference. The controller writes it afterwards."""
     proposed = e.IsrProposed(1, "t", 0, [1], 0, 0, "lag", [])
     changed = e.IsrChanged("t", 0, [1], 1, 0, 1, "lag", caused_by="broker-1#1")
     begin = ("peer-1", e.EpochAccepted(1))
@@ -56,8 +56,8 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("name", "kind", "node"), SHOWN)
-def test_first_difference_of_an_outage_is_where_its_bug_acts(name: str, kind: str, node: str) -> None:
-    """The deposed controller writes, or a broker truncates its log, or a broker without the records is elected."""
+def test_first_difference_of_an_outage_is_caused_by_its_bug(name: str, kind: str, node: str) -> None:
+    """The deposed controller writes, a broker truncates its log, or a broker without the records is elected."""
     verdict = play(LIBRARY[name])
     assert verdict.shown is not None
     one, other = on_world_time(verdict.journal), on_world_time(verdict.shown.journal)

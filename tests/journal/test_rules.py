@@ -1,4 +1,4 @@
-"""Every decision in a journal has a rule, and the source that a rule names exists."""
+"""Every decision in a journal has a rule, and the source that a rule refers to exists."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from zabka.simulation.scenarios.scenario import WorldScenario
 from zabka.simulation.scenarios.world_player import play
 
 ROOTS = {e.AdminRequested, e.NodeStarted, e.NodeStopped, e.TaskFailed, e.FaultInjected, e.FaultRemoved}
-"""First causes: they are done to a node, or report its exit, and no rule of Kafka's decides them."""
+"""Events that are first causes. They happen to a node or report its exit, and no rule of Kafka's decides them."""
 STRANGERS = {e.PeerProtocolBroken, e.LinkFaultApplied, e.RequestFaultApplied, e.ProgramNoted}
 """Caused by the other side of the connection, by a user's fault, or by a user's own program."""
 DECIDING = {"caused_by", "cause", "reason", "mode"}
-"""The fields in which an event states its cause."""
+"""Fields in which an event states its cause."""
 DECISIONS = [kind for kind in EVENT_TYPES if DECIDING & set(kind.__struct_fields__) and kind not in ROOTS | STRANGERS]
 EVERY_RULE = [rule for pairs in RULES.values() for _, rule in pairs]
 BY_NAME = {rule.name: rule for rule in EVERY_RULE}
@@ -36,7 +36,7 @@ PLAYED = (
     "kafka-4447", "kafka-6880", "kafka-6082", "kafka-6361", "kafka-2729", "kafka-4443", "kafka-14845", "kafka-1211",
     "kip-966", "acks-1-planned-move",
 )  # fmt: skip
-"""Together these outages, with and without their bugs, contain most kinds of decisions."""
+"""Outages that together, with and without their bugs, contain most kinds of decisions."""
 RARE = (
     e.ControllerResigned(1, 3, "shutdown"),
     e.ControllerResigned(1, 3, "illegal_state"),
@@ -74,11 +74,11 @@ RARE = (
         )
     ),
 )
-"""Decisions that need transactions, a failing disk, a membership change, or hours of run time."""
+"""Decisions that require transactions, a failing disk, a membership change, or hours of run time."""
 
 
 def played() -> list[Event]:
-    """Return the events of whole histories at the full level."""
+    """Return the events of whole histories, journaled at the full level."""
     events: list[Event] = []
     for name in PLAYED:
         scenario = LIBRARY[name]
@@ -93,14 +93,14 @@ def test_every_decision_type_has_rules(kind: type[Event]) -> None:
     assert RULES.get(kind)
 
 
-def test_every_decision_has_a_rule_and_every_rule_occurs() -> None:
+def test_every_decision_has_a_rule_and_every_rule_is_used() -> None:
     events = [*played(), *RARE]
     assert [event for event in events if isinstance(event, tuple(DECISIONS)) and rule_of(event) is None] == []
     met = {rule.name for event in events if (rule := rule_of(event))}
     assert sorted(BY_NAME.keys() - met) == []
 
 
-def test_condition_uses_fields_that_the_event_has() -> None:
+def test_condition_uses_only_fields_of_its_event() -> None:
     for kind, pairs in RULES.items():
         fields = dict.fromkeys(kind.__struct_fields__, 0)
         for condition, _ in pairs:
@@ -112,7 +112,7 @@ def test_only_the_last_rule_of_a_type_is_unconditional() -> None:
         assert all(condition for condition, _ in pairs[:-1]), kind
 
 
-def test_rule_is_selected_by_the_events_fields() -> None:
+def test_rule_is_selected_by_the_event_fields() -> None:
     cut = e.LogTruncated(4, "orders", 0, 6, 5, 2, cause="high_watermark")
     elected = e.LeaderElected("orders", 0, 2, 3, [2], [1, 2], 4, 1, unclean=True, cause="unclean")
     names = [rule.name for event in (cut, elected) if (rule := rule_of(event))]
@@ -135,7 +135,7 @@ def test_rule_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize("link", sorted(EVERY_LINK, key=lambda link: link.name), ids=lambda link: link.name)
-def test_link_has_the_form_of_its_target(link: Link) -> None:
+def test_link_has_the_format_of_its_target(link: Link) -> None:
     kind, _, number = link.name.partition("-")
     match kind:
         case "KIP":
@@ -154,12 +154,12 @@ def test_link_has_the_form_of_its_target(link: Link) -> None:
             assert JAVA.fullmatch(link.url.removeprefix(ZOOKEEPER_SOURCE)), link.url
 
 
-def test_kip_without_a_listed_page_is_no_link() -> None:
+def test_unlisted_kip_cannot_be_referenced() -> None:
     with pytest.raises(KeyError):
         reference("KIP-999999")
 
 
-def test_rule_text_is_at_most_three_short_sentences() -> None:
+def test_rule_text_has_at_most_three_short_sentences() -> None:
     for rule in BY_NAME.values():
         sentences = rule.sentence.split(". ")
         assert rule.sentence.endswith(".") and "  " not in rule.sentence and len(sentences) <= 3, rule.sentence
@@ -167,7 +167,7 @@ def test_rule_text_is_at_most_three_short_sentences() -> None:
         assert rule.name[0].islower() and not rule.name.endswith(".")
 
 
-def test_methods_are_found_by_their_class() -> None:
+def test_methods_are_found_in_their_class() -> None:
     text = "class A:\n    def f(self): ...\n\nasync def g(): ...\n"
     assert definitions(text) == {"A": 1, "A.f": 2, "g": 4}
 

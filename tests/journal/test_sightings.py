@@ -1,4 +1,4 @@
-"""Message matching: two lines, one from each end, make one message, and clock skew never turns an arrow backwards."""
+"""Message matching: the lines of both ends are combined to one message, and clock skew never reverses an arrow."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def matched(*sightings: Sighting, hosts: dict[str, str] | None = None) -> Matche
     return matcher
 
 
-def test_sent_and_received_lines_make_one_message() -> None:
+def test_sent_and_received_lines_are_matched_to_one_message() -> None:
     (message,) = matched(sighting("peer-2", "received", 1_300), sighting("peer-1", "sent", 1_000)).messages()
     assert (message.source, message.target, message.sent_us, message.arrived_us) == ("peer-1", "peer-2", 1_000, 1_300)
     assert message.lost is None
@@ -51,16 +51,16 @@ def test_messages_with_the_same_key_are_matched_in_order() -> None:
     assert [(message.sent_us, message.arrived_us) for message in found] == [(10, 15), (20, 25)]
 
 
-def test_one_sided_messages_with_one_key_are_not_compared(
+def test_unmatched_messages_with_one_key_are_not_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client that is not a node may give all of its requests the same number."""
+    """A client that is not a node can give all of its requests the same number."""
     monkeypatch.setattr(sightings, "_belong_together", lambda *_: pytest.fail("compared"))
     found = matched(*(sighting("broker-1", "received", us, "request@0") for us in range(300))).messages()
     assert [message.lost for message in found] == [OUT_OF_SIGHT] * 300
 
 
-def test_newest_one_sided_messages_with_one_key_are_kept(
+def test_newest_unmatched_messages_with_one_key_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sightings, "OPEN_MAX", 10)
@@ -88,7 +88,7 @@ def test_message_from_a_node_to_itself_is_matched() -> None:
     assert (message.source, message.target, message.arrived_us) == ("broker-1", "broker-1", 12)
 
 
-def test_one_sided_message_is_marked() -> None:
+def test_unmatched_message_is_marked() -> None:
     lost, unsent = (
         matched(sighting("peer-1", "sent", 10, other="peer-2")),
         matched(sighting("peer-2", "received", 20)),
@@ -102,7 +102,7 @@ def test_one_sided_message_is_marked() -> None:
     assert (message.target, message.arrived_us, message.lost) == ("client", None, OUT_OF_SIGHT)
 
 
-def test_one_sided_message_gets_its_target_from_others() -> None:
+def test_target_of_an_unmatched_message_is_inferred_from_others() -> None:
     found = matched(sighting("peer-1", "sent", 10), sighting("peer-2", "sent", 20, "ACK@1")).messages()
     assert [(message.source, message.target) for message in found] == [("peer-1", "peer-2"), ("peer-2", "peer-1")]
 
@@ -117,8 +117,8 @@ def test_response_refers_to_its_request() -> None:
     assert [(message.id, message.answers) for message in found] == [(1, None), (2, 1)]
 
 
-def test_fastest_messages_each_way_give_the_clock_offset() -> None:
-    # Host b is 50 ms ahead, and every message takes 1 ms: by the clocks 51 ms there, and -49 ms back.
+def test_clock_offset_is_computed_from_the_fastest_messages() -> None:
+    # Host b's clock is 50 ms ahead, and every message takes 1 ms: by the clocks 51 ms to b, and -49 ms back.
     hosts = {"peer-1": "a", "peer-2": "b"}
     found = matched(
         sighting("peer-1", "sent", 100 * MS, "PROPOSAL@1"),
@@ -132,8 +132,8 @@ def test_fastest_messages_each_way_give_the_clock_offset() -> None:
     assert all(message.lost is None for message in found)
 
 
-def test_arrow_that_would_run_backwards_is_clamped() -> None:
-    # Messages in one direction only do not show the clock offset.
+def test_message_that_would_arrive_before_its_send_is_clamped() -> None:
+    # Messages in only one direction do not show the clock offset.
     hosts = {"peer-1": "a", "peer-2": "b"}
     (message,) = matched(
         sighting("peer-1", "sent", 100 * MS), sighting("peer-2", "received", 60 * MS), hosts=hosts
@@ -141,14 +141,14 @@ def test_arrow_that_would_run_backwards_is_clamped() -> None:
     assert (message.arrived_us, message.lost) == (message.sent_us, CLAMPED)
 
 
-def test_key_reused_much_later_is_another_message() -> None:
+def test_key_reused_much_later_belongs_to_another_message() -> None:
     found = matched(sighting("peer-1", "sent", 0), sighting("peer-2", "received", 3_600 * 1_000 * MS)).messages()
     assert [message.lost for message in found] == [UNSEEN, UNSENT]
     assert [(message.source, message.target) for message in found] == [("peer-1", "peer-2")] * 2
 
 
-def test_clock_that_is_set_does_not_shift_later_messages() -> None:
-    # Host b is 50 ms ahead, then its clock is set to the time of host a; every message takes 1 ms.
+def test_clock_set_later_does_not_shift_later_messages() -> None:
+    # Host b's clock is 50 ms ahead, and is then set to the time of host a; every message takes 1 ms.
     hosts, later = {"peer-1": "a", "peer-2": "b"}, 10 * 60 * 1_000 * MS
     found = matched(
         *(sighting("peer-1", "sent", 100 * MS, "PROPOSAL@1"), sighting("peer-2", "received", 151 * MS, "PROPOSAL@1")),
@@ -161,7 +161,7 @@ def test_clock_that_is_set_does_not_shift_later_messages() -> None:
     assert all(each.lost is None for each in found)
 
 
-def test_clock_measurements_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_clock_measurements_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sightings, "SKEW_WINDOWS_MAX", 3)
     skews = sightings.Skews({"peer-1": "a", "peer-2": "b"})
     for minute in range(10):
@@ -173,8 +173,8 @@ def test_clock_measurements_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert {len(windows) for windows in skews._quickest.values()} == {3}
 
 
-def test_connection_with_reused_addresses_is_another_one() -> None:
-    # Five minutes after the first, whose message was lost; both connections use the same message key.
+def test_connection_with_reused_addresses_is_a_new_connection() -> None:
+    # Five minutes after the first message, which was lost; both connections use the same message key.
     second = 5 * 60 * 1_000 * MS
     found = matched(
         sighting("peer-1", "sent", 1_000, "request@1", opened=900),
@@ -186,12 +186,12 @@ def test_connection_with_reused_addresses_is_another_one() -> None:
     ]  # fmt: skip
 
 
-def test_line_holds_the_whole_sighting() -> None:
+def test_sighting_round_trips_as_a_line() -> None:
     whole = sighting("peer-1", "sent", 5, bytes=70, other="peer-2", missed=3, opened=4)
     assert read_sighting(sighting_line(whole)) == whole
 
 
-def test_connections_closed_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_closed_long_ago_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sightings, "LINES_MAX", 10)
     matcher = Matcher({})
     lasting = sighting("peer-1", "sent", 1, "PING#1", other="peer-2")

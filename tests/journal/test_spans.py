@@ -1,4 +1,4 @@
-"""Spans against brute force: the fold of every prefix of real histories, examined after each event."""
+"""Spans compared with brute force: the fold of every prefix of real histories, examined after each event."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ REAL = {
 
 
 def standing_rows(state: ClusterState) -> dict[tuple[str, str], Standing]:
-    """Return each lane's rows as the module's docstring defines them, read from a state's JSON."""
+    """Return each lane's rows, as defined in the module's docstring, from a state's JSON."""
     s = json.loads(msgspec.json.encode(state))
     found: dict[tuple[str, str], Standing] = {("controller", ""): ("none", None)}
     process = {int(b["id"]): b["process"] for b in s["brokers"].values()}
@@ -90,7 +90,7 @@ def standing_rows(state: ClusterState) -> dict[tuple[str, str], Standing]:
 
 
 def by_brute_force(history: Sequence[Entry]) -> set[str]:
-    """Return every span as text: each row's values after each event, with equal values merged."""
+    """Return every span as a string: each row's values after each event, with equal values merged."""
     state = ClusterState()
     moments: dict[tuple[str, str], list[tuple[int, int, Standing | None]]] = {}
     for entry in history:
@@ -142,7 +142,7 @@ def test_fold_resumed_from_a_saved_state_finds_the_same_spans(name: str) -> None
 
 
 def test_killed_controller_is_dead_until_its_session_expires() -> None:
-    """The term lasts until the expiry's transaction, which deletes /controller."""
+    """The controller term lasts until the transaction that expires its session and deletes /controller."""
     history = of_file(LIVE)
     spans = Spans()
     for entry in history:

@@ -1,4 +1,4 @@
-"""Topics in the fold: a recreated topic has no state of the earlier one."""
+"""Topics in the fold: a recreated topic has no state of the earlier topic."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def elected(leader: int, leader_epoch: int, partition_epoch: int) -> e.LeaderEle
 
 
 def test_recreated_topic_is_new_without_a_deletion_event() -> None:
-    """A controller may delete a topic's last znode and die before it journals that. The new topic's leaders once
-    counted as late events about the old one.
+    """A controller can delete a topic's last znode and die before it journals the deletion. The new topic's leaders
+    once counted as late events of the old topic.
     """
     state = fold(
         as_entries(

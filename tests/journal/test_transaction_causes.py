@@ -1,4 +1,6 @@
-"""Chains of causes about transactions: from a stuck consumer to the transaction, and to what left it open."""
+"""Chains of causes of transactions: from a stuck consumer to the transaction, and to the reason that it stayed
+open.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ CLIENT = "client-shop"
 
 
 class History:
-    """Journal entries in the order of their writes."""
+    """Journal entries in the order in which they were written."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -77,7 +79,7 @@ class History:
         return [e.type_name(step.event) for step in self.chain(entry).steps]
 
 
-def test_held_offset_leads_to_the_open_transaction() -> None:
+def test_held_offset_is_caused_by_the_open_transaction() -> None:
     history = History()
     history.opened()
     history.begun()
@@ -86,7 +88,7 @@ def test_held_offset_leads_to_the_open_transaction() -> None:
     assert history.chain(held)[1:] == (End.REQUEST, "request AddPartitionsToTxn")
 
 
-def test_open_transaction_leads_to_the_crash_of_its_producer() -> None:
+def test_open_transaction_is_caused_by_its_producers_crash() -> None:
     history = History()
     opened = history.opened()
     crash = history.crash(CLIENT)
@@ -95,7 +97,7 @@ def test_open_transaction_leads_to_the_crash_of_its_producer() -> None:
     assert chain.end is End.FAULT
 
 
-def test_open_transaction_ignores_a_producer_that_came_back() -> None:
+def test_crash_of_a_restarted_producer_is_not_the_cause() -> None:
     history = History()
     history.opened()
     history.crash(CLIENT)
@@ -103,7 +105,7 @@ def test_open_transaction_ignores_a_producer_that_came_back() -> None:
     assert history.chain(history.held()).says == "request AddPartitionsToTxn"
 
 
-def test_resumed_producer_did_not_leave_its_transaction_open() -> None:
+def test_pause_of_a_resumed_producer_is_not_the_cause() -> None:
     history = History()
     history.opened()
     history.add("world", e.FaultInjected("f1", "pause", CLIENT, CLIENT, False))
@@ -112,7 +114,7 @@ def test_resumed_producer_did_not_leave_its_transaction_open() -> None:
     assert history.chain(history.held()).end is End.REQUEST
 
 
-def test_decided_transaction_leads_to_the_crash_of_its_coordinator() -> None:
+def test_decided_transaction_is_caused_by_its_coordinators_crash() -> None:
     history = History()
     decided = history.changed("PrepareCommit", "ended by its producer", request_cause("EndTxn"))
     history.crash(CLIENT)
@@ -120,7 +122,7 @@ def test_decided_transaction_leads_to_the_crash_of_its_coordinator() -> None:
     assert history.chain(history.held()).steps[1:] == (decided, crash)
 
 
-def test_reloaded_transaction_leads_to_the_coordinators_election() -> None:
+def test_reloaded_transaction_is_caused_by_coordinator_election() -> None:
     history = History()
     history.changed("PrepareCommit", "ended by its producer", request_cause("EndTxn"))
     elected = history.add("broker-3", e.LeaderElected(
@@ -133,8 +135,8 @@ def test_reloaded_transaction_leads_to_the_coordinators_election() -> None:
 
 
 @pytest.mark.parametrize("is_verified", [True, False])
-def test_hanging_transaction_leads_to_its_late_batch(is_verified: bool) -> None:
-    """The late batch arrived after the abort, whose cause is the timer, whose cause is the crashed producer."""
+def test_hanging_transaction_is_caused_by_its_late_batch(is_verified: bool) -> None:
+    """The late batch arrived after the abort, which the timer caused, which the producer's crash caused."""
     history = History()
     history.opened()
     crash = history.crash(CLIENT)
@@ -148,8 +150,8 @@ def test_hanging_transaction_leads_to_its_late_batch(is_verified: bool) -> None:
     assert chain.steps[-1] == crash
 
 
-def test_hanging_transaction_without_its_batch_leads_to_the_abort() -> None:
-    """The normal level of a journal leaves the first batch out."""
+def test_hanging_transaction_without_its_batch_names_the_abort() -> None:
+    """A journal at the normal level omits the first batch."""
     history = History()
     history.opened()
     complete = history.aborted("ended by its producer", request_cause("EndTxn"))
@@ -158,7 +160,7 @@ def test_hanging_transaction_without_its_batch_leads_to_the_abort() -> None:
     assert chain[1:] == (End.REQUEST, "request EndTxn")
 
 
-def test_marker_leads_to_the_decision_of_its_epoch() -> None:
+def test_marker_is_caused_by_the_decision_of_its_epoch() -> None:
     history = History()
     history.opened()
     decided = history.changed("PrepareAbort", "fenced", request_cause("InitProducerId"), epoch=1)
@@ -167,13 +169,13 @@ def test_marker_leads_to_the_decision_of_its_epoch() -> None:
     assert history.chain(history.marker(epoch=0)).steps[1:] == (), "an administrator's abort of the earlier epoch"
 
 
-def test_marker_of_an_administrator_is_a_request() -> None:
+def test_marker_written_by_an_admin_is_caused_by_a_request() -> None:
     history = History()
     chain = history.chain(history.marker())
     assert (chain.end, chain.says) == (End.REQUEST, "decision 7@0")
 
 
-def test_transaction_without_its_producers_crash_ends_at_a_timer() -> None:
+def test_transaction_without_a_producer_crash_ends_at_a_timer() -> None:
     history = History()
     history.opened()
     decided = history.changed("PrepareAbort", "timed out", timer_cause("transaction-abort"), epoch=1)
@@ -181,7 +183,7 @@ def test_transaction_without_its_producers_crash_ends_at_a_timer() -> None:
 
 
 @pytest.mark.parametrize("cause", ["producer x", "producer", "decision 7", "open 7 orders-0", "open x orders-0@1"])
-def test_malformed_reference_is_no_event(cause: str) -> None:
+def test_malformed_reference_matches_no_event(cause: str) -> None:
     history = History()
     held = history.add("broker-2", e.LastStableOffsetHeld(2, "orders", 0, 4, 12, 20, PRODUCER, 0, 10_500, cause))
     assert history.chain(held).steps == (held,)
@@ -198,8 +200,8 @@ def test_transactions_of_a_full_history_have_a_beginning() -> None:
     ]
 
 
-def test_coordinator_may_know_an_election_that_no_journal_has() -> None:
-    """Its controller died before it logged the election."""
+def test_coordinator_can_refer_to_an_unlogged_election() -> None:
+    """The election's controller died before it journaled the election."""
     history = History()
     history.changed("PrepareAbort", "loaded", election_cause(TXN_3, 5))
     assert broken_chains(history.entries) == []

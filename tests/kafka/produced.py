@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def whole(work: Generator[None, None, T]) -> T:
-    """Run sliced work to its end and return its result."""
+    """Run work that pauses between steps to its end, and return its result."""
     while True:
         try:
             next(work)
@@ -30,7 +30,7 @@ def validated(data: Data, rules: TopicRules | None = None, now_ms: int = 0) -> V
 
 
 def error_of(data: Data, rules: TopicRules | None = None, now_ms: int = 0) -> int:
-    """Return Kafka's error for these records, 0 if they are appended."""
+    """Return Kafka's error code for these records, or 0 if they are appended."""
     try:
         validated(data, rules, now_ms)
     except RecordsRefused as refused:

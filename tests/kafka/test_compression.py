@@ -30,7 +30,7 @@ COMPRESSIBLE = b"some text that comes again and again, " * 20_000
 
 
 def zeros_packed_by_others(codec: Codec, size: int) -> bytes:
-    """Zeros packed by a different encoder."""
+    """Return zeros compressed by another encoder."""
     data = bytes(size)
     if codec is Codec.GZIP:
         return gzip.compress(data)
@@ -40,12 +40,12 @@ def zeros_packed_by_others(codec: Codec, size: int) -> bytes:
 
 
 @given(st.sampled_from(Codec), st.binary(max_size=3_000), st.integers(0, 200), st.sampled_from((0, 2)))
-def test_packed_data_unpacks_to_itself(codec: Codec, data: bytes, times: int, magic: int) -> None:
+def test_compressed_data_round_trips(codec: Codec, data: bytes, times: int, magic: int) -> None:
     assert unpack(codec, pack(codec, data * times, magic=magic), magic=magic) == data * times
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_packing_in_any_pieces_gives_the_same_data(codec: Codec) -> None:
+def test_data_compressed_in_pieces_round_trips(codec: Codec) -> None:
     packer = Packer(codec)
     random = Random(codec)
     packed, at = [], 0
@@ -58,14 +58,14 @@ def test_packing_in_any_pieces_gives_the_same_data(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize(("codec", "level"), [(codec, level) for codec in LEVELS for level in LEVELS[codec]])
-def test_every_compression_level_is_unpacked(codec: Codec, level: int) -> None:
+def test_every_compression_level_is_decompressed(codec: Codec, level: int) -> None:
     assert DEFAULT_LEVELS[codec] != level
     packed = pack(codec, COMPRESSIBLE, level)
     assert unpack(codec, packed) == COMPRESSIBLE and len(packed) < len(COMPRESSIBLE) / 5
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_packed_data_is_read_by_other_libraries(codec: Codec) -> None:
+def test_other_libraries_decompress_our_data(codec: Codec) -> None:
     packed = pack(codec, COMPRESSIBLE)
     if codec is Codec.GZIP:
         assert gzip.decompress(packed) == COMPRESSIBLE
@@ -98,12 +98,12 @@ def test_expansion_limit_defaults_to_the_modules_constant(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
-def test_unpacked_data_comes_in_small_pieces(codec: Codec) -> None:
+def test_decompressed_data_is_returned_in_small_pieces(codec: Codec) -> None:
     pieces = list(unpacked(codec, zeros_packed_by_others(codec, 8 << 20)))
     assert max(map(len, pieces)) == PIECE_BYTES and sum(map(len, pieces)) == 8 << 20
 
 
-def test_frames_of_zstd_follow_one_another() -> None:
+def test_consecutive_zstd_frames_are_decompressed() -> None:
     skippable = b"\x50\x2a\x4d\x18\2\0\0\0ab"
     one, other = pack(Codec.ZSTD, b"one" * 9_000), pack(Codec.ZSTD, b"other")
     assert unpack(Codec.ZSTD, one + skippable + other) == b"one" * 9_000 + b"other"
@@ -140,8 +140,8 @@ def test_damaged_data_raises_only_compression_errors(codec: Codec, data: st.Data
         return
 
 
-def test_the_checksum_of_a_frame_header_is_xxh32() -> None:
-    # From the reference implementation, seed 0.
+def test_checksum_of_a_frame_header_is_xxh32() -> None:
+    # Results of the reference implementation with seed 0.
     assert (short_xxh32(b""), short_xxh32(b"a"), short_xxh32(b"abc")) == (0x02CC5D05, 0x550D7456, 0x32D153FF)
 
 

@@ -89,7 +89,7 @@ def test_stored_batch_is_fetched_as_messages(records: list[Record], magic: int, 
     assert [m.timestamp_ms for m in messages] == [record.timestamp_ms if magic else -1 for record in records]
 
 
-def test_uncompressed_fetch_returns_requested_messages_only() -> None:
+def test_uncompressed_fetch_returns_only_requested_messages() -> None:
     data = build_batch([Record(b"k", b"%d" % n) for n in range(5)])
     assert [m.value for m in messages_of(whole(convert_down(data, 1, 3, 100)))] == [b"3", b"4"]
 
@@ -102,20 +102,20 @@ def test_conversion_for_older_clients_ends_before_zstd() -> None:
     assert refused.value.error == UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_empty_conversion_gives_an_incomplete_message() -> None:
+def test_conversion_that_fits_nothing_gives_incomplete_message() -> None:
     data = build_batch([Record(b"k", b"v")])
     assert whole(convert_down(data, 1, 5, 100)) == NOTHING_FITS
     assert whole(convert_down(b"", 1, 5, 100)) == b""
 
 
-def test_message_set_can_be_compressed_again() -> None:
+def test_message_set_can_be_recompressed_with_another_codec() -> None:
     records = [Record(b"k", b"%d" % n, n) for n in range(1_000)]
     (header,) = validated(message_set(records, 1, Codec.GZIP), TopicRules(codec=Codec.ZSTD)).headers
     assert (header.attributes, header.record_count) == (Codec.ZSTD, 1_000)
 
 
 @given(st.data(), st.sampled_from((0, 1)), st.sampled_from(OLD))
-def test_a_damaged_message_is_corrupt(data: st.DataObject, magic: int, codec: Codec) -> None:
+def test_damaged_message_is_corrupt(data: st.DataObject, magic: int, codec: Codec) -> None:
     good = message_set([Record(b"k", b"v" * 30, 5)], magic, codec)
     bad = bytearray(good)
     bad[data.draw(st.integers(17, len(good) - 1))] ^= 1 << data.draw(st.integers(0, 7))

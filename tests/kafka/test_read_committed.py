@@ -13,7 +13,7 @@ ONE, OTHER = 1, 2
 
 
 def at(offset: int, data: bytes) -> bytes:
-    """Return a batch with another base offset, which its checksum does not cover."""
+    """Return a batch with another base offset, which is not covered by its checksum."""
     return offset.to_bytes(8) + data[8:]
 
 
@@ -32,7 +32,7 @@ def values(data: bytes, *aborted: AbortedTransaction, from_offset: int = 0) -> l
     return [(record.value or b"").decode() for record in committed_records(data, from_offset, aborted)]
 
 
-def test_aborted_transaction_is_left_out_up_to_its_marker() -> None:
+def test_aborted_transaction_is_skipped_up_to_its_marker() -> None:
     data = batch(0, "a", producer=ONE) + batch(1, "b", producer=OTHER) + marker(2, ONE, commit=False)
     data += batch(3, "c", producer=ONE) + marker(4, ONE, commit=True) + marker(5, OTHER, commit=True)
     assert values(data, AbortedTransaction(ONE, 0)) == ["b", "c"]
@@ -44,13 +44,13 @@ def test_records_before_the_first_offset_of_an_abort_are_kept() -> None:
     assert values(data, AbortedTransaction(ONE, 2)) == ["a"]
 
 
-def test_two_aborts_of_one_producer_are_left_out() -> None:
+def test_two_aborts_of_one_producer_are_skipped() -> None:
     data = batch(0, "a", producer=ONE) + marker(1, ONE, commit=False)
     data += batch(2, "b", producer=ONE) + marker(3, ONE, commit=False) + batch(4, "c")
     assert values(data, AbortedTransaction(ONE, 2), AbortedTransaction(ONE, 0)) == ["c"]
 
 
-def test_records_without_a_transaction_are_never_left_out() -> None:
+def test_records_without_a_transaction_are_never_skipped() -> None:
     assert values(batch(0, "a", "b") + batch(2, "c"), from_offset=1) == ["b", "c"]
 
 

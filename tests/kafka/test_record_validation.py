@@ -40,7 +40,7 @@ def batch_of(body: bytes, codec: Codec, count: int) -> bytes:
 
 
 def tiny_records(count: int, key: bytes = b"\x01") -> bytes:
-    """Return that many records without a value, in sequence."""
+    """Return `count` consecutive records without a value."""
     out = bytearray()
     for number in range(count):
         delta = bytearray()
@@ -55,7 +55,7 @@ def tiny_records(count: int, key: bytes = b"\x01") -> bytes:
 
 
 @given(st.lists(records, min_size=1, max_size=12), st.sampled_from(Codec), st.sampled_from(list(CODECS.values())))
-def test_topic_codec_changes_only_the_codec(rows: list[Record], codec: Codec, target: Codec) -> None:
+def test_topic_codec_changes_only_the_compression(rows: list[Record], codec: Codec, target: Codec) -> None:
     valid = validated(build_batch(rows, codec=codec), TopicRules(codec=target))
     (header,) = valid.headers
     assert header.attributes == target
@@ -134,14 +134,14 @@ def test_garbage_records_are_rejected_without_other_errors(codec: Codec, garbage
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_validation_pauses_after_every_slice(codec: Codec) -> None:
+def test_validation_yields_after_every_slice(codec: Codec) -> None:
     count = 10 * SLICE_RECORDS
     data = batch_of(pack(codec, tiny_records(count)), codec, count)
     work = validate(data, Append(TopicRules(), "orders-0", 0))
     assert sum(1 for _ in work) >= 9
 
 
-def test_recompression_pauses_within_a_large_block() -> None:
+def test_recompression_yields_within_a_large_block() -> None:
     value = bytes(4 << 20)
     body = build_batch([Record(b"k", value)])[HEADER_SIZE:]
     one_chunk = batch_of(bytes(cramjam.snappy.compress_raw(body)), Codec.SNAPPY, 1)
@@ -149,7 +149,7 @@ def test_recompression_pauses_within_a_large_block() -> None:
     assert sum(1 for _ in work) >= len(value) // PIECE_BYTES
 
 
-def test_validation_of_many_headers_pauses_too() -> None:
+def test_validation_of_many_headers_yields() -> None:
     many = tuple((str(n), None) for n in range(20 * SLICE_RECORDS))
     work = validate(build_batch([Record(b"k", b"v", 0, 0, many)]), Append(TopicRules(), "orders-0", 0))
     assert sum(1 for _ in work) >= 19
@@ -161,7 +161,7 @@ def refusal(rows: Iterable[Record], rules: TopicRules, now_ms: int = 0) -> Recor
     return refused.value
 
 
-def test_record_without_key_error_has_its_index_and_topic() -> None:
+def test_missing_key_error_contains_index_and_topic() -> None:
     refused = refusal([Record(b"k", b"v"), Record(None, b"v")], TopicRules(compacts=True))
     text = "Compacted topic cannot accept message without key in topic partition orders-0"
     assert refused.error == INVALID_RECORD and list(refused.record_errors) == [(1, text)]
@@ -171,7 +171,7 @@ def test_record_without_key_error_has_its_index_and_topic() -> None:
     )
 
 
-def test_timestamp_out_of_range_error_has_the_range() -> None:
+def test_timestamp_out_of_range_error_contains_the_range() -> None:
     refused = refusal([Record(b"k", b"v", 50)], TopicRules(before_max_ms=10, after_max_ms=20), now_ms=100)
     assert refused.error == INVALID_TIMESTAMP
     assert refused.record_errors[0].message == (
@@ -184,7 +184,7 @@ def test_timestamp_limit_is_ignored_for_log_append_time() -> None:
     assert error_of(build_batch([Record(b"k", b"v", 50)]), rules, 100) == 0
 
 
-def test_error_message_of_many_bad_records_is_bounded() -> None:
+def test_error_message_of_many_bad_records_is_limited() -> None:
     count = 3 * RECORD_ERRORS_MAX
     data = batch_of(pack(Codec.GZIP, tiny_records(count)), Codec.GZIP, count)
     with pytest.raises(RecordsRefused) as refused:
@@ -194,13 +194,13 @@ def test_error_message_of_many_bad_records_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_a_batch_that_expands_too_far_is_too_large(codec: Codec) -> None:
+def test_batch_that_expands_too_far_is_too_large(codec: Codec) -> None:
     data = batch_of(pack(codec, bytes(70 << 20)), codec, 10_000_000)
     assert len(data) < 1 << 20
     assert error_of(data) in (MESSAGE_TOO_LARGE, INVALID_RECORD)
 
 
-def test_record_in_many_pieces_is_joined() -> None:
+def test_record_decompressed_in_many_pieces_is_joined() -> None:
     noise = Random(1).randbytes(3 << 20)
     for codec in Codec:
         data = build_batch([Record(b"k", noise), Record(b"k", b"v")], codec=codec)

@@ -1,7 +1,7 @@
-"""Cases that can detect a mutant, the packages' tests and fifty seeds, and the lines that each executes.
+"""Cases that can detect a mutant (the packages' tests and fifty seeds), and the lines that each case executes.
 
-`python -m tests.mutation.cases FILE` runs all cases once and stores this. A later run repeats the cases whose own file,
-or an executed module, has changed.
+`python -m tests.mutation.cases FILE` runs all cases once and stores the executed lines. A later run repeats the cases
+whose own file or an executed module has changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ TESTS = (
     "tests/kafka/zk/test_coordination.py",
 )  # fmt: skip
 """Tests of the mutated packages, and of other packages that test parts of them: lines of servers, packets and their
-names, and the controller's queues."""
+names, and the controller's queues.
+"""
 SEEDS = {"ensemble": 14, "reconfiguring": 8, "read-only": 8, "disks": 10, "chaos": 10}
 """The number of seeds of each scenario; together they take about half a minute."""
 PYTEST = ["-o", "addopts=", "-o", "timeout=0", "-m", "not long", "-q", "-s", "-p", "no:cacheprovider"]
@@ -35,7 +36,7 @@ USING_S_MAX = 10.0
 
 
 class Cases:
-    """The stored cases: each with its CPU seconds and the lines that it executes."""
+    """The stored cases, each with its CPU seconds and the lines that it executes."""
 
     def __init__(self, file: Path) -> None:
         kept = json.loads(file.read_text()) if file.exists() else {}
@@ -57,8 +58,9 @@ class Cases:
         return {name: self.seconds[name] for name in names if name not in left_out}
 
     def using(self, mutant: Mutant) -> dict[str, float]:
-        """Return the fastest tests that execute code of the module, up to the time limit for a change of code that runs
-        on import. If no test does, use the tests of its package."""
+        """Return the fastest tests that execute code of the module, up to the time limit for changes of import-time
+        code. If no test does, return the tests of its package.
+        """
         names = [name for name in self._covering.get((mutant.path, 0), []) if not name.startswith(SEED)]
         names = names or self._of_package(str(Path(mutant.path).parent))
         totals = accumulate(self.seconds[name] for name in names)
@@ -75,7 +77,7 @@ class Cases:
         return not mutant.function or mutant.statement in self.imported.get(mutant.path, [])
 
     def stale(self) -> list[str]:
-        """Return the test files to run again, and the seeds."""
+        """Return the test files and seeds to run again."""
         changed = {path for path, digest in digests().items() if self.files.get(path) != digest}
         folders = {str(Path(path).parent) for path in changed if not Path(path).name.startswith("test_")}
         tests = {
@@ -122,7 +124,7 @@ def seed_names() -> Iterator[str]:
 
 
 def run_seed_named(name: str) -> list[str]:
-    """Run one seed; return its problems, or the exception."""
+    """Run one seed. Return its problems, or the exception."""
     from zabka.simulation.run import run_seed
 
     _, scenario, seed = name.split()
@@ -133,17 +135,17 @@ def run_seed_named(name: str) -> list[str]:
 
 
 class Repeatable:
-    """Pytest plugin: Hypothesis draws the same examples in each run, without a deadline."""
+    """Pytest plugin that makes Hypothesis draw the same examples in each run, without a deadline."""
 
     def pytest_configure(self) -> None:
-        from hypothesis import settings  # Not earlier: pytest must rewrite its assertions first.
+        from hypothesis import settings  # Do not import this earlier, because pytest must first rewrite its assertions.
 
         settings.register_profile("mutation", database=None, derandomize=True, deadline=None)
         settings.load_profile("mutation")
 
 
 class _Gathering(Repeatable):
-    """Record the marks of each case."""
+    """Pytest plugin that records the marks that each case executes."""
 
     def __init__(self, marks: Marks, cases: Cases) -> None:
         self._marks = marks

@@ -1,6 +1,6 @@
-"""Line coverage of tests and seeds: modules are imported with a mark before each statement of their functions.
+"""Line coverage of tests and seeds. Modules are imported with a mark before each statement of their functions.
 
-A mark costs some tens of nanoseconds, so one run of all tests takes about twice its usual time.
+A mark costs some tens of nanoseconds, so that one run of all tests takes about twice its usual time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MARKS = "__mutation_marks__"
 
 
 class ChangedSources:
-    """First module finder, which compiles some modules from a changed syntax tree."""
+    """Module finder that comes first and compiles some modules from a changed syntax tree."""
 
     def __init__(self, trees: dict[str, ast.Module]) -> None:
         self._trees = {str(ROOT / path): tree for path, tree in trees.items()}
@@ -42,7 +42,7 @@ class _TreeLoader(SourceFileLoader):
 
 
 class Marks:
-    """The marks of those modules. From here on they are imported with marks."""
+    """Marks in these modules. Once it is created, the modules are imported with marks."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._places: list[tuple[str, int]] = []
@@ -57,7 +57,7 @@ class Marks:
         ChangedSources(trees)
 
     def take(self) -> list[int]:
-        """Return the numbers of the places executed since the last call."""
+        """Return the numbers of the marks executed since the previous call."""
         hit, start, found = self._hit, 0, []
         while (start := hit.find(1, start)) >= 0:
             found.append(start)
@@ -67,7 +67,7 @@ class Marks:
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """Return the path and line of each number."""
+        """Return the path and line of each mark, ordered by its number."""
         return self._places
 
 

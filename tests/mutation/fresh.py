@@ -1,6 +1,6 @@
 """Try one mutant that runs on import: `python -m tests.mutation.fresh MODULE NUMBER CASES ANSWER`.
 
-CASES is a file with the names of cases; the case that detected the mutant is written to the file ANSWER.
+CASES is a file with the names of cases. The case that detected the mutant is written to the file ANSWER.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _OnlyThese(Repeatable):
 
 
 def main(path: str, number: str, selected: str, answer: str) -> None:
-    """Write the case that detected the mutant."""
+    """Write the name of the case that detected the mutant to `answer`."""
     names = Path(selected).read_text().splitlines()
     ChangedSources({path: mutated(path, int(number))})
     only = _OnlyThese(set(names))

@@ -10,7 +10,9 @@ from typing import NamedTuple, TypeGuard
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = 64
-"""Numbers from this one on are doubled: a test need not detect that a timeout of 1,600 ms becomes 1,601 or 1,599 ms."""
+"""Numbers of this size and above are doubled instead: a test need not detect that a timeout of 1,600 ms becomes
+1,601 or 1,599 ms.
+"""
 PACKAGES = (
     "zabka/controller", "zabka/broker_sim/replication", "zabka/ensemble/zab", "zabka/ensemble/txnlog",
     "zabka/ensemble/tree",
@@ -44,8 +46,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class Mutant(NamedTuple):
-    """One change. `number` counts the changes of its module; `statement` is the first line of the enclosing statement;
-    `function` is empty for code that runs on import."""
+    """One change. `number` counts the changes in its module. `statement` is the first line of the enclosing statement.
+    `function` is empty for code that runs on import.
+    """
 
     path: str
     number: int
@@ -56,7 +59,7 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name in results."""
+        """Name of the mutant in results."""
         return f"{self.path}:{self.line} #{self.number} {self.change}"
 
 
@@ -66,7 +69,7 @@ def mutants_of(path: str) -> list[Mutant]:
 
 
 def mutants_in(source: str, path: str) -> list[Mutant]:
-    """Return every change of that source text."""
+    """Return every change of this source code."""
     finder = _Changes(path, requested=None)
     finder.visit(ast.parse(source))
     return finder.found
@@ -78,7 +81,7 @@ def mutated(path: str, number: int) -> ast.Module:
 
 
 def changed(source: str, number: int) -> ast.Module:
-    """Return that source text with one change, as a tree."""
+    """Return a syntax tree of this source code with one change."""
     tree = _Changes("", requested=number).visit(ast.parse(source))
     assert isinstance(tree, ast.Module)
     return ast.fix_missing_locations(tree)
@@ -145,7 +148,7 @@ class _Changes(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> ast.AST:
-        """Visit a function. Defaults run at its definition; its body runs at each call."""
+        """Visit a function. Its defaults run at the definition, and its body at each call."""
         node.args.defaults = [self.visit(each) for each in node.args.defaults]  # type: ignore[misc]
         node.args.kw_defaults = [each and self.visit(each) for each in node.args.kw_defaults]  # type: ignore[misc]
         self._names.append("<lambda>" if isinstance(node, ast.Lambda) else node.name)
@@ -153,7 +156,7 @@ class _Changes(ast.NodeTransformer):
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)  # type: ignore[assignment]
         else:
-            # Without a `return` at the end, the function returns None there, too.
+            # Without a final `return`, the function returns None there as well.
             last = [each for each in node.body[-1:] if isinstance(each, ast.Return) and each.value is None]
             node.body = [self.visit(each) for each in node.body[: len(node.body) - len(last)]] + last  # type: ignore[misc]
         self._functions -= 1
@@ -162,8 +165,9 @@ class _Changes(ast.NodeTransformer):
 
 
 def _is_no_behaviour(node: ast.AST) -> bool:
-    """Return whether the node has no effect on behavior: messages, type assertions, imports for types,
-    representations."""
+    """Return whether the node has no effect on behavior, such as messages, type assertions, type imports and
+    representations.
+    """
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "TYPE_CHECKING"
     if isinstance(node, ast.FunctionDef):
@@ -174,7 +178,7 @@ def _is_no_behaviour(node: ast.AST) -> bool:
 
 
 def _is_union(node: ast.AST) -> bool:
-    """Return whether the node is a union type; code on import uses `|` for types only."""
+    """Return whether the node is a union type. Import-time code uses `|` only for types."""
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr)
 
 
@@ -186,7 +190,7 @@ def _text(node: ast.AST) -> str:
 
 
 def _changes(node: ast.AST, function: str) -> list[ast.AST]:
-    """Return the changes of this node, without those of its children."""
+    """Return the changes of this node, without changes of its children."""
     match node:
         case ast.Compare():
             return _compared(node)

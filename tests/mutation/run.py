@@ -1,8 +1,8 @@
 """Count the mutants of the packages' code that their tests or fifty seeds detect, and list the others.
 
-`python -m tests.mutation.run --sample 200 --seed 1`. Results are kept in a file and reused while the module is
-unchanged, so a run that was stopped continues. `--again` tries the surviving mutants once more, after tests were added.
-The exit code is 1 if fewer than 92 percent are detected.
+`python -m tests.mutation.run --sample 200 --seed 1`. Results are stored in a file and reused while the module is
+unchanged, so that a stopped run can be continued. `--again` tries the surviving mutants once more, after tests were
+added. The exit code is 1 if fewer than 92 percent are detected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ REQUIRED_PERCENT = 92
 
 
 class Results:
-    """Results of the mutants: a file with a line for each. A line is valid while its module has the same bytes."""
+    """Results of the mutants, stored in a file with one line each. A line is valid while its module has the same
+    bytes."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -48,7 +49,7 @@ class Results:
 
 
 class Progress:
-    """Report the progress, the rate and the expected end after each mutant."""
+    """Report progress, rate and expected end after each mutant."""
 
     def __init__(self, results: Results, count: int) -> None:
         self._results = results
@@ -58,7 +59,7 @@ class Progress:
         self._survived = 0
 
     def add(self, mutant: Mutant, verdict: Verdict) -> None:
-        """Add a result, and report the progress."""
+        """Add a result and report the progress."""
         self._results.add(mutant, verdict)
         self._done += 1
         took_s = time.time() - self._begin
@@ -77,7 +78,7 @@ def _print(text: str) -> None:
 
 
 def _gathered(file: Path) -> Cases:
-    """Return the lines that each case executes."""
+    """Return the lines that each case executes, and gather them if necessary."""
     if stale := Cases(file).stale():
         _print(f"to see which lines they execute, the tests of {len(stale)} files and seeds run once")
         subprocess.run(
@@ -87,7 +88,7 @@ def _gathered(file: Path) -> Cases:
 
 
 def _report(mutants: list[Mutant], results: Results) -> float:
-    """Print the table of packages and the surviving mutants; return the percentage that was detected."""
+    """Print the table of packages and the surviving mutants. Return the percentage detected."""
     known = [mutant for mutant in mutants if mutant.name in results.by]
     tried, noticed = Counter[str](), Counter[str]()
     for mutant in known:
@@ -106,7 +107,7 @@ def _report(mutants: list[Mutant], results: Results) -> float:
 
 
 def main() -> int:
-    """Run the command; return 0 if enough mutants were detected."""
+    """Run the command. Return 0 if enough mutants were detected."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--sample", type=int, default=0, help="how many mutants, drawn by --seed; 0: all of them")
     options.add_argument("--seed", type=int, default=1)
@@ -126,7 +127,7 @@ def main() -> int:
         for each in mutants
         if each.name not in results.by or (chosen.again and results.by[each.name].startswith(SURVIVED))
     ]
-    left.sort(key=lambda mutant: not mutant.function)  # Mutants that run on import take long, so they come last.
+    left.sort(key=lambda mutant: not mutant.function)  # Mutants that run on import take long, so try them last.
     _print(f"{len(mutants)} mutants, {len(left)} to try")
     if left:
         try_all(left, _gathered(chosen.kept / "cases.json"), chosen.seeds, Progress(results, len(left)).add)

@@ -1,4 +1,6 @@
-"""The mutation tool: which changes it makes, that an applied change is in force, and which lines count as executed."""
+"""The mutation tool: which changes it makes, whether an applied change takes effect, and which lines count as
+executed.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def test_mutants_of_a_statement_are_complete(text: str, changed: list[str]) -> N
     assert all((each.function, each.line, each.statement) == ("f", 2, 2) for each in found)
 
 
-def test_import_time_code_has_no_function_and_types_no_mutants() -> None:
+def test_import_time_code_has_mutants_but_annotations_do_not() -> None:
     source = "Result = A | B\nLIMIT = 5\ndef f(a: int = 3, *, b: bool = False) -> None: ...\n"
     assert [(each.function, each.change) for each in mutants.mutants_in(source, "f.py")] == [
         ("", "5 -> 6"),
@@ -70,8 +72,8 @@ assert better(vote, vote) is None, "its first mutant returns None"
 """
 
 
-def test_applied_mutant_is_in_force_in_an_imported_function() -> None:
-    """In a separate process, so that other tests cannot have replaced its functions."""
+def test_applied_mutant_takes_effect_in_an_imported_function() -> None:
+    """The test runs in a separate process, so that other tests cannot have replaced its functions."""
     subprocess.run([sys.executable, "-c", APPLIED], cwd=Path(__file__).parents[2], check=True)
 
 
@@ -89,7 +91,7 @@ def f(a):
 """
 
 
-def test_marks_give_the_executed_lines_of_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_return_the_executed_lines_of_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "marked_module.py").write_text(MARKED)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(coverage, "ROOT", tmp_path)

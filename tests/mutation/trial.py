@@ -1,4 +1,4 @@
-"""Try mutants: a pytest session that has collected every test forks one child for each."""
+"""Try mutants: a pytest session that has collected every test forks one child for each mutant."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ from tests.mutation.patching import RunningFunctions
 MEMORY_MAX = 4 << 30
 CPU_SPARE_S = 3.0
 CPU_FACTOR = 10
-"""A case that takes this many times longer than without the mutant will never end."""
+"""A case that takes this many times longer than without the mutant is considered endless."""
 WALL_FACTOR = 40
 WALL_SPARE_S = 30
-"""A case that waits for ever uses no CPU time; these factors allow for a busy machine."""
+"""Wall-clock time allowed in addition, because a case that waits forever uses no CPU time. Both limits allow for a
+busy machine.
+"""
 SURVIVED, RUNS_ON_IMPORT = "survived", "runs on import"
 
 
 class Verdict(NamedTuple):
-    """The result of a mutant: the case that detected it (or SURVIVED), and the seconds that it took."""
+    """Result of a mutant: the case that detected it (or SURVIVED), and the duration in seconds."""
 
     by: str
     wall_s: float
@@ -54,10 +56,10 @@ class Trials(Repeatable):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        import_module("zabka.simulation.run")  # Imported here so that no child imports it.
+        import_module("zabka.simulation.run")  # Imported here so that no child process must import it.
         self._items = {item.nodeid: item for item in session.items}
         self._functions = RunningFunctions()
-        gc.freeze()  # A collection in a child would copy every page.
+        gc.freeze()  # A garbage collection in a child process would copy every memory page.
         for mutant in self._mutants:
             begin = time.perf_counter()
             by = self._noticed_by(mutant)
@@ -100,13 +102,13 @@ def _try_seeds(covering: dict[str, float], answer: Callable[[str], NoReturn]) ->
 
 
 def _limit_time(seconds: float) -> None:
-    """Terminate this process if it runs or waits far longer than that from now on."""
+    """Terminate this process if it runs or waits far longer than `seconds` from now on."""
     signal.setitimer(signal.ITIMER_PROF, CPU_SPARE_S + CPU_FACTOR * seconds)
     signal.setitimer(signal.ITIMER_REAL, WALL_SPARE_S + WALL_FACTOR * seconds)
 
 
 def _in_child(covering: dict[str, float], run: Callable[[Callable[[str], NoReturn]], NoReturn]) -> str:
-    """Return the answer of a forked child. Its limit is a multiple of the time of its cases without the mutant."""
+    """Return the verdict of a forked child. Its time limit is a multiple of its cases' time without the mutant."""
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
 
@@ -152,7 +154,7 @@ def _read_answer(reading: int, child: int, wall_s: float) -> str:
 
 
 def _in_new_process(mutant: Mutant, covering: dict[str, float]) -> str:
-    """Try a mutant of import-time code: a separate process imports the changed module."""
+    """Try a mutant of import-time code in a separate process that imports the changed module."""
     with tempfile.TemporaryDirectory() as folder:
         answer_file = Path(folder) / "answer_file"
         case_file = Path(folder) / "case_file"
@@ -178,7 +180,7 @@ def _in_new_process(mutant: Mutant, covering: dict[str, float]) -> str:
 
 
 def try_all(mutants: Iterable[Mutant], cases: Cases, seeds: int, report: Callable[[Mutant, Verdict], None]) -> None:
-    """Try every mutant with the tests and `seeds` seeds, and report each verdict at once."""
+    """Try every mutant with the tests and `seeds` seeds, and report each verdict immediately."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = [*PYTEST, f"--basetemp={folder}/tests", *TESTS]
         if (status := pytest.main(arguments, plugins=[Trials(mutants, cases, seeds, report)])) not in (0, 5):

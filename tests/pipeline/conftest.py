@@ -1,4 +1,4 @@
-"""One Spark session for the whole folder, and a small history to read."""
+"""One Spark session for the whole folder, and a small journal to read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.pipeline.session import open_session
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """The first test waits for Java and for its module's shared data, which takes longer than the default timeout."""
+    """Raise the timeout of the first test, which waits for Java and for its module's shared data."""
     if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
         item.add_marker(pytest.mark.timeout(600))
 
@@ -25,7 +25,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def spark() -> Iterator[SparkSession]:
     if shutil.which("java") is None:
         pytest.skip("needs java (17 or newer) on the PATH for Spark")
-    # In jobs of seconds, Java's optimising compiler and parallel collector cost more than they save.
+    # For jobs that take seconds, Java's optimising compiler and parallel collector cost more time than they save.
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         session = open_session("local[2]")
@@ -34,13 +34,13 @@ def spark() -> Iterator[SparkSession]:
 
 
 class History:
-    """Writes journals with its own clock, which advances one second a line."""
+    """Writer of journals with its own clock, which advances one second per line."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.now_us = 0
         self.full = False
-        """Whether journals that begin from now on also have the events of the full level."""
+        """Whether journals that begin after this is set also contain full-level events."""
         self._writers: dict[str, JournalWriter] = {}
 
     def write(self, node: str, event: Event) -> None:
@@ -69,7 +69,9 @@ def history(tmp_path: Path) -> Iterator[History]:
 
 @pytest.fixture
 def outage() -> Callable[[History], None]:
-    """The controller, which also leads t-0, is killed; broker 2 takes over both; broker 1 restarts."""
+    """Return a function that writes an outage. The controller, which also leads t-0, is killed; broker 2 takes over
+    both; broker 1 restarts.
+    """
 
     def write(history: History) -> None:
         write = history.write

@@ -1,7 +1,7 @@
-"""The results of `zabka.journal.fold` for simulated runs, as rows of the tables.
+"""Results of `zabka.journal.fold` for simulated runs, as rows of the tables.
 
-A simulated run is folded in the order in which things happened, which no journal of separate nodes has, and all its
-nodes share one monotonic clock. Therefore the fold has the true order and the true durations.
+A simulated run is folded in the order in which its events happened, which the separate journals of nodes do not show.
+All its nodes share one monotonic clock. Therefore the fold has the true order and the true durations.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Rows = list[tuple[object, ...]]
 
 
 class Folded(NamedTuple):
-    """One run's rows: identities, which must be equal, and durations in milliseconds."""
+    """Rows of one run: identities, which must be equal, and durations in milliseconds."""
 
     controller_terms: Rows
-    """broker_id, controller_epoch, from_us, ended_by"""
+    """Rows of (broker_id, controller_epoch, from_us, ended_by)."""
     durations: list[tuple[float | None, float | None]]
-    """For each controller term: its length, and the time before it without a controller able to act."""
+    """For each controller term, its length, and the time before it without an active controller."""
     leaderships: Rows
-    """topic, partition, life, leader, leader_epoch, partition_epoch, isr, unclean"""
+    """Rows of (topic, partition, life, leader, leader_epoch, partition_epoch, isr, unclean)."""
     isr_changes: Rows
-    """topic, partition, life, isr before, isr, partition_epoch"""
+    """Rows of (topic, partition, life, isr before, isr, partition_epoch)."""
 
 
 def play(seed: int, directory: Path) -> None:
@@ -44,7 +44,7 @@ def play(seed: int, directory: Path) -> None:
 
 
 def folded(path: Path) -> Folded:
-    """Return the fold's rows for a simulated run's journal."""
+    """Return the fold's rows of a simulated run's journal."""
     state, on_one_clock = ClusterState(), ClusterState()
     begun: list[int] = []
     ended: list[int | None] = []
@@ -86,7 +86,7 @@ def folded(path: Path) -> Folded:
 
 
 def in_true_order(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the history with each partition's writes in zxid order, because a frozen node logs its write late."""
+    """Return the history with each partition's writes in zxid order, because a frozen node journals its writes late."""
     found = list(entries)
     places: dict[tuple[str, int], list[int]] = defaultdict(list)
     for place, entry in enumerate(found):

@@ -1,6 +1,7 @@
-"""Compacts copies of a lake, and kills each compaction before another operation on files.
+"""Compaction of copies of a lake, each killed before another operation on files.
 
-usage: killed_compactions LAKE OUT.  The copy `OUT/N` is killed before operation N; the last copy is compacted.
+Usage: killed_compactions LAKE OUT. The copy `OUT/N` is killed before operation N. The last copy is compacted
+completely.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FAN_IN = 2
 
 
 def killing(operation: Callable[..., Any], left: list[int]) -> Callable[..., Any]:
-    """Return the operation, preceded by SIGKILL if it is the last one of `left`."""
+    """Return the operation, preceded by SIGKILL if it is the last operation of `left`."""
 
     def perform(*arguments: Any, **named: Any) -> Any:
         left[0] -= 1
@@ -37,7 +38,7 @@ def killing(operation: Callable[..., Any], left: list[int]) -> Callable[..., Any
 
 
 def compact(lake: Path, operations: int) -> None:
-    """Compact a lake, and kill this process before that operation."""
+    """Compact a lake, and kill this process before operation number `operations`."""
     left = [operations]
     for owner, name in OPERATIONS:
         setattr(owner, name, killing(getattr(owner, name), left))

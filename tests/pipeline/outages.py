@@ -1,7 +1,7 @@
-"""Availability and lost records of a simulated run, by brute force over the true order.
+"""Availability and lost records of a simulated run, computed by brute force in the true order.
 
-Written independently of the tables: it walks over the entries in the order in which they happened, keeps the state of
-all partitions and processes, and adds up the time between entries.
+This code is independent of the tables. It iterates over the entries in the order in which they happened, keeps the
+state of all partitions and processes, and adds up the time between entries.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _WRITABLE = {
 
 
 class Standing:
-    """The state of a cluster at one moment, as far as it affects availability."""
+    """State of a cluster at one moment, as far as it affects availability."""
 
     def __init__(self) -> None:
         self.leaders: dict[Partition, tuple[int, int, list[int]]] = {}
-        """By partition: partition epoch, leader, ISR."""
+        """Partition epoch, leader and ISR, keyed by partition."""
         self.cuts: dict[str, set[str]] = {}
         self.replicas: dict[Partition, int] = {}
         self.not_running: dict[int, str] = {}
@@ -95,7 +95,7 @@ class Standing:
 
 
 def unseen_exits(entries: list[Entry]) -> list[tuple[int, int, int]]:
-    """Return unreported process exits: the broker, its last line, and the start after it."""
+    """Return unreported process exits as the broker, its last line, and the start after it."""
     last_seen: dict[str, int] = {}
     silent: set[str] = set()
     found = []
@@ -114,7 +114,7 @@ def unseen_exits(entries: list[Entry]) -> list[tuple[int, int, int]]:
 
 
 def availability(path: Path) -> dict[Partition, dict[str, float]]:
-    """Return for each partition the milliseconds spent in each state."""
+    """Return the milliseconds spent in each state, keyed by partition."""
     standing = Standing()
     entries = list(read_file(path))
     ends = unseen_exits([entry for entry in entries if entry.node.startswith(("broker-", "world"))])
@@ -130,7 +130,7 @@ def availability(path: Path) -> dict[Partition, dict[str, float]]:
 
 
 def lost_offsets(path: Path) -> dict[tuple[str, int, str], list[int]]:
-    """Return for each partition and topic id all offsets reported as lost, each once."""
+    """Return all distinct offsets reported as lost, keyed by partition and topic id."""
     found: dict[tuple[str, int, str], set[int]] = defaultdict(set)
     for entry in read_file(path):
         if isinstance(entry.event, e.RecordsLost):
@@ -141,14 +141,17 @@ def lost_offsets(path: Path) -> dict[tuple[str, int, str], list[int]]:
 
 
 def committed_offsets(path: Path) -> dict[tuple[str, int, str], int]:
-    """Return for each partition and topic id how many lost offsets are known to have been committed.
+    """Return how many lost offsets are known to have been committed, keyed by partition and topic id.
 
-    An offset is committed if its replica reported that, or if it is below a high watermark that any replica reported in
-    the leader epoch of the last lost record: a leader at any time, and a follower when its high watermark rose.
+    An offset is committed if its replica reported that, or if it is below a high watermark that any replica reported
+    in the leader epoch of the last lost record. A leader's report counts at any time, and a follower's when its high
+    watermark rose.
     """
     marks: dict[tuple[str, int, str, int], int] = {}
     roles: dict[tuple[str, str, int], tuple[tuple[str, int, str, int], int]] = {}
-    """By broker and partition: the role's key in `marks`, and its last report; a leader's counts as the lowest."""
+    """The role's key in `marks` and its last report, keyed by broker and partition. For a leader, the lowest report
+    counts.
+    """
     losses: list[e.RecordsLost] = []
     for entry in read_file(path):
         match entry.event:

@@ -1,4 +1,4 @@
-"""Small simulated histories of a leader whose own lines are the only evidence that it runs."""
+"""Small simulated histories of a leader. Only the leader's own lines show that it runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from zabka.journal.writer import encode_line
 
 
 def paused_twice_and_a_third_time() -> list[bytes]:
-    """Broker 1 leads from second 1 to 36, and is paused at 10 and 20, for 3 s each, and from 31 on."""
+    """Return a history in which broker 1 leads from second 1 to 36. It is paused at 10 and 20 for 3 s each, and from
+    31.
+    """
     leads = e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)
     events: list[tuple[str, int, Event]] = [("broker-1", 1, leads)]
     for second in (10, 20):
@@ -21,7 +23,7 @@ def paused_twice_and_a_third_time() -> list[bytes]:
 
 
 def paused_and_then_stopped() -> list[bytes]:
-    """Broker 1 leads from second 1 to 36, is paused at 10, and logs at 13 that it was asked to stop."""
+    """Return a history in which broker 1 leads from second 1 to 36, is paused at 10, and logs a stop request at 13."""
     pause = e.FaultInjected("f10", "pause", "broker-1", "broker-1", False)
     events: list[tuple[str, int, Event]] = [
         ("broker-1", 1, e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)),
@@ -33,7 +35,9 @@ def paused_and_then_stopped() -> list[bytes]:
 
 
 def ended_unseen() -> list[bytes]:
-    """Broker 1 leads from second 1 to 36, logs other events at 5 and 6, and its start at 20 and 30."""
+    """Return a history in which broker 1 leads from second 1 to 36, logs other events at 5 and 6, and its start at 20
+    and 30.
+    """
     start = e.NodeStarted("broker", 1, {})
     events: list[tuple[str, int, Event]] = [
         ("broker-1", 1, e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)),
@@ -44,5 +48,5 @@ def ended_unseen() -> list[bytes]:
 
 
 def _event(broker: int) -> Event:
-    """An event that no table uses."""
+    """Return an event that no table uses."""
     return e.RequestFenced(broker, "fetch", 3, "FENCED_LEADER_EPOCH", 1, 2)

@@ -18,7 +18,7 @@ _ADDRESS = re.compile(r"spark://[0-9.]+:[0-9]+")
 
 
 class Standalone:
-    """The cluster; `master` is its URL."""
+    """The cluster. `master` is its URL."""
 
     def __init__(self, directory: Path, workers: int) -> None:
         self.directory = directory
@@ -34,7 +34,7 @@ class Standalone:
 
     def _start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
         home = {**os.environ, "SPARK_HOME": str(SCRIPT.parents[1]), "SPARK_LOCAL_IP": "127.0.0.1"}
-        # The executors get only the code that they are sent.
+        # The executors have only the code that they are sent.
         for name in ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
             home.pop(name, None)
         log = self.directory / f"{kind.lower()}-{len(self._all)}.log"

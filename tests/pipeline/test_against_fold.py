@@ -1,4 +1,4 @@
-"""The tables of simulated runs, row by row, against the fold of the true order and against plain SQL in DuckDB."""
+"""Tables of simulated runs, compared row by row with the fold in the true order and with plain SQL in DuckDB."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ from zabka.pipeline.losses import records_lost
 from zabka.pipeline.rows import Journal
 
 CLOSE_MS = 100
-"""The nodes' clocks are up to 500 ms apart. A session's creation may reach its broker a little after it reached the
-peers.
-"""
+"""The nodes' clocks differ by up to 500 ms. A session's creation can reach its broker slightly after the peers."""
 ROUNDED_MS = 10
-"""Each part of a partition's time is rounded separately, and its median clock by microseconds."""
+"""Each part of a partition's time is rounded separately, and its median clock is rounded to microseconds."""
 
 _LOSS = ("first_offset", "last_offset", "count", "committed_at_least")
 
@@ -66,7 +64,7 @@ COLUMNS = {
 
 
 class Seeds:
-    """Some seeds' journals in one directory, as Spark reads them, and the fold's rows for each."""
+    """Journals of some seeds in one directory, as Spark reads them, and the fold's rows of each seed."""
 
     def __init__(self, spark: SparkSession, directory: Path, seeds: range, untold: bytes | None = None) -> None:
         for seed in seeds:
@@ -105,7 +103,7 @@ class Seeds:
         self.compare_outages()
 
     def compare_outages(self) -> None:
-        """Compare availability up to rounding, and lost records exactly."""
+        """Compare availability except for rounding, and lost records exactly."""
         spent = self.rows(availability, "topic", "partition", *(f"{s}_ms" for s in outages.STATES))
         lost = self.rows(records_lost, "topic", "partition", "topic_id", *_LOSS)
         for run in self.expected:
@@ -153,7 +151,7 @@ def test_tables_equal_plain_sql_on_another_engine(seeds: Seeds) -> None:
     terms = found(controller_terms, "broker_id", "controller_epoch", "from_us", "ended_by")
     assert [row[:4] for row in terms] == [row[:4] for row in asked(CONTROLLER_TERMS)]
     closed = {row[:3] for row in asked(CONTROLLER_TERMS) if row[4]}
-    # A controller that gave up its role itself did so before its session was closed.
+    # A controller that resigned by itself did so before its session was closed.
     assert all(row[:3] in closed for row in terms if row[4] in CLOSED)
     assert all(row[4] in ("shutdown", "illegal_state") for row in terms if row[4] not in CLOSED and row[:3] in closed)
 

@@ -1,4 +1,4 @@
-"""Availability of partitions and of clients, from journals whose times are known."""
+"""Availability of partitions and clients, computed from journals with known times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zabka.pipeline.availability import availability, client_availability
 
 
 def written(directory: Path, *events: tuple[str, int, Event]) -> Path:
-    """Write a history of these nodes and seconds, in which all nodes have one clock."""
+    """Write a history with the given nodes and seconds. All nodes have the same clock."""
     lines = [
         encode_line(node, number, second * 1_000_000, second * 1_000_000, event)
         for number, (node, second, event) in enumerate(events, 1)
@@ -24,12 +24,12 @@ def written(directory: Path, *events: tuple[str, int, Event]) -> Path:
     return directory
 
 
-def test_acks_all_waits_for_dead_and_cut_off_isr_members(spark: SparkSession, tmp_path: Path) -> None:
+def test_acks_all_waits_for_dead_and_unreachable_isr_members(spark: SparkSession, tmp_path: Path) -> None:
     """Broker 1 leads from second 0 to 100, with three replicas and min.insync.replicas 2.
 
-    Follower 2 is dead from 10 to 20, and its link is cut from 15 to 25: together 15 s.  The leader is paused from 30 to
-    34, and link 1-3 cut from 32 to 40: 6 s remain.  Follower 3 leaves the ISR at 50 and is dead from 52 to 60: no loss.
-    From 70 to 80 the ISR is the leader alone.  The link of 2 and 3 does not count.
+    Follower 2 is dead from 10 to 20, and its link is partitioned from 15 to 25: together 15 s. The leader is paused
+    from 30 to 34, and link 1-3 is partitioned from 32 to 40: 6 s remain. Follower 3 leaves the ISR at 50 and is dead
+    from 52 to 60: no time is lost. From 70 to 80 the ISR is only the leader. The link between 2 and 3 does not count.
     """
 
     def isr(epoch: int, *members: int) -> Event:
@@ -68,8 +68,9 @@ def test_acks_all_waits_for_dead_and_cut_off_isr_members(spark: SparkSession, tm
     assert (row["available_acks_all_ms"], row["availability_acks_all"]) == (65_000, 0.65)
 
 
-def test_cut_ends_when_its_host_agent_starts_again(spark: SparkSession, tmp_path: Path) -> None:
-    """The cut begins at second 10 and is held by a host agent that starts at 30; the next host start is too late."""
+def test_cut_ends_when_its_host_agent_restarts(spark: SparkSession, tmp_path: Path) -> None:
+    """The partition begins at second 10. Its host agent starts again at 30, which ends it; the next start is too
+    late."""
     history = written(
         tmp_path,
         ("host-1", 0, e.NodeStarted("host", 1, {})),
@@ -99,8 +100,8 @@ def test_cut_from_all_nodes_stalls_the_isr_of_the_leader(spark: SparkSession, tm
     assert (row["isr_stalled_ms"], row["available_acks_1_ms"]) == (15_000, 50_000)
 
 
-def test_client_availability_is_the_share_without_waiting(spark: SparkSession, tmp_path: Path) -> None:
-    """All writes of w1 were acknowledged, but it waited for 30 of 120 seconds; w2 is of an older version."""
+def test_client_availability_is_the_share_of_unblocked_time(spark: SparkSession, tmp_path: Path) -> None:
+    """All writes of w1 were acknowledged, but it waited for 30 of 120 seconds. w2 is from an older version."""
 
     def progressed(second: int, acknowledged: int, waited_ms: int) -> tuple[str, int, Event]:
         event = e.WorkloadProgressed("w1", "t", acknowledged, acknowledged, 0, 0, "all")

@@ -1,4 +1,4 @@
-"""The clock used for a run's durations: the peers' reports of the same sessions show whether they share one clock."""
+"""The clock used for a run's durations. The peers' reports of the same sessions show whether they share one clock."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ MS, HOUR = 1_000, 3_600_000_000
 WALL = 1_700_000_000_000_000
 
 Delays = list[tuple[int, int]]
-"""Delay of the second peer's report of each session after the first's, by its wall clock and its monotonic clock."""
+"""Delay of the second peer's report of each session after the first peer's, by its wall clock and its monotonic
+clock.
+"""
 
 
 def is_one_clock(spark: SparkSession, directory: Path, delays: Delays) -> bool:
-    """Return whether the monotonic clock is used for the run. One more session is reported by the first peer alone."""
+    """Return whether the monotonic clock is used for the run. One further session is reported only by the first
+    peer."""
     lines = []
     for number, (wall_later, mono_later) in enumerate([*delays, (0, 0)], 1):
         at, event = number * 1_000 * MS, SessionCreated(session_id=number, timeout_ms=6_000, zxid=number)
@@ -43,13 +46,13 @@ def is_one_clock(spark: SparkSession, directory: Path, delays: Delays) -> bool:
         # late.
         ([(-298 * MS, 2 * MS), (10 * MS, 310 * MS), (20 * MS, 320 * MS)], True),
         ([(-300 * MS, 1 * MS)], True),
-        # Two machines with good wall clocks, one booted a second, or an hour, after the other.
+        # Two machines with correct wall clocks, of which one was booted a second or an hour after the other.
         ([(2 * MS, 1_002 * MS), (1 * MS, 1_001 * MS)], False),
         ([(2 * MS, HOUR), (1 * MS, HOUR)], False),
         ([], True),
     ],
 )
-def test_monotonic_clock_is_used_if_peers_agree_by_it(
+def test_monotonic_clock_is_used_if_peers_agree_on_it(
     spark: SparkSession, tmp_path: Path, delays: Delays, expected: bool
 ) -> None:
     assert is_one_clock(spark, tmp_path, delays) is expected
@@ -67,12 +70,14 @@ LED: list[tuple[int, str, Event]] = [
     (99, "broker-1", e.ControllerResigned(1, 1, "shutdown")),
     (100, "broker-1", e.NodeStopped("shutdown")),
 ]
-"""A leader that is paused for ten seconds, and lacks a follower for fifteen: second, node, event."""
+"""A leader that is paused for ten seconds and has no follower for fifteen, as (second, node, event)."""
 UPTIMES_H = {"peer-1": 1, "peer-2": 2, "broker-1": 30, "host-1": 30}
 
 
 def stepped(path: Path, step_s: int, *, machines: bool) -> None:
-    """Write that history with broker 1's wall clock stepped at second 35; with `machines` each has its own uptime."""
+    """Write the `LED` history with a step of broker 1's wall clock at second 35. With `machines`, each node has a
+    separate uptime.
+    """
     lines = []
     for number, (second, node, event) in enumerate(LED, 1):
         wall = second * 1_000 * MS + (step_s * 1_000 * MS if node == "broker-1" and second > 35 else 0)
@@ -81,7 +86,7 @@ def stepped(path: Path, step_s: int, *, machines: bool) -> None:
     path.write_bytes(b"".join(lines))
 
 
-def test_stepped_wall_clock_changes_no_time_and_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_stepped_wall_clock_changes_no_time_and_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     steps = {"none": 0, "back": -12, "an-hour-back": -3_600, "an-hour-ahead": 3_600}
     for name, step_s in steps.items():
         stepped(tmp_path / f"{name}.one.jsonl", step_s, machines=False)
@@ -99,8 +104,8 @@ def test_stepped_wall_clock_changes_no_time_and_is_named(spark: SparkSession, tm
     assert named == {(name, "broker-1", 7, at_us, step_s * 1_000) for name, step_s in steps.items() if step_s}
 
 
-def test_reboot_of_a_machine_is_no_step_of_its_clock(spark: SparkSession, tmp_path: Path) -> None:
-    """Up for an hour, then ten minutes off: started 20 s after the boot, or two hours after it."""
+def test_machine_reboot_is_not_a_clock_step(spark: SparkSession, tmp_path: Path) -> None:
+    """The machine is up for an hour and then off for ten minutes. The node starts 20 s or two hours after the boot."""
     for name, up_s in (("soon", 20), ("late", 7_200)):
         lines = [
             encode_line("broker-1", 1, WALL, HOUR, e.NodeStopped("shutdown")),

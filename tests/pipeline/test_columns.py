@@ -1,4 +1,4 @@
-"""The columns of the tables: types as documented, timestamps, and the kind of each run."""
+"""Columns of the tables: types as documented, timestamps, and the kind of each run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zabka.pipeline.ranges import SCHEMA
 from zabka.pipeline.rows import Journal
 
 
-def test_documented_columns_are_those_of_the_tables(spark: SparkSession) -> None:
+def test_documented_columns_equal_the_table_columns(spark: SparkSession) -> None:
     journal = Journal(spark.createDataFrame([], SCHEMA))
     for table in TABLES:
         schema = finished(table.build(journal)).schema
@@ -35,8 +35,10 @@ def test_columns_with_units_are_described_by_their_unit(table: Table) -> None:
         assert column.name.endswith(("_ms", "_ms_ago")) == column.meaning.endswith("; milliseconds")
 
 
-def test_written_tables_have_timestamps_and_kinds_of_runs(spark: SparkSession, history: Any, tmp_path: Path) -> None:
-    """A cluster in a folder of its own, one in the directory itself, and two simulated runs; 2026-01-02 03:04:05."""
+def test_written_tables_have_timestamps_and_run_kinds(spark: SparkSession, history: Any, tmp_path: Path) -> None:
+    """A cluster in a separate folder, a cluster in the directory itself, and two simulated runs, at 2026-01-02
+    03:04:05.
+    """
     at = datetime(2026, 1, 2, 3, 4, 5, 678_901, UTC)
     at_us = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     history.now_us = at_us - 1_000_000
@@ -44,7 +46,7 @@ def test_written_tables_have_timestamps_and_kinds_of_runs(spark: SparkSession, h
     history.directory.rename(tmp_path / "all")
     for name in ("c/host-2.000000000001.jsonl", "seed-1.jsonl", "c/other.jsonl"):
         (tmp_path / "all" / name).parent.mkdir(exist_ok=True)
-        # Each is another history: a copy of one would count as that one.
+        # Each is a different history, because a copy of a history would count as the same history.
         fault = e.FaultInjected(name, "cut", "broker-1", "peer-1", True)
         (tmp_path / "all" / name).write_bytes(encode_line("world", 1, at_us, at_us, fault))
     (wanted,) = (table for table in TABLES if table.name == "faults")

@@ -1,4 +1,4 @@
-"""Errors of `zabka pipeline` when it cannot start, and its tables of one run's journal."""
+"""Errors of `zabka pipeline` when it cannot start, and its tables for one run's journal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (["--data", ".", "--master", "sc://host"], "sc://host is a Spark Connect server"),
     ],
 )
-def test_bad_directory_or_master_is_refused_before_spark(
+def test_bad_directory_or_master_is_rejected_before_spark_starts(
     verb: str, arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "seed-1.jsonl").touch()
@@ -53,7 +53,7 @@ def test_tables_of_another_file_system_need_the_out_option() -> None:
     )
 
 
-def test_stream_of_another_file_system_is_refused(tmp_path: Path) -> None:
+def test_stream_from_another_file_system_is_rejected(tmp_path: Path) -> None:
     answer = CliRunner().invoke(
         jobs_of_spark, ["stream", "--data", "hdfs://host:8020/journals", "--out", str(tmp_path)]
     )
@@ -61,7 +61,7 @@ def test_stream_of_another_file_system_is_refused(tmp_path: Path) -> None:
     assert "hdfs://host:8020/journals: a stream reads a directory" in " ".join(answer.output.split())
 
 
-def test_publishing_to_anything_but_a_topic_is_refused(tmp_path: Path) -> None:
+def test_publishing_to_anything_but_a_topic_is_rejected(tmp_path: Path) -> None:
     answer = CliRunner().invoke(jobs_of_spark, ["publish", "journals", "--data", str(tmp_path)])
     assert (answer.exit_code, "names no topic" in answer.output) == (2, True)
 
@@ -95,7 +95,7 @@ def test_unreadable_directory_is_reported_in_one_sentence(
     def refuse(path: Path, *_: object, **__: object) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
 
-    # root can read every directory, so the file system's error is raised here.
+    # The root user can read every directory, so the file system's error is raised here.
     for asked in ("is_dir", "is_file", "exists", "is_symlink"):
         monkeypatch.setattr(Path, asked, refuse)
     of_verb = {"audit": [str(tmp_path)], "show": ["faults", "--data", str(tmp_path)]}
@@ -118,7 +118,7 @@ def test_ctrl_c_ends_a_stream_without_a_stack_trace(tmp_path: Path) -> None:
         for line in stream.stderr:
             output.append(line)
             if line.startswith("streaming"):
-                # The query is about to start; its first batch is in progress when it is asked to stop.
+                # The query is about to start, and its first batch is in progress when the query receives the signal.
                 stream.send_signal(signal.SIGINT)
     assert stream.returncode == 0
     stopping = output.index("stopping after the current batch\n")
@@ -150,8 +150,8 @@ def test_stream_ends_with_its_cluster_despite_new_lines(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.long
-def test_replayed_journal_becomes_tables_from_a_relative_path(tmp_path: Path) -> None:
-    # Seed 11's first controller term is one that wall clocks measured wrong: 108 ms instead of 12.2 s.
+def test_replayed_journal_under_a_relative_path_becomes_tables(tmp_path: Path) -> None:
+    # In seed 11, wall clocks gave a wrong duration of the first controller term: 108 ms instead of 12.2 s.
     assert replay(11, "chaos", [], tmp_path / "any-name") == 0
     command = [sys.executable, "-m", "zabka.cli.main", "pipeline", "tables", "--data", "any-name", "--out", "tables"]
     done = subprocess.run(

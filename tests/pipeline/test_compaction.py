@@ -1,4 +1,4 @@
-"""Compaction of the lake: files become fewer, and no row is lost or doubled, wherever a kill occurs."""
+"""Compaction of the lake reduces the number of files. No row is lost or duplicated, wherever a kill occurs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def lake_of(history: Any, lake: Path, batches: int) -> Path:
-    """Write a lake with a session, its end, and a damaged line in each batch; return its directory."""
+    """Write a lake whose batches each contain a session, its end and a damaged line. Return its directory."""
     path = history.directory / "peer-1" / "journal" / "peer-1.000000000001.jsonl"
     for number in range(batches):
         history.write("peer-1", e.SessionCreated(number, 6_000, 2 * number + 1))
@@ -43,14 +43,14 @@ def lake_of(history: Any, lake: Path, batches: int) -> Path:
 
 
 def committed(lake: Path, tree: str) -> Rows:
-    """Return the rows of a tree as a reader of commits sees them."""
+    """Return the rows of a tree, as seen by a reader that uses commits."""
     named = [name for commit in commits.read(lake) for name in commit.files if name.startswith(tree)]
     tables = [commits.read_file(lake, name, lambda path: pq.ParquetFile(path).read()) for name in named]
     return sorted((tuple(row.items()) for table in tables for row in table.to_pylist()), key=str)
 
 
 def present(lake: Path, tree: str) -> Rows:
-    """Return the rows of a tree as a reader sees them that does not know commits."""
+    """Return the rows of a tree, as seen by a reader that does not use commits."""
     tables = [pq.ParquetFile(path).read() for path in (lake / tree).rglob("*.parquet")]
     return sorted((tuple(row.items()) for table in tables for row in table.to_pylist()), key=str)
 
@@ -59,8 +59,8 @@ def files_of(lake: Path) -> list[str]:
     return sorted(path.name for tree in compaction.TREES for path in (lake / tree).rglob("*.parquet"))
 
 
-def test_eight_files_of_a_directory_become_one(history: Any, tmp_path: Path) -> None:
-    """Two types and damaged lines: 3 directories of bronze and 2 of silver, with 9 files each."""
+def test_eight_files_of_a_directory_are_merged_into_one(history: Any, tmp_path: Path) -> None:
+    """There are two types and damaged lines: 3 directories of bronze and 2 of silver, with 9 files each."""
     lake = lake_of(history, tmp_path / "lake", 9)
     before = {tree: committed(lake, tree) for tree in compaction.TREES}
     (summed,) = {sum(commit.rows for commit in commits.read(lake))}
@@ -90,7 +90,7 @@ def test_merged_files_are_merged_again_at_the_next_level(
     assert committed(lake, "silver") == present(lake, "silver") == before
 
 
-def test_large_files_and_work_beyond_the_limits_wait(
+def test_large_files_and_work_over_the_limits_wait(
     history: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = lake_of(history, tmp_path / "lake", 8)
@@ -106,7 +106,9 @@ def test_large_files_and_work_beyond_the_limits_wait(
     assert compaction.compact(lake) == 16
 
 
-def test_many_commits_become_one_without_a_merge(history: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_commits_are_merged_without_a_file_merge(
+    history: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lake = lake_of(history, tmp_path / "lake", 3)
     monkeypatch.setattr(compaction, "COMMITS_MAX", 3)
     compaction.compact(lake)
@@ -126,10 +128,10 @@ def test_column_of_a_newer_version_is_null_in_older_rows(tmp_path: Path) -> None
     assert pq.read_table(merged, partitioning=None)["new"].to_pylist() == [None] * 7 + ["x"]
 
 
-def test_replaced_files_stay_for_their_readers_for_a_while(
+def test_replaced_files_remain_readable_for_a_while(
     history: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An audit that listed the files before the compaction reads them afterwards."""
+    """An audit that listed the files before the compaction reads them after it."""
     lake = lake_of(history, tmp_path / "lake", 8)
     (listed,) = histories(lake)
     compaction.compact(lake)
@@ -141,7 +143,7 @@ def test_replaced_files_stay_for_their_readers_for_a_while(
         list(entries_of(listed, []))
 
 
-def test_lake_that_lacks_a_commit_is_not_compacted(history: Any, tmp_path: Path) -> None:
+def test_lake_with_a_missing_commit_is_not_compacted(history: Any, tmp_path: Path) -> None:
     lake = lake_of(history, tmp_path / "lake", 9)
     commits.path_of(lake, 4).unlink()
     assert compaction.compact(lake) == 0
@@ -158,15 +160,15 @@ def test_orphans_of_a_compacted_lake_are_still_found(history: Any, tmp_path: Pat
 
 
 @pytest.mark.timeout(600)
-def test_kill_at_any_operation_loses_or_doubles_no_row(history: Any, tmp_path: Path) -> None:
-    """Each copy of a lake is killed with -9 before another operation on files."""
+def test_kill_at_any_operation_neither_loses_nor_duplicates_rows(history: Any, tmp_path: Path) -> None:
+    """Each copy of a lake is killed with SIGKILL before a different operation on files."""
     lake = lake_of(history, tmp_path / "lake", 2)
     expected = {tree: committed(lake, tree) for tree in compaction.TREES}
     code = [sys.executable, "-m", "tests.pipeline.killed_compactions", str(lake), str(tmp_path / "copies")]
     (tmp_path / "copies").mkdir()
     subprocess.run(code, cwd=ROOT, check=True)
     copies = sorted((tmp_path / "copies").iterdir(), key=lambda path: int(path.name))
-    # 5 merges read 10 files and write 5; the commit comes in between; then 10 files are moved away.
+    # 5 merges read 10 files and write 5; then the commit is written; then 10 files are moved away.
     assert len(copies) > 40
     for copy in copies:
         for tree in compaction.TREES:

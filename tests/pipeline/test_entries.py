@@ -66,7 +66,7 @@ POISON = {
     "an empty line": (b"", ""),
 }
 AT_THE_BOUNDS = [
-    # A string may be as long as a line; JSON syntax inside a string does not count.
+    # A string can be as long as a line, and JSON syntax inside a string must be ignored.
     HEAD + b'"type":"node_stopped","reason":"\\\\","x":"' + b'\\":[{1' * 99_999 + b'","y":"' + b"1" * 60_000 + b'"}',
     HEAD + b'"type":"node_stopped","reason":"","x":' + b"[" * 499 + b"1" * 1_000 + b"]" * 499 + b"}",
     HEAD + b'"type":"node_stopped","reason":"","x":[' + b"[]," * 1_000 + b'1],"' + b"n" * 50_000 + b'":1}',
@@ -74,7 +74,7 @@ AT_THE_BOUNDS = [
 
 
 @pytest.mark.parametrize("name", POISON)
-def test_line_that_is_no_entry_is_refused_with_its_reason(name: str) -> None:
+def test_invalid_line_is_rejected_with_its_reason(name: str) -> None:
     line, reason = POISON[name]
     found = check_line(line)
     assert isinstance(found, Refused)
@@ -88,24 +88,24 @@ def test_line_that_is_no_entry_is_refused_with_its_reason(name: str) -> None:
         HEAD + b'"type":"node_stopped","reason":"\\u0000\\ud83d\\ude00"}',
         HEAD + b'"type":"epoch_accepted","accepted_epoch":9223372036854775807}',
         *AT_THE_BOUNDS,
-        # A tree's digest is unsigned.
+        # The digest of a tree is unsigned.
         HEAD + b'"type":"zxid_checkpoint","zxid":1,"digest":18446744073709551615,"znodes":1,"sessions":1}',
     ],
 )
-def test_unusual_but_complete_line_is_an_entry(line: bytes) -> None:
+def test_unusual_but_complete_line_is_accepted(line: bytes) -> None:
     assert type(check_line(line)) in ENTRIES.values()
     assert check_lines([line]) == [check_line(line)]
 
 
-def test_spark_parses_exactly_the_lines_within_the_bounds(spark: SparkSession) -> None:
-    """A line beyond the bounds would be a row of nulls."""
+def test_spark_parses_exactly_the_lines_within_the_limits(spark: SparkSession) -> None:
+    """A line beyond the bounds would become a row of nulls."""
     beyond = [line for name, (line, _) in POISON.items() if name.startswith("an unknown field")]
     rows = spark.createDataFrame([(line.decode(),) for line in [*AT_THE_BOUNDS, *beyond]], "body string")
     found = [row[0]["node"] for row in rows.select(f.from_json("body", "node string")).collect()]
     assert found == ["peer-1"] * len(AT_THE_BOUNDS) + [None] * len(beyond)
 
 
-def test_line_of_50_mb_is_quarantined_and_the_next_one_read(tmp_path: Path) -> None:
+def test_line_of_50_mb_is_quarantined_and_the_next_one_is_read(tmp_path: Path) -> None:
     path = tmp_path / "peer-1.000000000001.jsonl"
     long = HEAD + b'"type":"node_stopped","reason":"' + b"x" * 50_000_000 + b'"}\n'
     whole = HEAD + b'"type":"epoch_accepted","accepted_epoch":1}\n'
@@ -138,7 +138,7 @@ def test_latest_entry_before_1970_is_found_after_a_bad_line(tmp_path: Path) -> N
     readings = [(-9, -9), (-5, -7), (-6, -8), (-8, -9)]
     (path := tmp_path / "a.jsonl").write_text("no entry\n" + "".join(head % clocks for clocks in readings))
     rows = read_range(FileRange(".", str(path), 0, path.stat().st_size), frozenset())
-    # The first and the last line are returned as the node's first and last.
+    # The file's first and last lines are returned as the node's first and last lines.
     assert [(row[3], row[4]) for row in rows] == [(None, None), (-9, -9), (-5, -7), (-8, -9)]
 
 
@@ -156,8 +156,8 @@ def test_lines_that_show_when_a_node_ran_are_always_read(tmp_path: Path) -> None
         add_line(node, accepted)
     (path := tmp_path / "a.jsonl").write_bytes(b"".join(lines))
     rows = read_range(FileRange(".", str(path), 0, path.stat().st_size), frozenset())
-    # For each broker: the first line (0, 2), the last (11, 12), the last before a start, and the first after a pause;
-    # for the world, its only line.
+    # For each broker: the first line (0, 2), the last line (11, 12), the last line before a start, and the first
+    # line after a pause; for the world, its only line.
     assert [row[2] for row in rows] == [0, 2, 3, 6, 8, 11, 12]
 
 
@@ -170,15 +170,17 @@ def test_shares_contain_every_line_once_and_end_at_line_ends(tmp_path: Path) -> 
     ranges = [FileRange(".", str(file), 0, file.stat().st_size) for file in (path, short)]
     made = shares(ranges, frozenset())
     assert len(made) == 3
-    # For types that are left out, each of the six 8 MiB blocks returns only the node's first line (also the latest) and
-    # its last; the short file returns its only line.
+    # Of types that are left out, each of the six 8 MiB blocks returns only the node's first line (also the
+    # latest) and its last line; the short file returns its only line.
     assert sum(batch.num_rows for share in made for batch in read_share(share)) == 13
     assert sum(batch.num_rows for part in shares(ranges, None) for batch in read_share(part)) == count + 1
     assert sum(part.end - part.begin for share in made for part in share.ranges) == (count + 1) * len(line)
 
 
 @pytest.mark.long
-def test_bad_lines_are_counted_with_their_place(spark: SparkSession, history: Any, outage: Any, tmp_path: Path) -> None:
+def test_bad_lines_are_counted_with_their_position(
+    spark: SparkSession, history: Any, outage: Any, tmp_path: Path
+) -> None:
     outage(history)
     path = history.directory / "peer-3.000000000001.jsonl"
     types = ("controller_elected", "leader_elected", "session_closed")

@@ -35,12 +35,12 @@ def test_failover_is_measured_by_phase(spark: SparkSession, history: Any) -> Non
     assert (row["controller_epoch"], row["broker_id"], row["previous_broker_id"]) == (2, 2, 1)
     assert row["cause"] == "session_expired"
     phases = [row[f"{name}_ms"] for name in ("detect", "elect", "read", "decide", "propagate", "total")]
-    # From the death: four seconds to the expiry, one second to the close; elected, ready and propagated a second later
-    # each.
+    # From the death: four seconds to the expiry, one second to the close; elected, ready and propagated follow a
+    # second later each.
     assert phases == [5_000, 1_000, 30, 20, 7, 7_007]
 
 
-def test_failover_from_a_term_without_an_end_has_no_length(spark: SparkSession, history: Any) -> None:
+def test_failover_from_an_unfinished_term_has_no_duration(spark: SparkSession, history: Any) -> None:
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.now_us += 30_000_000
     history.write("broker-2", e.ControllerElected(2, 2, 2, 6))
@@ -52,7 +52,7 @@ def test_failover_from_a_term_without_an_end_has_no_length(spark: SparkSession, 
     assert (row["detect_ms"], row["elect_ms"], row["read_ms"], row["total_ms"]) == (None, None, 30, None)
 
 
-def test_killed_peers_election_does_not_last_until_its_restart(spark: SparkSession, history: Any) -> None:
+def test_election_of_a_killed_peer_ends_before_its_restart(spark: SparkSession, history: Any) -> None:
     def state(state: str, phase: str) -> e.PeerStateChanged:
         return e.PeerStateChanged(state, phase, -1, 1, 1, 1, 0)
 
@@ -70,7 +70,7 @@ def test_killed_peers_election_does_not_last_until_its_restart(spark: SparkSessi
     ]
 
 
-def test_losses_reported_by_several_replicas_are_one_union(spark: SparkSession, history: Any) -> None:
+def test_overlapping_losses_of_several_replicas_are_merged(spark: SparkSession, history: Any) -> None:
     for broker, first, last in ((1, 10, 19), (2, 15, 24), (3, 25, 25), (1, 40, 41)):
         history.write(f"broker-{broker}", e.RecordsLost(broker, "t", 0, first, last, last - first + 1, broker, "x"))
     rows = rows_of(jobs.read_journal(spark, history.directory), records_lost)
@@ -81,7 +81,7 @@ def test_losses_reported_by_several_replicas_are_one_union(spark: SparkSession, 
 
 
 def test_committed_records_of_several_losses_count_once(spark: SparkSession, history: Any) -> None:
-    """Offsets 10 to 14 and 12 to 19 make ten; offsets 25 to 27 of the older version's journal are three more."""
+    """Offsets 10 to 14 and 12 to 19 are ten. Offsets 25 to 27 in the older version's journal are three more."""
     for broker, first, last, committed, newer in ((1, 10, 19, 5, 5), (2, 12, 24, 8, 8), (3, 25, 30, 3, -1)):
         event = e.RecordsLost(broker, "t", 0, first, last, last - first + 1, committed, "x", committed_at_least=newer)
         history.write(f"broker-{broker}", event)
@@ -89,11 +89,12 @@ def test_committed_records_of_several_losses_count_once(spark: SparkSession, his
     assert (row["count"], row["committed_at_least"], row["below_high_watermark"]) == (21, 13, 13)
 
 
-def test_loss_is_committed_below_any_replicas_high_watermark(spark: SparkSession, history: Any) -> None:
-    """Of the lost offsets 10 to 19 of leader epoch 3, the replica knew five to be committed, and its leader eight.
+def test_loss_below_any_replicas_high_watermark_is_committed(spark: SparkSession, history: Any) -> None:
+    """Of the lost offsets 10 to 19 of leader epoch 3, the replica knew that five were committed, and its leader that
+    eight were.
 
-    The high watermarks of another leader epoch, of another topic of the name, and of the follower before it rose, are
-    of other logs.
+    The high watermarks of another leader epoch, of another topic with the same name, and of the follower before its
+    high watermark rose belong to other logs.
     """
     write = history.write
 
@@ -115,15 +116,15 @@ def test_loss_is_committed_below_any_replicas_high_watermark(spark: SparkSession
     progressed(3, 30)
     lost = e.RecordsLost(2, "t", 0, 10, 19, 10, 5, "x", topic_id="new", committed_at_least=5, leader_epoch=3)
     write("broker-2", lost)
-    # The leader's line arrives late: leader epochs decide, not clocks.
+    # The leader's line arrives late: the order is determined by leader epochs, not by clocks.
     progressed(1, 18)
     write("broker-2", e.RecordsLost(2, "t", 0, 25, 26, 2, 0, "x", topic_id="new", leader_epoch=4))
     rows = rows_of(jobs.read_journal(spark, history.directory), records_lost)
     assert [(row["first_offset"], row["count"], row["committed_at_least"]) for row in rows] == [(10, 10, 8), (25, 2, 2)]
 
 
-def test_acknowledged_losses_are_those_of_last_reports(spark: SparkSession, history: Any) -> None:
-    """Offsets 10 to 19 and 30 to 39 are lost; w1 misses 15 to 20 and five of 28 to 99, w2 misses 11."""
+def test_acknowledged_losses_come_from_the_last_reports(spark: SparkSession, history: Any) -> None:
+    """Offsets 10 to 19 and 30 to 39 are lost. w1 misses 15 to 20 and five of 28 to 99, and w2 misses 11."""
 
     def progress(workload: str, acks: str, *missing: tuple[int, int, int, int]) -> None:
         spans = [e.LostSpan(*span) for span in missing]
@@ -143,7 +144,7 @@ def test_acknowledged_losses_are_those_of_last_reports(spark: SparkSession, hist
     ]  # fmt: skip
 
 
-def test_lost_records_of_a_workload_are_those_at_its_end(spark: SparkSession, history: Any) -> None:
+def test_lost_records_of_a_workload_come_from_its_last_report(spark: SparkSession, history: Any) -> None:
     for workload, counts in (("w1", (0, 61, 0, 148, 0)), ("w2", (0, 5, 3))):
         for sent, lost in enumerate(counts, start=200):
             history.write("api-1", e.WorkloadProgressed(workload, "t", sent, sent, 0, lost))
@@ -191,7 +192,9 @@ def test_sessions_elections_and_faults_are_spans(spark: SparkSession, history: A
 
 
 def test_kills_stops_and_pauses_are_faults(spark: SparkSession, history: Any) -> None:
-    """An exit of its own, a start and a resume are none; a pause lasts until the kill, and the kill until the start."""
+    """An exit without a kill, a start and a resume are not faults. A pause lasts until the kill, and the kill until the
+    start.
+    """
     changes = (
         ("broker-1", "running", "start"), ("broker-1", "paused", "pause"), ("broker-1", "down", "kill"),
         ("peer-1", "paused", "pause"), ("broker-1", "running", "start"), ("peer-1", "running", "resume"),
@@ -224,13 +227,15 @@ def test_unmet_expectation_is_reported(spark: SparkSession, history: Any, tmp_pa
     assert written.broken == {"client_availability": {"no more is answered than was sent": 1}}
 
 
-def test_unreadable_journal_is_named(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_journal_is_reported_with_its_name(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     unreadable = tmp_path / "peer-1.000000000001.jsonl"
     with monkeypatch.context() as patched:
-        # root can read every file, so the file system's error is raised here.
+        # The root user can read every file, so the file system's error is raised here.
         patched.setattr(Path, "open", refuse)
         lines = list(read_range(FileRange(".", str(unreadable), 0, 3)))
     bad_lines = [table for table in TABLES if table.name == "bad_lines"]

@@ -1,4 +1,6 @@
-"""The table `incidents`: the incidents of `zabka.journal.incidents`, run by run, also while a stream makes it."""
+"""The table `incidents` equals the incidents of `zabka.journal.incidents` in each run, including when a stream
+creates it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from zabka.pipeline.source import shares_of
 
 
 def failover(history: Any) -> None:
-    """Broker 1 is killed in second 6; its session expires in second 7, and broker 2 takes over until second 11."""
+    """Write a failover: broker 1 is killed in second 6, its session expires in second 7, and broker 2 takes over until
+    second 11.
+    """
     write = history.write
     write("broker-1", e.BrokerRegistered(1, 1, 11, "start"))
     write("broker-2", e.BrokerRegistered(2, 2, 12, "start"))
@@ -59,7 +63,7 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def test_incident_has_its_effects_in_a_row_of_its_run(spark: SparkSession, history: Any) -> None:
+def test_incident_and_its_effects_are_in_one_row_of_its_run(spark: SparkSession, history: Any) -> None:
     failover(history)
     (row,) = rows_of(jobs.read_journal(spark, history.directory), incidents)
     assert row.asDict() == EXPECTED
@@ -81,10 +85,8 @@ def test_stepped_clock_changes_no_time_of_an_incident(spark: SparkSession, histo
 
 
 @pytest.mark.timeout(600)
-def test_incident_of_growing_rows_equals_that_of_the_batch_job(
-    spark: SparkSession, history: Any, tmp_path: Path
-) -> None:
-    """A stream makes the table from a plan without an exchange; without events it is empty."""
+def test_streamed_incident_equals_the_batch_incident(spark: SparkSession, history: Any, tmp_path: Path) -> None:
+    """A stream creates the table from a plan without an exchange. Without events it is empty."""
     (table,) = (each for each in TABLES if each.name == "incidents")
     prepared = Prepared(spark, tmp_path / "_rows.arrow")
     found = []

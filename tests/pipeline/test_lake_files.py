@@ -1,4 +1,4 @@
-"""Files that the pipeline writes into a lake and the API reads: both packages use the same format."""
+"""Files that the pipeline writes into a lake and the API reads. Both packages use the same format."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_api_reads_files_where_the_pipeline_writes_them() -> None:
     assert (read.STANDING, read.RUNS) == (standing.STANDING, ledger.RUNS)
 
 
-def test_sparks_progress_of_the_stream_is_returned(tmp_path: Path) -> None:
+def test_spark_progress_of_the_stream_is_returned(tmp_path: Path) -> None:
     last = {"batchId": 3, "numInputRows": 40, "processedRowsPerSecond": 12.5, "durationMs": {"addBatch": 900}}
     query: Any = SimpleNamespace(status={"message": "Waiting"}, lastProgress=last)
     stream.note_progress(query, tmp_path)

@@ -1,4 +1,4 @@
-"""The lines of a lake that the driver keeps."""
+"""Lines of a lake that the driver keeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zabka.pipeline.ranges import ARROW_SCHEMA
 
 
 def committed(lake: Path, batch: int, **rows: list[dict[str, Any]]) -> Commit:
-    """A batch of the lake with these rows of each type."""
+    """Commit a batch of the lake with these rows of each type."""
     files = {f"bronze/type={kind}/day=2026-01-01/batch-{batch}.parquet": some for kind, some in rows.items()}
     for name, some in files.items():
         (lake / name).parent.mkdir(parents=True, exist_ok=True)
@@ -27,7 +27,7 @@ def committed(lake: Path, batch: int, **rows: list[dict[str, Any]]) -> Commit:
     return Commit(batch=batch, files=counts, lines=[], quarantined=0, latest_us=0)
 
 
-def test_unused_types_keep_only_the_latest_by_each_clock(tmp_path: Path) -> None:
+def test_unused_types_keep_only_the_latest_line_by_each_clock(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["wanted"])
     entry = {"run": "r", "node": "n", "node_seq": 1, "wall_us": 5, "mono_us": 5, "body": "{}"}
     aside = {"run": "r", "file": "f", "position": 3, "problem": "no entry", "body": "x"}
@@ -84,12 +84,12 @@ def test_old_pauses_do_not_slow_down_later_batches(tmp_path: Path) -> None:
     others = {f"kind-{number}": [line("seed-1000", "broker-1", 5)] for number in range(40)}
     begin = time.process_time()
     needed.add_commit(committed(tmp_path, 1, **others))
-    # A search for each pause in each file took twenty seconds.
+    # Searching each file for each pause took twenty seconds.
     assert time.process_time() - begin < 4
 
 
-def test_reports_of_replicas_keep_the_highest_and_every_rise(tmp_path: Path) -> None:
-    """Of a role's reports that do not fall, the first and the last are kept; the state follows all batches."""
+def test_replica_reports_keep_the_highest_and_every_increase(tmp_path: Path) -> None:
+    """Of the reports of a role that do not decrease, the first and the last are kept. The state covers all batches."""
 
     def report(at: int, *rows: tuple[str, int]) -> dict[str, Any]:
         event = e.ReplicaProgressed(1, [(topic, 0, mark, 99) for topic, mark in rows])
@@ -104,7 +104,7 @@ def test_reports_of_replicas_keep_the_highest_and_every_rise(tmp_path: Path) -> 
     needed.add_commit(committed(tmp_path, 1, replica_progressed=more, followership_taken=[role]))
     rows = needed.rows().to_pylist()
     assert [row["node_seq"] for row in rows if row["type"] == "replica_progressed"] == [1, 2, 4, 6, 7, 9]
-    # They also show how long the history goes on.
+    # These rows also show how long the history lasts.
     assert [row["wall_us"] for row in rows if row["type"] == "latest"] == [9, 9]
     again = Needed(tmp_path, ["replica_progressed", "followership_taken"])
     again.load_lake(needed.rows())

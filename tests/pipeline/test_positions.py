@@ -1,4 +1,4 @@
-"""How far a stream has read, across growth, rotation, kills and recreated clusters."""
+"""How far a stream has read, across file growth, rotation, kills and recreated clusters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Journal:
         return advance(self.held.files_to_go_on_with(self.offset), self.offset)
 
     def take(self, end: Offset | None = None, *, die: bool = False) -> None:
-        """Take one batch. With `die`, the batch is read, but its result is lost."""
+        """Read one batch. With `die`, the result of the batch is lost."""
         end = self.plan() if end is None else end
         found = []
         for part in ranges_between(self.held.files(self.offset), self.offset, end):
@@ -52,7 +52,7 @@ class Journal:
         return [line for of, line in self.read if of == run]
 
 
-def test_growth_and_new_files_are_read_once(tmp_path: Path) -> None:
+def test_appended_lines_and_new_files_are_read_once(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1, "a", "b")
     journal.take()
@@ -74,11 +74,11 @@ def test_file_rotated_away_after_planning_is_still_read(tmp_path: Path) -> None:
     journal.take(end)
     journal.take()
     assert journal.lines() == ["a", "b", "c"]
-    # No file that was read and deleted is kept as a copy.
+    # No copy is kept of a file that was read and deleted.
     assert [file.path.name for file in journal_files(tmp_path / "_held")] == ["peer-1.000000000003.jsonl"]
 
 
-def test_remaining_files_are_read_once_without_held_files(tmp_path: Path) -> None:
+def test_remaining_files_are_read_once_without_open_handles(tmp_path: Path) -> None:
     journal = Journal(tmp_path, hold=False)
     journal.write(1, "a")
     end = journal.plan()
@@ -118,7 +118,7 @@ def test_other_file_with_the_same_first_line_is_another_run(tmp_path: Path, hold
     assert journal.lines(".~2") == ["same first", *lines, "last"]
 
 
-def test_file_that_lost_its_end_and_was_removed_is_read(tmp_path: Path) -> None:
+def test_removed_file_that_had_lost_its_end_is_read(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1, "first", "read, and lost")
     journal.take()
@@ -130,7 +130,7 @@ def test_file_that_lost_its_end_and_was_removed_is_read(tmp_path: Path) -> None:
     assert journal.lines(".~2") == ["first", "told in its place"]
 
 
-def test_file_with_a_planned_name_and_first_line_is_not_mixed_up(tmp_path: Path) -> None:
+def test_recreated_file_with_equal_first_line_is_not_mixed_up(tmp_path: Path) -> None:
     journal = Journal(tmp_path, hold=False)
     journal.write(1, "first", "old")
     end = journal.plan()
@@ -141,7 +141,7 @@ def test_file_with_a_planned_name_and_first_line_is_not_mixed_up(tmp_path: Path)
     assert journal.read == [(".~2", "first"), (".~2", "new"), (".~2", "newer")]
 
 
-def test_long_line_that_was_read_is_recognised(tmp_path: Path) -> None:
+def test_long_line_already_read_is_recognised(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for line in ("a" * 5_000, "b" * 4_096, "c" * 4_097, "", "d"):
         journal.write(1, line)
@@ -200,7 +200,7 @@ def test_planned_lines_are_read_after_the_cluster_is_recreated(tmp_path: Path) -
     shutil.rmtree(tmp_path / "data")
     journal.write(1, "new and of another length")
     journal.write(2, "new second")
-    # First it is killed after its offsets were written and before its lines were.
+    # First, kill it after its offsets were written and before its lines were.
     journal.take(end, die=True)
     for _ in range(3):
         journal.take(end)
@@ -211,7 +211,7 @@ def test_planned_lines_are_read_after_the_cluster_is_recreated(tmp_path: Path) -
     assert sorted(file.path.name[-10:] for file in journal_files(tmp_path / "_held")) == ["0001.jsonl", "0002.jsonl"]
 
 
-def test_empty_held_file_does_not_hide_the_next_of_its_name(tmp_path: Path) -> None:
+def test_empty_open_file_does_not_hide_a_new_file_of_its_name(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1)
     journal.take()
@@ -221,7 +221,7 @@ def test_empty_held_file_does_not_hide_the_next_of_its_name(tmp_path: Path) -> N
     assert journal.lines() == ["a"]
 
 
-def test_file_with_a_planned_name_is_not_read_in_its_place(tmp_path: Path) -> None:
+def test_recreated_file_is_not_read_in_place_of_the_planned_file(tmp_path: Path) -> None:
     journal = Journal(tmp_path, hold=False)
     journal.write(1, "old first", "old second")
     end = journal.plan()
@@ -232,7 +232,7 @@ def test_file_with_a_planned_name_is_not_read_in_its_place(tmp_path: Path) -> No
     assert journal.read == [(".~2", "new"), (".~2", "newer"), (".~2", "newest")]
 
 
-def test_incomplete_line_and_empty_file_wait(tmp_path: Path) -> None:
+def test_incomplete_line_and_empty_file_are_read_later(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1)
     path = tmp_path / "data" / NAME.format(1)
@@ -253,7 +253,7 @@ def test_file_deleted_during_planning_does_not_end_the_stream(tmp_path: Path, mo
     reads = complete_bytes
 
     def without(path: Path, begin: int = 0) -> int:
-        # The node deletes its oldest file between the read of its first line and the read of its end.
+        # The node deletes its oldest file after the first line was read and before the end is read.
         gone.unlink(missing_ok=True)
         return reads(path, begin)
 

@@ -1,4 +1,4 @@
-"""Prepared query plans: on growing rows they return the fold's results, and none keeps state between runs."""
+"""Prepared query plans: on growing rows they return the fold's results, and they keep no state between runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_rows(place: Path, run: str, columns: tuple[str, ...]) -> list[tuple[Any
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_tables_of_growing_rows_equal_fold_and_batch_job(spark: SparkSession, tmp_path: Path) -> None:
+def test_streamed_tables_equal_the_fold_and_batch_tables(spark: SparkSession, tmp_path: Path) -> None:
     histories = tmp_path / "histories"
     histories.mkdir()
     prepared = Prepared(spark, tmp_path / "_rows.arrow")
@@ -59,7 +59,7 @@ def test_tables_of_growing_rows_equal_fold_and_batch_job(spark: SparkSession, tm
 
 def test_row_that_violates_an_expectation_is_counted(spark: SparkSession, tmp_path: Path) -> None:
     (faults,) = (table for table in TABLES if table.name == "faults")
-    # The same number of one node has two events.
+    # One node has two events with the same number.
     bodies = ['{"fault_id":"a","kind":"pause"}', '{"fault_id":"b","kind":"pause"}']
     row = {"run": "r", "node": "api", "node_seq": 1, "wall_us": 1, "mono_us": 1, "type": "fault_injected"}
     prepared = Prepared(spark, tmp_path / "_rows.arrow")
@@ -68,7 +68,7 @@ def test_row_that_violates_an_expectation_is_counted(spark: SparkSession, tmp_pa
     assert (made.rows, made.broken) == (2, {"run, node, node_seq identify a row": 1})
 
 
-def test_plan_with_an_exchange_is_refused(spark: SparkSession) -> None:
+def test_plan_with_an_exchange_is_rejected(spark: SparkSession) -> None:
     frame = spark.range(0, 10, 1, 2)
     check(frame)
     with pytest.raises(NotPreparable, match="Exchange"):

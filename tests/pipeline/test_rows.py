@@ -1,4 +1,4 @@
-"""A journal's rows are read once for all tables, by workers that load no more than they need."""
+"""A journal's rows are read once for all tables, by workers that load only what they need."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_journal_readers_do_not_load_pandas(tmp_path: Path) -> None:
 
 
 def counting(spark: SparkSession, directory: Path) -> DataFrame:
-    """Return ROWS from each of two tasks, which create a file each time they read."""
+    """Return ROWS from each of two tasks, which create a file each time that they read."""
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in numbers:
@@ -70,13 +70,13 @@ def test_journals_are_read_once_for_all_tables(spark: SparkSession, tmp_path: Pa
     (reads := tmp_path / "told").mkdir()
     journal = Journal(counting(spark, reads))
     once = journal.once("stopped", lambda: journal.rows.where("type = 'node_stopped'"))
-    # Both tasks return the same rows, and a repeated event counts once.
+    # Both tasks return the same rows, and a repeated event is counted once.
     assert [once.count(), once.count(), journal.rows.count()] == [2, 2, 3]
     journal.read()
     assert len(list(reads.iterdir())) == 2
 
 
-def test_unreadable_journal_fails_the_read_and_not_the_planning(spark: SparkSession, tmp_path: Path) -> None:
+def test_unreadable_journal_fails_at_reading_not_at_planning(spark: SparkSession, tmp_path: Path) -> None:
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         raise OSError("the disk is on fire")
         yield from numbers
@@ -92,8 +92,10 @@ def test_unreadable_journal_fails_the_read_and_not_the_planning(spark: SparkSess
 
 
 @pytest.mark.long
-def test_no_step_of_a_plan_is_compiled(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    """Spark compiles a limit by rank whatever its settings are."""
+def test_no_plan_contains_a_compiled_window_group_limit(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark compiles a limit by rank with any settings."""
 
     class Explained(Journal):
         def _kept(self, name: str, frame: DataFrame) -> DataFrame:
@@ -113,7 +115,7 @@ def test_interrupt_does_not_wait_for_running_tables(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def endless(journal: Journal) -> DataFrame:
-        """Ten billion rows take many minutes, and Ctrl-C arrives while Spark processes them."""
+        """Return ten billion rows, which take many minutes, so that Ctrl-C arrives while Spark processes them."""
         Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
         rows = spark.range(10**10).selectExpr("sum(id * id % 7) AS run")
         return rows.withColumn("node", f.lit("n")).withColumn("node_seq", f.lit(1))
@@ -125,6 +127,6 @@ def test_interrupt_does_not_wait_for_running_tables(
         jobs.write_tables(jobs.read_journal(spark, tmp_path / "data"), tmp_path / "out", wanted=[faults])
     assert time.monotonic() - begin < 60
     assert not versions.current(tmp_path / "out")
-    # The session remains usable, and py4j logs no errors about the interrupted call.
+    # The session is still usable, and py4j logs no errors about the interrupted call.
     assert spark.range(3).count() == 3
     assert caplog.records == []

@@ -1,4 +1,4 @@
-"""Journals of several runs in one place: grouping into runs, and detection of copies."""
+"""Journals of several runs in one directory: grouping into runs, and detection of copies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_journals_of_a_cluster_are_one_run_and_others_their_own(tmp_path: Path) 
     assert runs(tmp_path / "loose" / "seed-7.jsonl") == ["seed-7.jsonl"]
 
 
-def test_api_journal_belongs_to_its_clusters_run(tmp_path: Path) -> None:
+def test_api_journal_belongs_to_the_run_of_its_cluster(tmp_path: Path) -> None:
     write(tmp_path / "api/journal/api.000000000001.jsonl")
     write(tmp_path / "api/journal/api.000000009001.jsonl")
     write(tmp_path / "peer-1/journal/peer-1.000000000001.jsonl")
@@ -57,7 +57,7 @@ def test_copied_run_counts_once_with_its_longer_files(tmp_path: Path) -> None:
     ]
 
 
-def test_runs_with_a_common_start_that_diverge_are_two(tmp_path: Path) -> None:
+def test_runs_that_diverge_after_a_common_start_are_two_runs(tmp_path: Path) -> None:
     for run, last in (("a", b"4\n"), ("b", b"5\n")):
         write(tmp_path / run / "peer-1.000000000001.jsonl", b"1\n2\n3\n")
         write(tmp_path / run / "peer-1.000000000004.jsonl", last)
@@ -74,7 +74,7 @@ def test_controller_terms_of_two_clusters_are_independent(spark: SparkSession, h
     assert [(row["run"], row["broker_id"], row["to_us"]) for row in found] == [("a", 1, None), ("b", 2, None)]
 
 
-def test_recreated_partition_starts_a_new_life(spark: SparkSession, history: Any) -> None:
+def test_recreated_partition_is_counted_separately(spark: SparkSession, history: Any) -> None:
     def elected(leader: int, epoch: int, zxid: int) -> e.LeaderElected:
         return e.LeaderElected("t", 0, leader, epoch, [leader], [1, 2], epoch, 1, False, "offline", zxid)
 
@@ -82,7 +82,7 @@ def test_recreated_partition_starts_a_new_life(spark: SparkSession, history: Any
     history.write("broker-1", elected(2, 1, 6))
     history.write("broker-1", e.TopicDeleted("t"))
     history.write("broker-1", elected(1, 0, 9))
-    # A repeated event, and one logged late: neither changes what was written when.
+    # A repeated event and a late event: neither changes the times at which states were written.
     history.write("broker-2", elected(2, 1, 6))
     journal = jobs.read_journal(spark, history.directory)
     spans = rows_of(journal, tables.partition_leaderships)
@@ -105,7 +105,7 @@ def test_event_written_twice_counts_once(spark: SparkSession, history: Any) -> N
     history.write("broker-1", e.ProcessChanged("broker-1", "down", None, "kill"))
     path = history.directory / "broker-1" / "journal" / "broker-1.000000000001.jsonl"
     path.write_bytes(path.read_bytes() * 2)
-    # A node whose journal was lost counts from one again; this is another event.
+    # A node whose journal was lost numbers events from one again, so this is a different event.
     history.write("broker-2", e.ProcessChanged("broker-1", "running", 7, "start"))
     (history.directory / "broker-1.000000000001.jsonl").write_bytes(
         (history.directory / "broker-2" / "journal" / "broker-2.000000000001.jsonl")

@@ -26,7 +26,7 @@ def broken_off() -> Exception:
         return failed
 
 
-def test_interrupted_call_is_no_spark_failure() -> None:
+def test_interrupted_call_is_not_a_spark_failure() -> None:
     assert was_interrupted(broken_off())
     assert not was_interrupted(Py4JNetworkError("Answer from Java side is empty"))
     with pytest.raises(KeyboardInterrupt), _answered():
@@ -42,7 +42,7 @@ def test_py4j_logs_no_stack_traces_of_interrupted_calls() -> None:
 
 
 @pytest.mark.parametrize("failed", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError()])
-def test_session_with_an_exited_java_is_stopped(failed: Exception) -> None:
+def test_session_whose_java_process_exited_is_stopped(failed: Exception) -> None:
     stop(mock.Mock(stop=mock.Mock(side_effect=failed)))
 
 

@@ -1,4 +1,4 @@
-"""`zabka pipeline show`: the rows of one table, as text, CSV or JSON."""
+"""`zabka pipeline show`: the rows of one table as a text table, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ COLUMNS = [*ROWS[0]]
 
 
 def shown(*arguments: str) -> tuple[int, str]:
-    """Return the exit code and the output of the command."""
+    """Return the command's exit code and output."""
     answer = CliRunner().invoke(jobs_of_spark, ["show", *arguments])
     assert answer.exception is None or isinstance(answer.exception, SystemExit), answer.exception
     return answer.exit_code, answer.output
 
 
 def written(out: Path, name: str = "faults") -> Path:
-    """Write a table as an earlier run did, and return the directory of tables."""
+    """Write a table as an earlier run does, and return the directory of tables."""
     (out / name).mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(ROWS), out / name / "part-00000.parquet")
     return out
@@ -64,7 +64,7 @@ def test_json_is_an_array_with_one_object_per_line(capsys: pytest.CaptureFixture
     assert json.loads(out)[1] == {"at": None, "share": None}
 
 
-def test_table_without_rows_is_an_empty_array_or_a_header(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_table_is_shown_as_an_empty_array_or_a_header(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows(["run"], [], Format.JSON)
     print_rows(["run"], [], Format.CSV)
     assert capsys.readouterr().out == "[]\nrun\n"
@@ -106,7 +106,7 @@ def test_stored_table_is_shown_in_its_order_without_spark(tmp_path: Path, monkey
     assert (code, [row["node_seq"] for row in json.loads(output)]) == (0, [1, 3])
 
 
-def test_older_name_of_a_table_shows_the_table(tmp_path: Path) -> None:
+def test_former_table_name_shows_the_current_table(tmp_path: Path) -> None:
     code, output = shown("controller_reigns", "--out", str(written(tmp_path, "controller_terms")), "--format", "json")
     assert (code, len(json.loads(output))) == (0, 2)
 
@@ -139,7 +139,7 @@ def test_tables_next_to_the_journals_are_shown_by_default(tmp_path: Path) -> Non
         (["faults", "--data", "empty"], "No journals in {}/empty"),
     ],
 )
-def test_missing_table_is_refused_with_the_known_ones(
+def test_missing_table_error_lists_the_known_tables(
     arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path / "out")
@@ -152,7 +152,7 @@ def test_missing_table_is_refused_with_the_known_ones(
 def test_condition_selects_rows_of_stored_and_built_tables(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
-    """The outage leaves t-0 without a leader once: from its leader epoch 1 to its leader epoch 2."""
+    """The outage leaves t-0 without a leader once, from its leader epoch 1 to its leader epoch 2."""
     outage(history)
     journal = jobs.read_journal(spark, history.directory)
     wanted = [table for table in TABLES if table.name == "partition_leaderships"]
@@ -170,7 +170,7 @@ def test_condition_selects_rows_of_stored_and_built_tables(
     ("condition", "reason"),
     [("length > 1", "UNRESOLVED_COLUMN"), ("kind = ", "PARSE_SYNTAX_ERROR"), ("kind", "filter expression")],
 )
-def test_bad_condition_is_refused_with_the_columns(
+def test_bad_condition_error_lists_the_columns(
     condition: str, reason: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     written(tmp_path / "out")

@@ -24,7 +24,7 @@ def examples() -> dict[str, list[dict[str, object]]]:
 
 
 def comparable(value: object) -> object:
-    """Remove the differences between JSON's and Arrow's forms: names of structure fields, map keys."""
+    """Remove the differences between the forms in JSON and Arrow: names of structure fields, and map keys."""
     if isinstance(value, dict):
         values = list(value.values())
         return [comparable(v) for v in values] if all(k.startswith("_") for k in value) and value else {

@@ -1,4 +1,4 @@
-"""On a standalone Spark cluster with a worker killed during the job, the rows equal those of a single machine."""
+"""On a standalone Spark cluster with a worker killed during the job, the rows equal the rows from a single machine."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def ended(job: subprocess.Popen[str]) -> str:
 
 
 def when(condition: Callable[[], bool], job: subprocess.Popen[str]) -> None:
-    """Wait until the condition holds while a job runs."""
+    """Wait until the condition is true while a job runs."""
     while not condition():
         assert job.poll() is None, job.communicate()[0]
         time.sleep(0.05)
@@ -64,11 +64,11 @@ def table(place: Path) -> list[dict[str, Any]]:
     return sorted(pq.read_table(place).to_pylist(), key=str)
 
 
-def test_tables_have_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
+def test_standalone_cluster_builds_the_same_tables(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
     ended(run("local[1]", "pipeline", "tables", "--data", str(histories), "--out", "here", directory=tmp_path))
     job = run(cluster.master, "pipeline", "tables", "--data", str(histories), "--out", "there", directory=tmp_path)
     version = tmp_path / "there" / "_versions" / "000001"
-    # Some tables are written, and others are still to be written.
+    # Some tables have been written, others not yet.
     when((version / "partition_leaderships" / "_SUCCESS").exists, job)
     cluster.kill_a_worker()
     ended(job)
@@ -77,11 +77,11 @@ def test_tables_have_the_same_rows(histories: Path, cluster: Standalone, tmp_pat
     assert table(tmp_path / "there" / "controller_terms")
 
 
-def test_stream_gives_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
+def test_standalone_cluster_streams_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
     ended(run("local[1]", "pipeline", "tables", "--data", str(histories), "--out", "here", directory=tmp_path))
     job = run(cluster.master, "pipeline", "stream", "--data", str(histories), "--out", "there", directory=tmp_path)
     lake = tmp_path / "there"
-    # The batch is in the lake, and its tables are still to be written.
+    # The batch is in the lake, but its tables are not written yet.
     when(lambda: any((lake / COMMITS).glob("*.json")), job)
     cluster.kill_a_worker()
     ended(job)
@@ -90,7 +90,7 @@ def test_stream_gives_the_same_rows(histories: Path, cluster: Standalone, tmp_pa
     assert table(lake / "controller_terms")
 
 
-def test_audits_have_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
+def test_standalone_cluster_audits_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
     ended(run("local[1]", "pipeline", "audit", str(histories), "--out", "here", directory=tmp_path))
     job = run(cluster.master, "pipeline", "audit", str(histories), "--out", "there", directory=tmp_path)
     executors = tmp_path / "spark"
@@ -100,7 +100,7 @@ def test_audits_have_the_same_rows(histories: Path, cluster: Standalone, tmp_pat
     assert table(tmp_path / "there" / "audits") == table(tmp_path / "here" / "audits") != []
 
 
-def test_campaign_plays_every_run_once(cluster: Standalone, tmp_path: Path) -> None:
+def test_standalone_cluster_plays_every_campaign_run_once(cluster: Standalone, tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(SMALL.replace('"1-2"', '"1-4"'))
     for master, out in (("local[1]", "here"), (cluster.master, "there")):
         job = run(master, "campaign", "run", "small.toml", "--out", f"{out}/out", directory=tmp_path)

@@ -1,4 +1,6 @@
-"""The stream: every line is in the lake once, across growth, restarts and kills, and its tables follow."""
+"""The stream: every line is in the lake exactly once, across growth, restarts and kills, and its tables are
+updated.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def take(spark: SparkSession, directory: Path, lake: Path) -> None:
 
 
 def availability_of_parts(spark: SparkSession, directory: Path, *parts: list[bytes]) -> dict[str, Any]:
-    """Return the only availability row of a history whose parts are taken by successive streams."""
+    """Return the only availability row of a history whose parts are read by successive streams."""
     lake, path = directory / "lake", directory / "data" / "seed-1.jsonl"
     path.parent.mkdir()
     selected = [table for table in TABLES if table.name == "availability"]
@@ -48,16 +50,16 @@ def availability_of_parts(spark: SparkSession, directory: Path, *parts: list[byt
 
 
 def bronze(lake: Path) -> list[dict[str, Any]]:
-    """Return every line, as a reader sees them that does not know commits."""
+    """Return every line, as seen by a reader that does not use commits."""
     rows = ds.dataset(lake / "bronze", format="parquet", partitioning="hive").to_table().to_pylist()
     return sorted(rows, key=lambda row: (row["file"], row["position"]))
 
 
 @pytest.mark.timeout(600)
-def test_stream_takes_each_line_once_across_restarts(
+def test_stream_reads_each_line_once_across_restarts(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
-    """Its tables equal those of the batch job."""
+    """The stream's tables equal the batch job's tables."""
     lake = tmp_path / "lake"
     strange = "/a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh\ni"
     history.write("peer-1", e.SessionClosed(77, 1, [strange]))
@@ -85,7 +87,7 @@ def test_stream_takes_each_line_once_across_restarts(
         found = pq.read_table(lake / table.name).to_pylist()
         assert found == pq.read_table(tmp_path / "batch" / table.name).to_pylist(), table.name
         assert found or table.name == "faults"
-    # Quarantined lines have no numbers, and no number is missing among the others.
+    # Quarantined lines have no numbers, and the other lines have no gap in their numbers.
     assert pq.read_table(lake / stream.GAPS).to_pylist() == []
     status = stream.read_status(lake)
     assert status is not None
@@ -103,7 +105,7 @@ def test_stream_takes_each_line_once_across_restarts(
 def test_stream_merges_its_small_files_and_keeps_each_line_once(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every stream adds one batch; the rows of a restarted stream come from the merged files."""
+    """Every stream adds one batch. The rows of a restarted stream come from the merged files."""
     monkeypatch.setattr(stream, "COMPACTION_BATCHES", 1)
     monkeypatch.setattr(compaction, "FAN_IN", 2)
     lake = tmp_path / "lake"
@@ -124,7 +126,7 @@ def test_stream_merges_its_small_files_and_keeps_each_line_once(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_batch_that_died_after_writing_its_files_counts_once(
+def test_failed_batch_with_written_files_counts_once(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = tmp_path / "lake"
@@ -133,7 +135,7 @@ def test_batch_that_died_after_writing_its_files_counts_once(
         broken.setattr(versions, "publish", lambda *_: 1 / 0)
         with pytest.raises(StreamingQueryException):
             take(spark, history.directory, lake)
-    # As if the first attempt had died before its commit: the files exist, and no commit lists them.
+    # This simulates a first attempt that died before its commit: the files exist, but no commit lists them.
     commits.path_of(lake, 0).unlink()
     take(spark, history.directory, lake)
     lines = [line for file in history.directory.rglob("*.jsonl") for line in file.read_text().splitlines()]
@@ -149,14 +151,15 @@ def test_batch_that_died_after_writing_its_files_counts_once(
 @pytest.mark.timeout(600)
 def test_restarted_stream_ends_a_pause_at_the_next_line(spark: SparkSession, tmp_path: Path) -> None:
     lines = paused_twice_and_a_third_time()
-    # The last line of the first part is the first pause; the second part contains its end and the second pause.
+    # The last line of the first part is the first pause; the second part contains the end of that pause and the
+    # second pause.
     row = availability_of_parts(spark, tmp_path, lines[:2], lines[2:6], lines[6:])
     assert (row["observed_ms"], row["leader_down_ms"], row["available_acks_1_ms"]) == (35_000, 11_000, 24_000)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.long
-def test_restarted_stream_knows_a_stop_at_the_end_of_a_pause(spark: SparkSession, tmp_path: Path) -> None:
+def test_restarted_stream_detects_a_stop_at_the_end_of_a_pause(spark: SparkSession, tmp_path: Path) -> None:
     lines = paused_and_then_stopped()
     row = availability_of_parts(spark, tmp_path, lines[:3], lines[3:])
     assert (row["observed_ms"], row["leader_down_ms"], row["planned_ms"]) == (12_000, 3_000, 23_000)
@@ -164,7 +167,7 @@ def test_restarted_stream_knows_a_stop_at_the_end_of_a_pause(spark: SparkSession
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_restarted_stream_knows_an_unreported_exit(spark: SparkSession, tmp_path: Path) -> None:
+def test_restarted_stream_detects_an_unreported_exit(spark: SparkSession, tmp_path: Path) -> None:
     lines = ended_unseen()
     # The first part ends with the last line before a start, and the second part is that start.
     row = availability_of_parts(spark, tmp_path, lines[:4], lines[4:5], lines[5:])
@@ -191,7 +194,7 @@ def test_stream_that_ends_with_its_cluster_has_the_last_lines(
     assert [json.loads(row["body"])["type"] for row in bronze(lake)] == ["node_started", "node_stopped"]
 
 
-def test_no_file_is_an_orphan_while_commits_are_missing(tmp_path: Path) -> None:
+def test_orphans_are_not_removed_while_commits_are_missing(tmp_path: Path) -> None:
     file = tmp_path / "bronze" / "type=session_closed" / "day=2026-01-01" / "batch-000000000-00000.parquet"
     file.parent.mkdir(parents=True)
     file.touch()
@@ -217,7 +220,7 @@ def test_lake_without_its_checkpoint_is_not_written_again(spark: SparkSession, t
 
 
 @pytest.mark.timeout(600)
-def test_histories_of_a_lake_have_the_verdicts_of_the_files(
+def test_verdicts_of_a_lake_equal_the_verdicts_of_its_files(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
     outage(history)

@@ -1,4 +1,4 @@
-"""The summary that ends `zabka pipeline tables`; expected sentences are computed by hand."""
+"""The summary at the end of `zabka pipeline tables`. Expected sentences are computed by hand."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def loss(number: int, count: int, committed: int, run: str = ".") -> dict[str, A
     return {"run": run, "topic": "orders", "partition": number, "count": count, "committed_at_least": committed}
 
 
-def test_summary_of_empty_tables_reports_nothing() -> None:
+def test_summary_of_empty_tables_is_empty() -> None:
     assert summary([], [], [], []) == [
         "controller terms: none",
         "failovers: none",
@@ -50,14 +50,14 @@ def test_summary_of_empty_tables_reports_nothing() -> None:
     ]
 
 
-def test_controller_terms_are_counted_by_their_end() -> None:
+def test_controller_terms_are_counted_by_end_reason() -> None:
     terms = [term(1, "shutdown"), term(2, "session_expired"), term(3, "session_expired"), term(4, None)]
     (line, *_) = summary(terms, [], [], [])
     assert line == "controller terms: 4 (2 session_expired, 1 shutdown, 1 not ended)"
 
 
-def test_failovers_show_their_median_and_the_worst() -> None:
-    """The median of 400, 900 and 6,204 is 900; the failover without a known duration does not count."""
+def test_failovers_show_their_median_and_maximum() -> None:
+    """The median of 400, 900 and 6,204 is 900. The failover without a known duration is not counted."""
     rows = [failover(2, 900), failover(3, 6_204), failover(4, None), failover(5, 400)]
     assert summary([], rows, [], [])[1] == (
         "failovers: 4; p50 900 ms, worst 6,204 ms (controller epoch 3: broker 1 to 2 after session_expired); "
@@ -77,12 +77,12 @@ def test_partitions_with_downtime_are_listed_worst_first() -> None:
     ]
 
 
-def test_partitions_beyond_the_limit_are_counted() -> None:
+def test_partitions_over_the_limit_are_counted() -> None:
     lines = summary([], [], [partition(number, 100) for number in range(SHOWN_MAX + 3)], [])
     assert lines[2 + SHOWN_MAX + 1] == "  and 3 more partitions"
 
 
-def test_lost_records_are_added_up_by_partition() -> None:
+def test_lost_records_are_summed_by_partition() -> None:
     lines = summary([], [], [], [loss(0, 10, 4), loss(1, 300, 200), loss(0, 1_000, 0)])
     assert lines[3:] == [
         "records lost: 1,310, of which at least 204 were committed",
@@ -103,7 +103,8 @@ def test_tables_command_ends_with_the_summary(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The leader of t-0 was dead from second 3 to 7, then the partition had no leader until second 8, of 2 to 10."""
+    """The leader of t-0 was dead from second 3 to 7, and then the partition had no leader until second 8 (of 2 to
+    10)."""
     outage(history)
     monkeypatch.setattr(pipeline, "_session", lambda *_: spark)
     monkeypatch.setattr(session, "stop", lambda _: None)

@@ -47,10 +47,12 @@ def test_controller_term_ends_when_its_session_is_closed(
     assert second["gap_before_ms"] is None, "the controller has not decided yet"
 
 
-def test_controller_gap_runs_from_death_to_first_decision(
+def test_controller_gap_lasts_from_death_to_first_decision(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
-    """Killed in the third second, closed in the fourth, elected in the sixth; it decided after two more."""
+    """The controller is killed in second 3, its session ends in second 4, the next one is elected in second 6, and
+    decides two seconds later.
+    """
     outage(history)
     history.now_us = 7_000_000
     history.write("broker-2", e.ControllerReady(2, 2, 900, 100))
@@ -80,8 +82,8 @@ def test_resignation_ends_a_controller_term_with_its_reason(spark: SparkSession,
     assert (first["ended_by"], first["duration_ms"]) == ("shutdown", 1_000)
 
 
-def test_session_close_counts_after_the_resignation(spark: SparkSession, history: Any) -> None:
-    """The clocks of the two nodes may say otherwise."""
+def test_resignation_ends_the_term_before_its_session_close(spark: SparkSession, history: Any) -> None:
+    """This is true even if the clocks of the two nodes show the opposite order."""
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.write("peer-1", e.SessionClosed(9, 5, ["/brokers/ids/1", "/controller"]))
     history.write("broker-1", e.ControllerResigned(1, 1, "shutdown"))
@@ -136,7 +138,8 @@ def test_config_change_counts_once_and_not_for_a_new_topic(spark: SparkSession, 
     history.now_us += 5_000_000
     write("broker-1", e.NodeStopped("end"))
     (row,) = rows(spark, history, availability)
-    # One second with a minimum of one, four with a minimum of two, and six of a topic without its own value.
+    # One second with a minimum of one, four seconds with a minimum of two, and six seconds in which the topic has
+    # no override.
     assert (row["observed_ms"], row["under_min_isr_ms"], row["available_acks_all_ms"]) == (11_000, 4_000, 7_000)
 
 
@@ -148,15 +151,15 @@ def test_min_isr_is_limited_to_the_number_of_replicas(spark: SparkSession, histo
     write("broker-1", e.IsrChanged("t", 1, [1], 1, 0, 1, "lag", 1, 4))
     history.now_us += 5_000_000
     write("broker-1", e.NodeStopped("end"))
-    # One in-sync replica for eight seconds; of two replicas, one left after the first of seven seconds.
+    # For eight seconds one replica is in sync; of two replicas, one leaves after the first of seven seconds.
     spent = [(row["available_acks_all_ms"], row["under_min_isr_ms"]) for row in rows(spark, history, availability)]
     assert spent == [(8_000, 0), (1_000, 6_000)]
 
 
-def test_min_isr_comes_from_topic_leader_default_or_file(spark: SparkSession, history: Any) -> None:
+def test_min_isr_is_read_from_topic_leader_default_or_file(spark: SparkSession, history: Any) -> None:
     def alter(entity: str, config: dict[str, str]) -> None:
-        """Alter the config a second after the last event; two brokers log it, 1 ms apart, and it holds for nine
-        seconds.
+        """Alter the config a second after the last event. Two brokers journal the change, 1 ms apart, and it lasts for
+        nine seconds.
         """
         for broker in ("broker-1", "broker-2"):
             write(broker, e.ConfigChanged(entity, config))
@@ -164,7 +167,7 @@ def test_min_isr_comes_from_topic_leader_default_or_file(spark: SparkSession, hi
         history.now_us += 8_998_000
 
     write = history.write
-    # The file of a broker that does not lead does not count.
+    # The file of a broker that is not the leader has no effect.
     write("broker-2", e.NodeStarted("broker", 2, {"min.insync.replicas": "2"}))
     write("broker-1", e.NodeStarted("broker", 1, {"min.insync.replicas": "1"}))
     write("broker-1", e.LeaderElected("t", 0, 1, 0, [1], [1, 2], 0, 1, False, "new_topic", 2))
@@ -177,8 +180,9 @@ def test_min_isr_comes_from_topic_leader_default_or_file(spark: SparkSession, hi
     history.now_us += 9_000_000
     write("broker-1", e.NodeStopped("end"))
     (row,) = rows(spark, history, availability)
-    # The minimum is one: at first, by the leader's own value before and after the topic's, and when all are removed. It
-    # is two: by the value of all brokers before and after, by the topic's, and by the file of the restarted leader.
+    # The minimum is one at first, by the leader's own value before and after the topic's, and once all are
+    # removed. It is two by the value of all brokers before and after, by the topic's value, and by the file of
+    # the restarted leader.
     assert (row["available_acks_all_ms"], row["under_min_isr_ms"]) == (1_000 + 3 * 9_000, 3 * 9_000 + 10_000)
     assert row["planned_ms"] == 1_000
 
@@ -186,7 +190,7 @@ def test_min_isr_comes_from_topic_leader_default_or_file(spark: SparkSession, hi
 def test_paused_simulated_leader_runs_from_its_next_line(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "seed-1.jsonl").write_bytes(b"".join(paused_twice_and_a_third_time()))
     (row,) = rows_of(jobs.read_journal(spark, tmp_path), availability)
-    # Twice three seconds, and five at the end, of 35.
+    # Twice three seconds, and five seconds at the end, of 35 seconds.
     assert (row["observed_ms"], row["leader_down_ms"], row["available_acks_1_ms"]) == (35_000, 11_000, 24_000)
 
 
@@ -207,7 +211,7 @@ def test_unreported_exit_of_a_leader_ends_its_observation(spark: SparkSession, h
     write("broker-1", e.RequestFenced(1, "fetch", 3, "FENCED_LEADER_EPOCH", 1, 2))
     (row,) = rows(spark, history, availability)
     assert (row["observed_ms"], row["available_acks_1_ms"], row["unseen_ms"]) == (2_000, 2_000, 36_001_000)
-    # An observed exit is not unseen.
+    # An observed exit must not count as unseen.
     write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
     history.now_us += 4_000_000
     start()

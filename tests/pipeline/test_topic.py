@@ -1,4 +1,4 @@
-"""Journals in a Kafka topic: its rows equal those of the files."""
+"""Journals in a Kafka topic: the rows equal the rows from files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from zabka.pipeline.topic.source import LATEST, SPAN_RECORDS, TOPIC_ID, Span, To
         ("hdfs:///user/x/", Uri("hdfs", "/user/x")),
     ],
 )
-def test_place_is_selected_by_its_scheme(text: str, place: object) -> None:
+def test_storage_location_is_selected_by_its_scheme(text: str, place: object) -> None:
     assert place_of(text) == place
 
 
@@ -65,18 +65,18 @@ def test_uri_is_passed_on_with_or_without_authority(text: str) -> None:
         ("file:///user/x", "file:/user/x/a/seed-1.jsonl"),
     ],
 )
-def test_file_path_is_relative_to_the_root_in_every_form(root: str, path: str) -> None:
+def test_file_path_is_relative_to_the_root_for_every_uri_form(root: str, path: str) -> None:
     assert below(root, path) == "a/seed-1.jsonl"
 
 
 @pytest.mark.parametrize("text", ["kafka://host/topic", "kafka://host:9092", "kafka://host:9092/a/b", "kafka://:1/t"])
-def test_place_without_a_topic_is_refused(text: str) -> None:
+def test_kafka_location_without_a_topic_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"names no topic\. Use kafka://HOST:PORT/TOPIC"):
         parse_place(text)
 
 
 class Brokers:
-    """A two-partition topic in memory, with the AdminClient methods that are used here."""
+    """A two-partition topic in memory, with the AdminClient methods used here."""
 
     def __init__(self, topic_id: str | None = None) -> None:
         self.topic_id = topic_id
@@ -153,7 +153,7 @@ def test_publishing_resumes_at_the_end_of_the_topic(history: Any, outage: Callab
     outage(history)
     first = published(history.directory, brokers)
     assert published(history.directory, brokers) == 0
-    # A killed publisher has published only some lines.
+    # A publisher that is killed has published only some of the lines.
     del brokers.logs[0][-2:]
     lost = 2 if brokers.logs[0] else 0
     outage(history)
@@ -207,7 +207,7 @@ def test_file_older_than_the_topic_means_a_recreated_cluster(tmp_path: Path) -> 
         published(tmp_path, brokers)
 
 
-def test_batches_of_a_partition_have_rising_sequences(history: Any, outage: Callable[[Any], None]) -> None:
+def test_batches_of_a_partition_have_increasing_sequences(history: Any, outage: Callable[[Any], None]) -> None:
     brokers = Brokers()
     outage(history)
     published(history.directory, brokers)
@@ -216,7 +216,7 @@ def test_batches_of_a_partition_have_rising_sequences(history: Any, outage: Call
         assert begun == sorted(set(begun)) and (not begun or (begun[0] == 0 and begun[-1] < len(log)))
 
 
-def test_records_that_are_no_journal_lines_are_skipped() -> None:
+def test_records_that_are_not_journal_lines_are_skipped() -> None:
     line = record_of("a/seed-1.jsonl", "0a0b0c0d", 5, b"{}")
     others = [
         Record(None, b"x"),
@@ -303,14 +303,14 @@ def test_two_concurrent_publishers_write_each_line_once(
             await publishing(place, lambda lines: None)
         first.cancel()
         await asyncio.wait([first])
-        # The lock was released with its holder.
+        # The lock was released when its holder ended.
         assert (await publish(tmp_path, place, follow=False, progress=lambda lines: None)).lines == 0
 
     asyncio.run(both())
     assert sum(map(len, brokers.logs.values())) == 2
 
 
-def test_journals_can_be_published_to_two_topics_at_once(tmp_path: Path) -> None:
+def test_journals_can_be_published_to_two_topics_concurrently(tmp_path: Path) -> None:
     place = TopicPlace("127.0.0.1:1", "t")
     with alone(tmp_path, place, "a"), alone(tmp_path, place, "b"), alone(tmp_path, place._replace(topic="u"), "a"):
         pass
@@ -331,7 +331,7 @@ class LateBrokers(Brokers):
         return Nothing if self.unheard >= 0 else await super().metadata(topics)
 
 
-def test_new_topic_is_requested_again_and_a_missing_one_fails(
+def test_new_topic_is_looked_up_again_and_a_missing_one_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection, "LOOK_AGAIN_S", 0.0)
@@ -374,7 +374,7 @@ def test_hadoop_uri_gives_the_rows_of_the_directory(
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_topic_on_failing_brokers_equals_their_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_topic_on_failing_brokers_equals_the_files(spark: SparkSession, tmp_path: Path) -> None:
     from tests.interop.interop_brokers import broker_cluster
 
     (tmp_path / "cluster").mkdir()
@@ -387,7 +387,7 @@ def test_topic_on_failing_brokers_equals_their_files(spark: SparkSession, tmp_pa
         while breaking.is_alive():
             rounds.append(publish_now(tmp_path / "cluster", place))
         breaking.join()
-        # The last round publishes the lines that the files then contain.
+        # The last round publishes the lines that are in the files at that time.
         kept = tmp_path / "kept"
         for file in journal_files(tmp_path / "cluster"):
             copy = kept / file.path.relative_to(tmp_path / "cluster")
@@ -403,7 +403,7 @@ def test_topic_on_failing_brokers_equals_their_files(spark: SparkSession, tmp_pa
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_stream_of_a_topic_equals_the_stream_of_the_files(
+def test_stream_of_a_topic_equals_the_stream_of_its_files(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
     from tests.interop.interop_brokers import broker_cluster
@@ -438,7 +438,7 @@ def publish_now(root: Path, place: TopicPlace) -> int:
 
 
 def breaks(servers: list[Any]) -> None:
-    """Kill each broker once, and start it again, while lines are published."""
+    """Kill and restart each broker once while lines are published."""
     for server in servers:
         time.sleep(2)
         server.kill()

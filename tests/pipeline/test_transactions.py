@@ -1,4 +1,6 @@
-"""The table `transactions`: one row per transaction of a transactional id; expected values are computed by hand."""
+"""The table `transactions`, with one row per transaction of a transactional id. Expected values are computed by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ SECOND_US = 1_000_000
 
 
 class Coordinator:
-    """Writes the events of one transactional id, one second apart."""
+    """Writer of the events of one transactional id, one second apart."""
 
     def __init__(self, history: Any, transactional_id: str, producer_id: int) -> None:
         self._history = history
@@ -30,7 +32,7 @@ class Coordinator:
         self._history.write(f"broker-{broker}", event)
 
     def loaded(self, broker: int, state: str, epoch: int, partitions: list[str], started_ms: int) -> None:
-        """Report the state that a new coordinator finds."""
+        """Report the state that a new coordinator loads."""
         event = e.TransactionChanged(
             broker, self._id, state, self._producer_id, epoch, partitions, "loaded", started_ms=started_ms
         )
@@ -46,8 +48,8 @@ def found(spark: SparkSession, history: Any) -> list[dict[str, Any]]:
     return sorted((row.asDict() for row in rows), key=lambda row: (row["transactional_id"], row["number"]))
 
 
-def test_committed_transaction_has_its_partitions_and_moments(spark: SparkSession, history: Any) -> None:
-    """Begun in second 2, decided in second 4, completed in second 7."""
+def test_committed_transaction_lists_its_partitions_and_times(spark: SparkSession, history: Any) -> None:
+    """The transaction begins in second 2, is decided in second 4, and completes in second 7."""
     history.full = True
     pay = Coordinator(history, "pay", 7)
     pay.changed(1, "Empty", 0, [], "producer started")
@@ -68,7 +70,7 @@ def test_committed_transaction_has_its_partitions_and_moments(spark: SparkSessio
 
 
 def test_abort_by_another_coordinator_keeps_the_producers_epoch(spark: SparkSession, history: Any) -> None:
-    """The second transaction times out under the next coordinator; it has its own partitions and markers."""
+    """The second transaction times out at the next coordinator, and has its own partitions and markers."""
     history.full = True
     pay = Coordinator(history, "pay", 7)
     pay.changed(1, "Ongoing", 4, ["a-0", "a-1"], "partitions added")
@@ -87,8 +89,8 @@ def test_abort_by_another_coordinator_keeps_the_producers_epoch(spark: SparkSess
     assert (second["duration_ms"], second["decision_ms"]) == (3_000, 1_000)
 
 
-def test_transaction_without_its_beginning_or_end_has_nulls(spark: SparkSession, history: Any) -> None:
-    """The journal begins with the abort of a fenced producer, and ends during the transaction of the next one."""
+def test_transaction_with_unknown_beginning_or_end_has_nulls(spark: SparkSession, history: Any) -> None:
+    """The journal begins with the abort of a fenced producer, and ends during the next producer's transaction."""
     pay, ship = Coordinator(history, "pay", 7), Coordinator(history, "ship", 8)
     pay.changed(1, "PrepareAbort", 1, ["a-0"], "fenced")
     ship.changed(1, "Ongoing", 0, ["b-0"], "partitions added")
@@ -103,8 +105,8 @@ def test_transaction_without_its_beginning_or_end_has_nulls(spark: SparkSession,
     assert {row["markers"] for row in (fenced, ongoing, other)} == {None}, "no journal has markers"
 
 
-def test_state_that_a_new_coordinator_loads_is_no_decision(spark: SparkSession, history: Any) -> None:
-    """The first coordinator died in the first transaction, and another one after the decision about the second."""
+def test_state_loaded_by_a_new_coordinator_is_not_a_decision(spark: SparkSession, history: Any) -> None:
+    """The first coordinator died during the first transaction, and another one after the decision on the second."""
     pay, ship = Coordinator(history, "pay", 7), Coordinator(history, "ship", 8)
     pay.changed(1, "Ongoing", 0, ["a-0"], "partitions added")
     pay.loaded(2, "Ongoing", 0, ["a-0"], 1_000)

@@ -1,4 +1,4 @@
-"""Versions of the tables: readers see complete ones, and one job writes at a time."""
+"""Versions of the tables: readers see complete versions, and only one job writes at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_readers_see_the_old_version_until_the_new_is_complete(tmp_path: Path) -
     assert (versions.directory_of(tmp_path, 1) / "controller_terms" / "part-0.parquet").read_text() == "old"
 
 
-def test_files_of_a_dead_job_are_removed_by_the_next_one(tmp_path: Path) -> None:
+def test_files_of_a_dead_job_are_removed_by_the_next_job(tmp_path: Path) -> None:
     versions.publish(tmp_path, make(tmp_path, controller_terms="old"))
     make(tmp_path, controller_terms="half")
     assert make(tmp_path) == 2
@@ -56,7 +56,7 @@ def test_tables_of_an_older_zabka_are_replaced(tmp_path: Path) -> None:
     assert read(tmp_path, "controller_terms") == "new"
 
 
-def test_directory_that_is_no_table_is_not_replaced(tmp_path: Path) -> None:
+def test_directory_that_is_not_a_table_is_not_replaced(tmp_path: Path) -> None:
     versions.publish(tmp_path, make(tmp_path, controller_terms="old"))
     (tmp_path / "sessions").mkdir()
     (tmp_path / "sessions" / "notes.txt").write_text("mine")
@@ -67,7 +67,7 @@ def test_directory_that_is_no_table_is_not_replaced(tmp_path: Path) -> None:
     assert read(tmp_path, "controller_terms") == "old"
 
 
-def test_second_job_in_one_place_is_refused(tmp_path: Path) -> None:
+def test_second_job_in_one_output_directory_is_rejected(tmp_path: Path) -> None:
     with (
         versions.locked(tmp_path),
         pytest.raises(versions.InUse, match="another job writes"),
@@ -76,15 +76,15 @@ def test_second_job_in_one_place_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_recently_replaced_versions_stay(tmp_path: Path) -> None:
+def test_recently_replaced_versions_are_kept(tmp_path: Path) -> None:
     for text in ("a", "b"):
         versions.publish(tmp_path, make(tmp_path, controller_terms=text))
     assert versions.vacuum(tmp_path, 3600) == []
     assert versions.vacuum(tmp_path, 0) == [1]
 
 
-def test_older_name_of_a_table_leads_to_its_current_version(tmp_path: Path) -> None:
-    """Also in a lake of an older zabka, whose link led to a table of the older name."""
+def test_former_table_name_links_to_the_current_version(tmp_path: Path) -> None:
+    """This includes a lake of an older zabka, whose link led to a table with the older name."""
     versions.publish(tmp_path, make(tmp_path, sessions="1"))
     (tmp_path / "controller_reigns").symlink_to("_current/controller_reigns")
     versions.publish(tmp_path, make(tmp_path, controller_terms="old"))

@@ -1,5 +1,5 @@
-"""Print how often each invariant was checked in a hundred seeds: `python -m tests.simulation.checked_table`, or in
-fifty seeds of whole processes: `python -m tests.simulation.checked_table whole`.
+"""Print how often each invariant was checked in a hundred seeds (`python -m tests.simulation.checked_table`) or in
+fifty seeds of whole processes (`python -m tests.simulation.checked_table whole`).
 
 An invariant that is never checked proves nothing, so `test_checked_table` requires every row to be above zero.
 """
@@ -26,7 +26,7 @@ HEADING = "| invariant | times | in so many seeds |\n|---|---:|---:|"
 
 
 class Table:
-    """For each invariant, the number of checks and the number of seeds with a check."""
+    """Number of checks, and number of seeds with a check, for each invariant."""
 
     def __init__(self) -> None:
         self.times: Counter[str] = Counter()

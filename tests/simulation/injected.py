@@ -1,4 +1,4 @@
-"""Injected bugs: each context breaks one rule of the protocol, to prove that the checkers find the bug."""
+"""Injected bugs: each context breaks one rule of the protocol, to prove that the checkers detect it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from zabka.kafka.zk import coordination
 
 @contextmanager
 def commit_on_a_minority() -> Iterator[None]:
-    """The leader commits what any single voter has logged."""
+    """The leader commits transactions that only a single voter has logged."""
 
     def reached(self: Quorum, marks: dict[Any, int]) -> int:
         return max(marks.get(voter, -1) for voter in self.voters)
@@ -40,7 +40,7 @@ def commit_on_a_minority() -> Iterator[None]:
 
 @contextmanager
 def ack_before_fsync() -> Iterator[None]:
-    """A peer takes its log for durable as soon as the log is on its way to the disk."""
+    """A peer treats its log as durable as soon as the write to disk has started."""
     close_batches = Core._close_batches
 
     def hasty(self: Core) -> None:
@@ -54,7 +54,7 @@ def ack_before_fsync() -> Iterator[None]:
 
 @contextmanager
 def no_truncation_on_sync() -> Iterator[None]:
-    """A learner with a longer log keeps the transactions that the leader does not have."""
+    """A learner with a longer log keeps transactions that the leader does not have."""
     plan = sync.plan_sync
 
     def lenient(learner_zxid: Zxid, last_processed: Zxid, committed_log: Any) -> Any:
@@ -84,7 +84,7 @@ def unfenced_controller_writes() -> Iterator[None]:
 
 @contextmanager
 def isr_change_without_version_check() -> Iterator[None]:
-    """AlterPartition is accepted for any partition epoch of the leader, and written over any znode version."""
+    """AlterPartition is accepted with any partition epoch, and overwrites any znode version."""
     check = alter_partition._check
 
     def trusting(term: Any, sender: int, partition: Any, requested: Any, version: int) -> Any:
@@ -115,7 +115,7 @@ class _With:
 
 @contextmanager
 def high_watermark_is_the_leaders_log_end() -> Iterator[None]:
-    """A leader takes records for committed that it alone has."""
+    """A leader treats records that only it has as committed."""
 
     def advance(self: Partition) -> bool:
         if not self.is_leader or self.log.end_offset <= self.log.high_watermark:
@@ -185,7 +185,9 @@ def session_ends_fire_no_child_watches() -> Iterator[None]:
 
 @contextmanager
 def unseen_bounces_are_not_fenced() -> Iterator[None]:
-    """A new controller lets a broker that restarted unseen lead on in the old leader epoch, as Kafka does."""
+    """A new controller does not bump the leader epoch of a broker that restarted unnoticed, as in Kafka, so that it
+    continues as leader.
+    """
 
     async def nothing(term: Any, states: Any) -> Any:
         return None
@@ -196,7 +198,8 @@ def unseen_bounces_are_not_fenced() -> Iterator[None]:
 
 @contextmanager
 def controllers_do_not_note_shutdowns() -> Iterator[None]:
-    """A controller moves the leaderships of a broker that shuts down, and goes on as if the broker stayed."""
+    """A controller moves the leaderships of a broker that shuts down, but otherwise treats the broker as if it
+    stayed."""
     begin = ControllerContext.__init__
 
     class Forgetful(set[int]):
@@ -213,14 +216,15 @@ def controllers_do_not_note_shutdowns() -> Iterator[None]:
 
 @contextmanager
 def producers_survive_a_truncation() -> Iterator[None]:
-    """A truncated log keeps the state of its producers."""
+    """A truncated log keeps the producer state from before."""
     with broken(ProducerStates, truncate=lambda self, offset: True):
         yield
 
 
 @contextmanager
 def coordinators_do_not_read_their_log() -> Iterator[None]:
-    """The new leader of a partition of __consumer_offsets coordinates its groups at once, without their state."""
+    """The new leader of a __consumer_offsets partition coordinates its groups immediately, without loading their
+    state."""
 
     async def nothing(*_: Any) -> GroupLog:
         return GroupLog()
@@ -231,7 +235,7 @@ def coordinators_do_not_read_their_log() -> Iterator[None]:
 
 @contextmanager
 def replicas_of_deleted_topics_stay() -> Iterator[None]:
-    """A broker answers StopReplica with its deletion, and keeps the files."""
+    """A broker replies to StopReplica that it has deleted the replica, but keeps the files."""
     with broken(LogManager, delete=lambda self, name: None):
         yield
 

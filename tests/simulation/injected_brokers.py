@@ -1,4 +1,4 @@
-"""Injected mistakes of a broker: in the state of groups, or visible only in the broker's own log or exit code."""
+"""Injected bugs of a broker: in the state of groups, or visible only in the broker's own log or exit code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMITS, STARTS = 20, 5
 
 @contextmanager
 def a_commit_of_offsets_fails_by_a_mistake() -> Iterator[None]:
-    """One in COMMITS requests fails. The client is disconnected, and retries."""
+    """One in COMMITS requests fails. The client is disconnected and retries."""
     offset_commit, numbers = OffsetHandlers.offset_commit, count(1)
 
     async def mistaken(self: OffsetHandlers, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
@@ -42,7 +42,7 @@ def a_commit_of_offsets_fails_by_a_mistake() -> Iterator[None]:
 
 @contextmanager
 def a_broker_uses_a_descriptor_that_it_has_closed() -> Iterator[None]:
-    """One in STARTS starts fails. The supervisor of the broker starts it again."""
+    """One in STARTS starts fails. The broker's supervisor starts it again."""
     start, numbers = Broker.start, count(1)
 
     async def mistaken(self: Broker, advertised: Sequence[Listener] | None = None) -> None:
@@ -56,7 +56,7 @@ def a_broker_uses_a_descriptor_that_it_has_closed() -> Iterator[None]:
 
 @contextmanager
 def commits_of_offsets_do_not_wait() -> Iterator[None]:
-    """The coordinator replies as soon as its own log has a commit (offsets.commit.required.acks=1)."""
+    """The coordinator replies as soon as its own log contains a commit (offsets.commit.required.acks=1)."""
 
     def append(
         self: GroupStore, group_id: str, records: list[tuple[bytes, bytes | None]]
@@ -69,7 +69,7 @@ def commits_of_offsets_do_not_wait() -> Iterator[None]:
 
 @contextmanager
 def the_first_commit_counts() -> Iterator[None]:
-    """A coordinator that loads its log uses the first offset of a partition, not the last."""
+    """A coordinator that loads its log uses a partition's first offset instead of its last."""
     take_offset = GroupLog._take_offset
 
     def first(self: GroupLog, key: OffsetKey, stored: StoredOffset | None) -> None:

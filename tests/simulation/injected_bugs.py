@@ -1,4 +1,4 @@
-"""All injected bugs by name, each with the texts that show it."""
+"""All injected bugs, keyed by name, each with the strings that show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Injected bugs in the handling of disk faults. Each one lets a kind of fault go unnoticed."""
+"""Injected bugs in the handling of disk faults. With each of them, one kind of fault is not noticed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def failed_syncs_are_acknowledged() -> Iterator[None]:
 
 @contextmanager
 def recovery_trusts_the_kernel() -> Iterator[None]:
-    """After a failed sync the next process syncs what it reads instead of writing it again."""
+    """After a failed sync, the next process syncs the data that it reads instead of writing it again."""
     with broken(recovery, write_again=lambda *where: None):
         yield
 
@@ -57,7 +57,7 @@ def full_disks_cut_the_log() -> Iterator[None]:
 
 @contextmanager
 def damaged_records_are_served() -> Iterator[None]:
-    """Checksums in the log are not compared."""
+    """Checksums in the log are not verified."""
 
     def trusting(data: bytes) -> ScannedLog:
         scanned = scan(data)
@@ -74,7 +74,7 @@ def damaged_records_are_served() -> Iterator[None]:
 
 
 class _AnyNumber:
-    """Number that is equal to any value."""
+    """Number that compares equal to any value."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -87,7 +87,7 @@ class _AnyNumber:
 
 @contextmanager
 def damage_is_a_torn_tail() -> Iterator[None]:
-    """A log is truncated at a record that cannot be read, and the records after it are dropped silently."""
+    """A log is truncated at an unreadable record, and the records after it are dropped silently."""
 
     def lenient(*where: Any) -> tuple[bytes, ScannedLog]:
         used, scanned = log.read_log(*where)
@@ -99,7 +99,7 @@ def damage_is_a_torn_tail() -> Iterator[None]:
 
 @contextmanager
 def log_directories_are_used_on_after_an_error() -> Iterator[None]:
-    """A request that meets an error is rejected, but the log directory is not taken offline."""
+    """A request that fails with a disk error is rejected, but the log directory is not taken offline."""
 
     def shrug(self: GuardedDirectory, failure: OSError) -> NoReturn:
         raise LogDirFailed from failure

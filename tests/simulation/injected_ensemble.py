@@ -1,4 +1,4 @@
-"""Injected bugs of the ensemble: ZooKeeper's own bugs, and one for each rule that the protocol depends on."""
+"""Injected bugs of the ensemble: ZooKeeper's own bugs, and one bug for each rule that the protocol depends on."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def newleader_acknowledged_before_the_epoch() -> Iterator[None]:
 
 @contextmanager
 def newleader_acknowledged_before_the_history() -> Iterator[None]:
-    """The epoch is written and acknowledged before the history that it stands for (ZOOKEEPER-4643, 4785)."""
+    """The epoch is written and acknowledged before its history (ZOOKEEPER-4643, 4785)."""
     on_newleader = Learner._on_newleader
 
     def epoch_first(self: Learner, packet: NewLeader) -> None:
@@ -83,7 +83,7 @@ def newleader_acknowledged_before_the_history() -> Iterator[None]:
 
 @contextmanager
 def snapshots_of_what_is_not_committed() -> Iterator[None]:
-    """A peer writes a snapshot when it begins to lead, and a truncation keeps later snapshots (ZOOKEEPER-1549)."""
+    """A peer writes a snapshot when it becomes leader, and a truncation keeps later snapshots (ZOOKEEPER-1549)."""
     start, remove_all = Leader.start, recovery.remove_all
 
     def snapshot_first(self: Leader) -> None:
@@ -99,7 +99,9 @@ def snapshots_of_what_is_not_committed() -> Iterator[None]:
 
 @contextmanager
 def votes_with_what_memory_knows() -> Iterator[None]:
-    """A peer that leaves its role forgets its logged, uncommitted transactions; its log keeps them (ZOOKEEPER-2845)."""
+    """A peer that leaves its role forgets its logged, uncommitted transactions, but its log keeps them
+    (ZOOKEEPER-2845).
+    """
 
     def forget(self: Core) -> None:
         self.pending.clear()
@@ -112,7 +114,7 @@ def votes_with_what_memory_knows() -> Iterator[None]:
 
 @contextmanager
 def leader_counts_itself_before_its_fsync() -> Iterator[None]:
-    """A leader takes its own log for durable as soon as it has proposed."""
+    """A leader treats its own log as durable as soon as it has proposed."""
     propose = Broadcast.propose
 
     def hasty(self: Broadcast, request: Any, origin: Any) -> None:
@@ -125,14 +127,14 @@ def leader_counts_itself_before_its_fsync() -> Iterator[None]:
 
 @contextmanager
 def established_without_a_quorum() -> Iterator[None]:
-    """Any single voter is a quorum, even the leader alone."""
+    """Any single voter forms a quorum, even the leader alone."""
     with broken(Quorum, contains=lambda self, peers: any(voter in peers for voter in self.voters)):
         yield
 
 
 @contextmanager
 def sync_answered_by_the_leader_alone() -> Iterator[None]:
-    """A sync is answered when nothing is outstanding, without contact to a quorum (ZOOKEEPER-1675)."""
+    """A sync gets a reply when no proposal is outstanding, without contacting a quorum (ZOOKEEPER-1675)."""
 
     def at_once(self: Broadcast) -> int:
         return self._syncs.round + 1
@@ -143,7 +145,7 @@ def sync_answered_by_the_leader_alone() -> Iterator[None]:
 
 @contextmanager
 def session_owner_not_checked() -> Iterator[None]:
-    """Requests of a session are accepted from any server (the reverse of ZOOKEEPER-710)."""
+    """Requests of a session are accepted from any server (the opposite of ZOOKEEPER-710)."""
 
     def anyone(self: SessionTracker, session_id: Any, owner: Any) -> bool:
         return True
@@ -158,7 +160,7 @@ def session_owner_not_checked() -> Iterator[None]:
 
 @contextmanager
 def watches_fire_late() -> Iterator[None]:
-    """A watch event is sent after the next change, not with its own change."""
+    """A watch event is sent after the next change instead of with its own change."""
     fire = Commits._fire_watches
 
     def late(self: Any, zxid: Any, effects: list[Effect]) -> None:
@@ -174,7 +176,7 @@ def watches_fire_late() -> Iterator[None]:
 
 @contextmanager
 def watches_lost_on_reconnection() -> Iterator[None]:
-    """setWatches is answered, but no watch is set."""
+    """setWatches gets a reply, but sets no watch."""
     with broken(answer_queues, rearm=lambda tree, watches, connection, request: []):
         yield
 
@@ -208,7 +210,7 @@ def pending_proposals_not_given_to_a_newcomer() -> Iterator[None]:
 
 @contextmanager
 def zxids_go_on_across_epochs() -> Iterator[None]:
-    """A new leader numbers its first proposal as if it were the next of the old epoch (Integrity)."""
+    """A new leader numbers its first proposal as the next one of the old epoch (violates Integrity)."""
     adopt = Leader._adopt_with_quorum
 
     def continuing(self: Leader) -> None:
@@ -223,7 +225,9 @@ def zxids_go_on_across_epochs() -> Iterator[None]:
 
 @contextmanager
 def replay_of_what_the_snapshot_holds() -> Iterator[None]:
-    """A snapshot has the zxid of an earlier transaction, so a start applies its last one again (ZOOKEEPER-3145)."""
+    """A snapshot has the zxid of an earlier transaction, so that a start applies its last transaction again
+    (ZOOKEEPER-3145).
+    """
     take_snapshot = Core._take_snapshot
 
     def fuzzy(self: Core) -> None:
@@ -254,7 +258,7 @@ def a_leader_never_steps_down() -> Iterator[None]:
 
 @contextmanager
 def votes_are_sent_once() -> Iterator[None]:
-    """A vote that was lost is not sent again."""
+    """A lost vote is not sent again."""
     with broken(Election, _broadcast=_only_at_first(Election._broadcast)):
         yield
 
@@ -283,7 +287,7 @@ def ephemerals_forgotten_in_snapshots() -> Iterator[None]:
 
 @contextmanager
 def epochs_do_not_rise() -> Iterator[None]:
-    """A leader opens the highest accepted epoch, not the one above it."""
+    """A leader opens the highest accepted epoch instead of the next one."""
     open_epoch = Leader._open_epoch_with_quorum
 
     def same(self: Leader) -> None:
@@ -336,7 +340,7 @@ def answers_overtake_the_commits_they_rely_on() -> Iterator[None]:
 
 @contextmanager
 def servers_without_a_leader_serve_on() -> Iterator[None]:
-    """A server that has lost its leader keeps the connections of its clients, and answers their reads."""
+    """A server that has lost its leader keeps its client connections and replies to reads."""
 
     def stop_serving(self: Service, now: Any) -> list[Effect]:
         self._state.proposer = self._containers = None

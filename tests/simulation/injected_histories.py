@@ -36,14 +36,14 @@ def digests_that_differ_are_counted() -> Iterator[None]:
 
 
 class _WhateverMayFollow(dict[Zxid, Any]):
-    """Ends of epochs when none is known: the first transaction of any later epoch can follow."""
+    """Ends of epochs, if none is known: the first transaction of any later epoch can follow."""
 
     def get(self, last: Any, default: Any = None) -> Any:
         return _After(last)
 
 
 class _After:
-    """Equal to every zxid that can follow `last`."""
+    """Value equal to every zxid that can follow `last`."""
 
     def __init__(self, last: int) -> None:
         self._last = last
@@ -59,8 +59,9 @@ class _After:
 
 @contextmanager
 def the_log_is_read_by_its_numbers() -> Iterator[None]:
-    """The log read for a learner must only look like a history, not be the leader's history. A learner whose digests
-    differ only counts the differences."""
+    """The log read for a learner only needs zxids that can follow each other; it need not be the leader's history. A
+    learner whose digests differ only counts the differences.
+    """
     read, send = LogReader.read, learner_sync.send_from_log
 
     def by_numbers(self: LogReader, wanted: ReadLog) -> list[Txn] | None:
@@ -82,7 +83,7 @@ def the_log_is_read_by_its_numbers() -> Iterator[None]:
 
 @contextmanager
 def reading_continues_after_damage() -> Iterator[None]:
-    """An incomplete record ends its file, and the next file is read although the rest was lost."""
+    """An incomplete record ends its file. The next file is still read, although the transactions between were lost."""
 
     records_in = log_reading._records_in
 
@@ -96,7 +97,7 @@ def reading_continues_after_damage() -> Iterator[None]:
 
 @contextmanager
 def a_log_that_breaks_off_is_tried_again() -> Iterator[None]:
-    """A leader forgets that its log broke off during a synchronization, and starts from there again."""
+    """A leader forgets that its log was incomplete in a synchronization, and starts the next one from there."""
     send = learner_sync.send_from_log
 
     def forgetful(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> Any:
@@ -110,14 +111,16 @@ def a_log_that_breaks_off_is_tried_again() -> Iterator[None]:
 
 @contextmanager
 def places_in_the_log_outlive_what_was_there() -> Iterator[None]:
-    """Remembered positions in the log are kept when the log is truncated."""
+    """Remembered positions in the log are kept after the log is truncated."""
     with the_log_is_read_by_its_numbers(), broken(LogReader, forget_positions=lambda self: None):
         yield
 
 
 @contextmanager
 def who_has_lost_history_is_elected_for_its_past() -> Iterator[None]:
-    """A peer that has lost transactions leads if other peers vote for it, as they did for its earlier process."""
+    """A peer that has lost transactions becomes leader if other peers vote for it, as they did for its previous
+    process.
+    """
     on_notification = Election.on_notification
 
     def believing(self: Election, src: PeerId, notification: Notification) -> None:
@@ -140,7 +143,7 @@ def who_has_lost_history_is_elected_for_its_past() -> Iterator[None]:
 
 @contextmanager
 def a_spoiled_snapshot_is_made_good_at_once() -> Iterator[None]:
-    """A spoiled snapshot is replaced at once with a snapshot of the current tree."""
+    """A damaged snapshot is immediately replaced with a snapshot of the current tree."""
 
     def at_once(self: Peer, now: Instant) -> list[Effect]:
         core = self._core
@@ -154,7 +157,9 @@ def a_spoiled_snapshot_is_made_good_at_once() -> Iterator[None]:
 
 @contextmanager
 def who_has_lost_history_serves_what_its_leader_knows() -> Iterator[None]:
-    """A peer that has lost transactions serves and votes with what its leader knows to be committed."""
+    """A peer that has lost transactions serves and votes once it has the transactions that its leader knows to be
+    committed.
+    """
     on_newleader = Learner._on_newleader
 
     def whole(self: Learner, packet: NewLeader) -> None:
@@ -169,7 +174,9 @@ def who_has_lost_history_serves_what_its_leader_knows() -> Iterator[None]:
 
 @contextmanager
 def who_has_lost_history_votes_with_what_its_leader_knows() -> Iterator[None]:
-    """The same, but the peer serves only after it also has all proposed transactions."""
+    """As in `who_has_lost_history_serves_what_its_leader_knows`, but the peer serves only once it also has all proposed
+    transactions.
+    """
     begin = Following.start_serving
 
     def later(self: Following, proposed: Sequence[Txn], *, logged: int, committed: int) -> None:
@@ -185,7 +192,7 @@ def who_has_lost_history_votes_with_what_its_leader_knows() -> Iterator[None]:
 
 @contextmanager
 def a_log_that_is_gone_is_not_missed() -> Iterator[None]:
-    """A start takes the files that it finds for the complete history."""
+    """A start treats the files that it finds as the complete history."""
     with broken(newest_log, noted=lambda *where: None):
         yield
 
@@ -202,4 +209,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a log that is gone is not missed": a_log_that_is_gone_is_not_missed,
     "digests that differ are counted": digests_that_differ_are_counted,
 }
-"""Each bug is shown by its script (`tests.simulation.scenarios.pairs`)."""
+"""Injected bugs. Each one is shown by its script (`tests.simulation.scenarios.pairs`)."""

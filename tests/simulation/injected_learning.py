@@ -1,5 +1,6 @@
-"""Injected bugs of elections, acknowledgements and synchronization, each for a script of the outage library. An
-ordinary start and an ordinary write have no violation with any of these bugs."""
+"""Injected bugs of elections, acknowledgements and synchronization, each for a script of the outage library. With
+any of them, an ordinary start and an ordinary write cause no violation.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from zabka.ensemble.zab.sync import SyncMode, SyncPlan
 
 @contextmanager
 def current_epoch_with_the_accepted() -> Iterator[None]:
-    """currentEpoch is written with acceptedEpoch, before there is a history that it stands for (ZOOKEEPER-4643)."""
+    """currentEpoch is written together with acceptedEpoch, before its history is written (ZOOKEEPER-4643)."""
     save = Core.save_accepted_epoch
 
     def both(self: Core, epoch: Epoch, then: Callable[[], None]) -> None:
@@ -40,7 +41,7 @@ def current_epoch_with_the_accepted() -> Iterator[None]:
 
 @contextmanager
 def a_start_refuses_a_history_beyond_its_epoch() -> Iterator[None]:
-    """A peer does not start if its history is of a later epoch than currentEpoch (ZOOKEEPER-1653)."""
+    """A peer refuses to start if its history has a later epoch than currentEpoch (ZOOKEEPER-1653)."""
     unusable = peer.why_unusable
 
     def strict(recovered: Recovered) -> str | None:
@@ -55,8 +56,7 @@ def a_start_refuses_a_history_beyond_its_epoch() -> Iterator[None]:
 
 @contextmanager
 def promised_on_its_way_to_the_disk() -> Iterator[None]:
-    """A peer that has already accepted the epoch acknowledges transactions before they are on its disk
-    (ZOOKEEPER-4882)."""
+    """A peer that has already accepted the epoch acknowledges transactions before they are on disk (ZOOKEEPER-4882)."""
     on_leader_info = Learner._on_leader_info
 
     def hasty(self: Learner, info: LeaderInfo) -> None:
@@ -73,7 +73,9 @@ def promised_on_its_way_to_the_disk() -> Iterator[None]:
 
 @contextmanager
 def the_disks_queue_is_forgotten_with_the_role() -> Iterator[None]:
-    """A follower that gives up takes the part on disk for its history, while the disk continues (ZOOKEEPER-4712)."""
+    """A follower that leaves its leader treats the part on disk as its history, while writes to disk continue
+    (ZOOKEEPER-4712).
+    """
     stop = Learner.stop
 
     def forgetful(self: Learner, reason: str) -> None:
@@ -92,7 +94,7 @@ def the_disks_queue_is_forgotten_with_the_role() -> Iterator[None]:
 
 @contextmanager
 def leaders_of_other_rounds_are_not_joined() -> Iterator[None]:
-    """A looking peer ignores peers that settled in another election round (ZOOKEEPER-1732)."""
+    """A LOOKING peer ignores peers whose election ended in another round (ZOOKEEPER-1732)."""
     on_settled = Election._on_settled
 
     def deaf(self: Election, src: PeerId, settled: Settled) -> None:
@@ -105,7 +107,7 @@ def leaders_of_other_rounds_are_not_joined() -> Iterator[None]:
 
 @contextmanager
 def the_counter_runs_on() -> Iterator[None]:
-    """A leader does not check for the end of its counter (ZOOKEEPER-1277)."""
+    """A leader does not check whether its zxid counter overflows (ZOOKEEPER-1277)."""
 
     def endless(self: Broadcast, requests: Sequence[Any], origin: Any) -> None:
         if self.open and self._core.leaving is None:
@@ -118,7 +120,9 @@ def the_counter_runs_on() -> Iterator[None]:
 
 @contextmanager
 def a_leader_waits_for_whoever_looks_elsewhere() -> Iterator[None]:
-    """A leader that is not established waits for its voters until initLimit, wherever they are (ZOOKEEPER-3109)."""
+    """A leader that is not established waits for its voters until initLimit, even if they are elsewhere
+    (ZOOKEEPER-3109).
+    """
     with broken(Leader, on_looking=lambda self, src, round, outvoted: None):
         yield
 
@@ -128,7 +132,8 @@ def a_leader_waits_for_whoever_looks_elsewhere() -> Iterator[None]:
 
 @contextmanager
 def a_diff_over_what_the_leader_lacks() -> Iterator[None]:
-    """A learner whose last transaction the leader lacks receives the later transactions on top (ZOOKEEPER-1154)."""
+    """A learner whose last transaction the leader lacks receives a DIFF with the later transactions
+    (ZOOKEEPER-1154)."""
     walk = sync._walk
 
     def over_it(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn], new_epoch_zxid: bool) -> Any:
@@ -158,7 +163,7 @@ def a_diff_across_the_gap() -> Iterator[None]:
 
 @contextmanager
 def a_tree_alone_is_an_empty_diff() -> Iterator[None]:
-    """A leader with no transactions in memory sends an empty DIFF (ZOOKEEPER-4352)."""
+    """A leader without transactions in memory sends an empty DIFF (ZOOKEEPER-4352)."""
     plan = sync.plan_sync
 
     def nothing(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]) -> SyncPlan:
@@ -172,14 +177,14 @@ def a_tree_alone_is_an_empty_diff() -> Iterator[None]:
 
 @contextmanager
 def proposals_pass_those_who_synchronise() -> Iterator[None]:
-    """A learner receives no proposals that are made during its synchronization (ZOOKEEPER-3104)."""
+    """A learner does not receive the proposals made during its synchronization (ZOOKEEPER-3104)."""
     with broken(broadcast, _SYNCING=Step.SYNCED):
         yield
 
 
 @contextmanager
 def who_comes_back_is_taken_for_up_to_date() -> Iterator[None]:
-    """A leader uses what it has sent to a learner in its epoch, not what the learner's log holds."""
+    """A leader uses the last transaction that it sent to a learner in its epoch, instead of the learner's log."""
     on_ack_epoch = Leader._on_ack_epoch
 
     def trusting(self: Leader, peer: Any, ack: AckEpoch) -> None:
@@ -196,7 +201,8 @@ def who_comes_back_is_taken_for_up_to_date() -> Iterator[None]:
 
 @contextmanager
 def what_a_synchronisation_brings_is_not_in_memory() -> Iterator[None]:
-    """Transactions committed during a synchronization are in log and tree, but not in memory (ZOOKEEPER-4925)."""
+    """Transactions committed during a synchronization are in the log and the tree, but not in memory
+    (ZOOKEEPER-4925)."""
     on_up_to_date, apply = Learner._on_up_to_date, Core._apply
     brought: dict[tuple[PeerId, Zxid], None] = {}
 
@@ -216,7 +222,7 @@ def what_a_synchronisation_brings_is_not_in_memory() -> Iterator[None]:
 
 @contextmanager
 def what_a_role_leaves_pending_is_not_in_memory() -> Iterator[None]:
-    """A peer that leaves its role applies its log to the end in the tree, but not to its history in memory
+    """A peer that leaves its role applies its whole log to the tree, but not to its history in memory
     (ZOOKEEPER-3526)."""
     apply_pending = Core.apply_pending
 
@@ -249,8 +255,9 @@ def memory_survives_what_replaces_the_history() -> Iterator[None]:
 
 @contextmanager
 def the_history_is_logged_at_uptodate() -> Iterator[None]:
-    """NEWLEADER is acknowledged while its transactions are only in memory; they are logged at UPTODATE (ZOOKEEPER-3911,
-    4646)."""
+    """NEWLEADER is acknowledged while its transactions are only in memory. They are logged at UPTODATE (ZOOKEEPER-3911,
+    4646).
+    """
     on_newleader = Learner._on_newleader
 
     def later(self: Learner, packet: NewLeader) -> None:
@@ -279,7 +286,8 @@ def a_snapshot_is_taken_over_at_once() -> Iterator[None]:
 
 @contextmanager
 def what_follows_a_truncation_is_logged_at_once() -> Iterator[None]:
-    """After a TRUNC a learner logs transactions at once, before NEWLEADER completes the history (ZOOKEEPER-5094)."""
+    """After a TRUNC, a learner logs transactions immediately, before NEWLEADER completes the history
+    (ZOOKEEPER-5094)."""
     queue = Learner._queue
 
     def at_once(self: Learner, txns: Sequence[Txn]) -> None:
@@ -295,7 +303,7 @@ def what_follows_a_truncation_is_logged_at_once() -> Iterator[None]:
 
 @contextmanager
 def a_truncation_is_taken_for_done() -> Iterator[None]:
-    """After a TRUNC a learner continues as if its disk had completed the truncation (ZOOKEEPER-3701)."""
+    """After a TRUNC, a learner continues as if its disk had completed the truncation (ZOOKEEPER-3701)."""
 
     def pretend(self: Learner, zxid: Zxid) -> None:
         self._mode = SyncMode.TRUNC
@@ -308,7 +316,7 @@ def a_truncation_is_taken_for_done() -> Iterator[None]:
 
 @contextmanager
 def proposals_are_acknowledged_before_newleader() -> Iterator[None]:
-    """At NEWLEADER a learner also logs and acknowledges transactions that are only proposed (ZOOKEEPER-4685)."""
+    """At NEWLEADER, a learner also logs and acknowledges transactions that are only proposed (ZOOKEEPER-4685)."""
     on_newleader = Learner._on_newleader
 
     def eager(self: Learner, packet: NewLeader) -> None:
@@ -360,4 +368,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "proposals are acknowledged before NEWLEADER": proposals_are_acknowledged_before_newleader,
     "proposals before NEWLEADER are forgotten": proposals_before_newleader_are_forgotten,
 }
-"""Each bug is shown by its script (`tests.simulation.scenarios.pairs`)."""
+"""Injected bugs. Each one is shown by its script (`tests.simulation.scenarios.pairs`)."""

@@ -1,4 +1,4 @@
-"""Injected mistakes in log files: in writing, flushing and reading them."""
+"""Injected bugs in writing, flushing and reading log files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zabka.kafka.record_batch import BatchHeader
 
 @contextmanager
 def a_torn_tail_is_trusted() -> Iterator[None]:
-    """A batch that is incomplete after a power loss counts if its header is valid."""
+    """A batch that is incomplete after a power loss is accepted if its header is valid."""
     recover = Segment.recover
 
     def without_checksums(
@@ -35,7 +35,7 @@ def a_flush_is_not_awaited() -> Iterator[None]:
 
 @contextmanager
 def a_byte_changes_on_its_way_to_the_file() -> Iterator[None]:
-    """In one of forty appends the last byte changes; the batch in memory is correct."""
+    """In one of forty appends, the last byte changes in the file. The batch in memory is correct."""
     append, numbers = DiskLogFile.append, count(1)
 
     def mistaken(self: DiskLogFile, data: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Injected bugs of controller and brokers, each for an outage that none of the historical behaviours of Kafka shows."""
+"""Injected bugs of controller and brokers, each for an outage that none of Kafka's historical behaviors shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
 
 @contextmanager
 def a_new_controller_takes_leaders_for_alive() -> Iterator[None]:
-    """A new controller takes the leaders that it finds for alive, even if they have died."""
+    """A new controller assumes that the leaders that it finds are alive, even if they have died."""
 
     async def as_written(self: PartitionStateMachine) -> None:
         for partition in self._context.partitions:
@@ -31,7 +31,7 @@ def a_new_controller_takes_leaders_for_alive() -> Iterator[None]:
 
 @contextmanager
 def deaths_are_noted_alone() -> Iterator[None]:
-    """The controller notes that a broker has died, but elects no new leaders."""
+    """The controller records that a broker has died, but elects no new leaders."""
 
     async def note(term: ControllerTerm, broker_ids: Sequence[int]) -> None:
         term.context.forget_processes(broker_ids)
@@ -42,7 +42,7 @@ def deaths_are_noted_alone() -> Iterator[None]:
 
 @contextmanager
 def who_lost_its_session_stands_no_more() -> Iterator[None]:
-    """A broker whose session expired registers again, but never competes for /controller again."""
+    """A broker whose session expired registers again, but no longer competes for /controller."""
 
     async def register(self: KafkaController) -> None:
         await self._register()
@@ -67,7 +67,7 @@ def no_replica_is_preferred() -> Iterator[None]:
 
 @contextmanager
 def a_reassignment_ends_with_its_controller() -> Iterator[None]:
-    """A controller reads the replicas of a partition, but not its adding and removing replicas."""
+    """A controller reads a partition's replicas, but not its adding and removing replicas."""
     read = ControllerTerm.read_topics
 
     async def as_they_are(self: ControllerTerm, topics: Sequence[str]) -> dict[str, TopicAssignment]:
@@ -90,4 +90,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "nobody is preferred": no_replica_is_preferred,
     "a reassignment ends with its controller": a_reassignment_ends_with_its_controller,
 }
-"""Each bug is shown by its script (`tests.simulation.scenarios.pairs`)."""
+"""Injected bugs. Each one is shown by its script (`tests.simulation.scenarios.pairs`)."""

@@ -32,7 +32,7 @@ from zabka.ensemble.zab.peer import Peer
 
 @contextmanager
 def closes_delete_nothing() -> Iterator[None]:
-    """The end of a session names and deletes no ephemeral znodes: every tree is wrong in the same way."""
+    """The end of a session lists and deletes no ephemeral znodes, so that every tree is wrong in the same way."""
 
     def propose(self: Proposer, request: Any) -> CloseSessionTxn:
         self.tracker.close(self._session_id)
@@ -79,7 +79,7 @@ def who_returns_gets_another_session() -> Iterator[None]:
 
 @contextmanager
 def a_frozen_leader_thaws_and_answers() -> Iterator[None]:
-    """A leader does not check how long it was frozen, and answers a sync without a quorum (ZOOKEEPER-1675)."""
+    """A leader does not check how long it was frozen, and replies to a sync without a quorum (ZOOKEEPER-1675)."""
     with ExitStack() as both:
         both.enter_context(injected_ensemble.a_leader_never_steps_down())
         both.enter_context(injected_ensemble.sync_answered_by_the_leader_alone())
@@ -91,7 +91,7 @@ def a_frozen_leader_thaws_and_answers() -> Iterator[None]:
 
 @contextmanager
 def snapshots_know_no_sessions() -> Iterator[None]:
-    """A snapshot has the tree, but no sessions (ZOOKEEPER-3144)."""
+    """A snapshot contains the tree but no sessions (ZOOKEEPER-3144)."""
     to_snapshot = DataTree.to_snapshot
 
     def mixed(self: DataTree) -> TreeSnapshot:
@@ -103,7 +103,7 @@ def snapshots_know_no_sessions() -> Iterator[None]:
 
 @contextmanager
 def snapshots_come_between_the_parts_of_a_multi() -> Iterator[None]:
-    """A snapshot holds only the first znode that its last transaction created (ZOOKEEPER-3127)."""
+    """A snapshot contains only the first znode created by its last transaction (ZOOKEEPER-3127)."""
     load = DataTree.from_snapshot.__func__  # type: ignore[attr-defined]
 
     def half(cls: Any, snapshot: TreeSnapshot) -> DataTree:
@@ -151,7 +151,7 @@ def sessions_are_global() -> Iterator[None]:
 
 @contextmanager
 def global_sessions_go_on_alone() -> Iterator[None]:
-    """A read-only server treats a global session as one of its own."""
+    """A read-only server treats a global session as its own local session."""
     connect = Attachment._connect_alone
 
     def hospitable(self: Attachment, now: Any, client: Any, request: Any, effects: Any) -> bool:
@@ -171,7 +171,7 @@ def global_sessions_go_on_alone() -> Iterator[None]:
 
 @contextmanager
 def writes_are_answered() -> Iterator[None]:
-    """A read-only server returns another error than NotReadOnly for a write."""
+    """A read-only server returns an error other than NotReadOnly for a write."""
     stays = LocalRequests.stays_here
 
     def obliging(self: LocalRequests, now: Any, waiting: Any, request: Any, effects: Any) -> bool:
@@ -193,7 +193,7 @@ def service_never_ends() -> Iterator[None]:
 
 @contextmanager
 def clients_take_local_sessions_elsewhere() -> Iterator[None]:
-    """A client requests from a leader the session that it got from a read-only server."""
+    """A client tries to resume a session from a read-only server at a leader."""
     establish = Session._establish
 
     def hopeful(self: Session) -> None:
@@ -218,4 +218,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "read-only service never ends": service_never_ends,
     "local sessions are taken elsewhere": clients_take_local_sessions_elsewhere,
 }
-"""Each bug is shown by its script (`tests.simulation.scenarios.pairs`)."""
+"""Injected bugs. Each one is shown by its script (`tests.simulation.scenarios.pairs`)."""

@@ -1,7 +1,7 @@
-"""Print a table of the injected bugs and of Kafka's historical behaviours: how many seeds each took, and what showed
-it.
+"""Print a table of the injected bugs and Kafka's historical behaviors, with the seeds that each took and the
+problem that showed it.
 
-python -m tests.simulation.injected_table [how many seeds to try at most]
+python -m tests.simulation.injected_table [maximum number of seeds]
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ RARE = {
     "no epoch check on controller writes": "kafka-6082",
     "closed sessions keep their ephemerals": "zookeeper-1367",
 }
-"""Bugs that seeds rarely show, each with the script of the outage library that shows it at once."""
+"""Bugs that seeds rarely show, each with the script of the outage library that always shows it."""
 
 
 BY_STEPS = ("leader counts itself before its fsync", "leader acknowledges before its fsync")
-"""Bugs that whole processes hide, because they sync a quick disk before they send.
+"""Bugs that whole processes hide, because they sync a fast disk before they send.
 
 Searches of the bare protocol find them (`tests/simulation/search/test_searches.py`).
 """
 NOT_SHOWN = ("full disks cut the log",)
-"""Bugs that 60 seeds did not show, and no script shows."""
+"""Bugs that neither 60 seeds nor a script showed."""
 SLOW = (
     "commit on a minority",
     "high watermark is the leader's log end",
@@ -53,7 +53,7 @@ SLOW = (
     "unclean elections called clean",
     *(bug for bug in injected_transactions.INJECTED if bug != "end is not fenced"),
 )
-"""Bugs whose seeds take more CPU time than the suite has."""
+"""Bugs whose seeds take more CPU time than the suite can spend."""
 SHOWN_BY = {
     "ephemerals forgotten in snapshots": 33,
     "no truncation on fetch": 19,
@@ -68,7 +68,8 @@ SHOWN_BY = {
     "offsets of aborted transactions stay": 6,
     "new group coordinator drops pending offsets": 6,
 }
-"""Bugs that many low seeds do not show, each with the first seed that does. The test suite begins its search there."""
+"""Bugs that many low seeds do not show, each with the first seed that does. The test suite begins its search there.
+"""
 
 
 OF_TRANSACTIONS = (
@@ -76,12 +77,14 @@ OF_TRANSACTIONS = (
     *("faults.ms=18000", "faults.gap.ms=2000", "faults.lasts.ms=300-5000", "zookeeper.session.timeout.ms=2000"),
     *("peers=1", "num.partitions=1", "drawn.topics=false"),
 )
-"""Settings of the seeds that search for bugs of transactions: a small cluster, and faults right after decisions."""
+"""Settings of the seeds that search for bugs of transactions: a small cluster, and faults directly after decisions.
+"""
 
 
 class Found(NamedTuple):
-    """Number of seeds until the bug was found (None: not found), the problem that showed it, and the CPU seconds of the
-    search."""
+    """Number of seeds until the bug was found (None if not found), the problem that showed it, and the search's CPU
+    seconds.
+    """
 
     seeds: int | None
     problem: str
@@ -89,7 +92,7 @@ class Found(NamedTuple):
 
 
 def bugs() -> list[tuple[str, str, InjectedBug]]:
-    """Return every injected bug of the seeds of `ensemble` and `chaos`: its scenario, its name and the bug."""
+    """Return every injected bug for the seeds of `ensemble` and `chaos`, as (scenario, name, bug)."""
     ensemble = [
         ("ensemble", name, injected_bug)
         for name, injected_bug in injected_ensemble.INJECTED.items()
@@ -99,17 +102,17 @@ def bugs() -> list[tuple[str, str, InjectedBug]]:
 
 
 def disk_bugs() -> list[tuple[str, str, InjectedBug]]:
-    """Return every injected bug of disks in the same form."""
+    """Return every injected disk bug in the form of `bugs`."""
     return [("disks", name, injected_bug) for name, injected_bug in injected_disks.INJECTED.items()]
 
 
 def transactional_bugs() -> list[tuple[str, str, InjectedBug]]:
-    """Return every injected bug of transactions in the same form."""
+    """Return every injected transaction bug in the form of `bugs`."""
     return [("chaos", name, injected_bug) for name, injected_bug in injected_transactions.INJECTED.items()]
 
 
 def settings_of(bug: str) -> WorldSettings | None:
-    """Return the settings of the seeds that search for a bug; None for the usual ones."""
+    """Return the settings of the seeds that search for a bug, or None for the default settings."""
     return world_settings(OF_TRANSACTIONS) if bug in injected_transactions.INJECTED else None
 
 
@@ -120,7 +123,7 @@ def search(
     settings: WorldSettings | None = None,
     first_seed: int = 0,
 ) -> Found:
-    """Run the seeds from `first_seed` on, then those before it, until one shows the bug. Ignore all other problems."""
+    """Run the seeds from `first_seed`, then the seeds before it, until one shows the bug. Ignore all other problems."""
     begin = time.process_time()
     with injected_bug():
         for tried, seed in enumerate((*range(first_seed, seeds_max), *range(first_seed)), start=1):
@@ -131,19 +134,20 @@ def search(
 
 
 def text_in_script(bug: str) -> str:
-    """Return the text that the script of a rare bug has to show. Raises StopIteration if there is no such pair."""
+    """Return the string that the script of a rare bug must show. Raises StopIteration if there is no such pair."""
     return next(pair.shows for pair in PAIRS if (pair.script, pair.injected_bug) == (RARE[bug], bug))
 
 
 def shown_by_script(bug: str, injected_bug: InjectedBug) -> bool:
-    """Return whether the script of a rare bug shows it."""
+    """Return whether a rare bug's script shows the bug."""
     with injected_bug():
         return any(text_in_script(bug) in problem for problem in play(LIBRARY[RARE[bug]]).problems)
 
 
 def script_of(switch: Historical) -> WorldScenario:
-    """Return the first script of the outage library with this historical behaviour as its bug. Raises StopIteration if
-    there is none."""
+    """Return the first script of the outage library whose bug is this historical behavior. Raises StopIteration if
+    there is none.
+    """
     return next(
         scenario
         for scenario in LIBRARY.values()
@@ -152,7 +156,7 @@ def script_of(switch: Historical) -> WorldScenario:
 
 
 def search_switched(switch: Historical, seeds_max: int) -> Found:
-    """Run seeds with a historical behaviour until one shows a problem. If none does, run its script."""
+    """Run seeds with a historical behavior until one shows a problem. If none does, run its script."""
     script = script_of(switch)
     settings = world_settings([f"zabka.historical={switch}"])
     found = search("chaos", InjectedBug(nullcontext, (script.shows,)), seeds_max, settings)

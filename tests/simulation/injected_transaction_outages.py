@@ -15,7 +15,7 @@ from zabka.broker_sim.transactions.metadata import TransactionMetadata, Transact
 
 @contextmanager
 def producers_are_not_fenced() -> Iterator[None]:
-    """A leader appends records of every epoch of a producer."""
+    """A leader appends records with any epoch of a producer."""
     check = ProducerStates.check
 
     def trusting(self: ProducerStates, header: Any, *more: Any) -> Any:
@@ -30,21 +30,21 @@ def producers_are_not_fenced() -> Iterator[None]:
 
 @contextmanager
 def transactions_do_not_time_out() -> Iterator[None]:
-    """A coordinator waits for the end of a transaction for ever."""
+    """A coordinator waits forever for the end of a transaction."""
     with broken(TransactionMetadata, has_timed_out=lambda self, now_ms: False):
         yield
 
 
 @contextmanager
 def decisions_end_with_their_coordinator() -> Iterator[None]:
-    """A coordinator reads decided transactions, and does not send their markers."""
+    """A coordinator reads decided transactions but does not send their markers."""
     with broken(TransactionCoordinator, _loaded=lambda self, coordinated: None):
         yield
 
 
 @contextmanager
 def ids_with_a_transaction_expire() -> Iterator[None]:
-    """A coordinator forgets ids by the time of their last change alone."""
+    """A coordinator removes ids based only on the time of their last change, even during a transaction."""
     states = frozenset(TransactionState)
     previous = {**metadata.VALID_PREVIOUS, TransactionState.DEAD: states}
     with broken(metadata, EXPIRES=states, VALID_PREVIOUS=previous):
@@ -53,7 +53,7 @@ def ids_with_a_transaction_expire() -> Iterator[None]:
 
 @contextmanager
 def markers_reset_a_producers_time() -> Iterator[None]:
-    """A marker resets the time of its producer, which expires at the next check (KAFKA-9144)."""
+    """A marker resets its producer's timestamp, so that the producer expires at the next check (KAFKA-9144)."""
     end = ProducerStates.end_transaction
 
     def forgetful(self: ProducerStates, header: Any, marker: Any) -> Any:
@@ -72,4 +72,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "ids with a transaction expire": ids_with_a_transaction_expire,
     "markers reset a producer's time": markers_reset_a_producers_time,
 }
-"""Each bug is shown by its script (`tests.simulation.scenarios.pairs`)."""
+"""Injected bugs. Each one is shown by its script (`tests.simulation.scenarios.pairs`)."""

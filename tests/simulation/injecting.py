@@ -1,7 +1,7 @@
 """Injected bugs: a context replaces rules of the serving code, never of the simulator or the checkers.
 
-A bug in the simulated disk, or in a driver of the tests, only shows that the simulator can be broken. It would still do
-so after the rule that it is about has been removed from the serving code.
+A bug in the simulated disk or in a test driver only shows that the simulator can be broken. It would still show that
+after the tested rule was removed from the serving code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class NotServingCode(Exception):
 
 
 class InjectedBug(NamedTuple):
-    """A bug, and texts that show it: one of the problems of a run with the bug must contain one of these texts."""
+    """A bug, and strings that show it: one of the problems of a run with the bug must contain one of these strings."""
 
     injected_bug: Callable[[], AbstractContextManager[None]]
     shows: tuple[str, ...]
@@ -31,13 +31,13 @@ class InjectedBug(NamedTuple):
         return self.injected_bug()
 
     def shown(self, problems: Iterable[str]) -> str | None:
-        """Return the first problem that contains one of the texts, or None."""
+        """Return the first problem that contains one of the strings, or None."""
         return next((problem for problem in problems if any(text in problem for text in self.shows)), None)
 
 
 @contextmanager
 def broken(owner: type | ModuleType, **rules: Any) -> Iterator[None]:
-    """Replace these functions, classes or numbers of a class or a module.
+    """Replace these functions, classes or numbers of a class or module.
 
     Raises NotServingCode if the owner is not serving code, and AttributeError if the owner itself does not define a
     name.

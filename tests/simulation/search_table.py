@@ -1,17 +1,18 @@
-"""Print how many runs and seconds a search takes to find each injected bug and each historical behaviour of Kafka.
+"""Print how many runs and seconds a search takes to find each injected bug and each historical behavior of Kafka.
 
 python -m tests.simulation.search_table [--runs N] [--cpu-s N] [--searches N] [--only WORDS] [--plain] [--into FILE]
-                                        [--markdown]
+[--markdown]
 
-The default is three searches for each bug, of at most 5,000 runs. The median counts a search without a finding as later
-than all others. If the median is such a search, the table shows how far each search came.
+By default, three searches are run for each bug, with at most 5,000 runs each. In the median, a search without a
+finding counts as later than all others. If the median is such a search, the table shows how far each search got.
 
-A search ends with the first run that shows the expected text of the bug (any problem for a historical behaviour), if
-the same choice sequence has no problem without the bug. `--cpu-s` is the CPU time after which a search begins no run.
-`--plain` also runs as many plain seeds, both of the same world and of the scenario that was used before swarms existed.
+A search ends with the first run that shows the expected string of the bug (any problem for a historical behavior), if
+the same choice sequence has no problem without the bug. `--cpu-s` is the CPU time after which a search starts no run.
+`--plain` also runs as many plain seeds, both of the same world and of the scenario that was used before swarms
+existed.
 
-All bugs are searched for once before the next round. `--into` appends each finished search to a file as a line of JSON.
-Searches in the file with the same limits are not repeated, so an interrupted table continues.
+Each round searches once for every bug. `--into` appends each finished search to a file as a line of JSON. Searches in
+the file with the same limits are not repeated, so that an interrupted table can be continued.
 """
 
 from __future__ import annotations
@@ -61,10 +62,11 @@ OF_CLIENTS = (
     "votes are sent once",
     "epochs do not rise",
 )
-"""Bugs that clients see: of trees, sessions, watches and syncs; of snapshots, which the bare protocol rarely takes; and
-bugs whose texts need a world with clocks."""
+"""Bugs visible to clients: bugs of trees, sessions, watches and syncs; bugs of snapshots, which the bare protocol
+rarely takes; and bugs whose problem strings need a world with clocks.
+"""
 OF_THE_PROTOCOL = ("commit on a minority", "no truncation on sync", "ack before fsync")
-"""Protocol bugs among those of `tests.simulation.injected`, whose other bugs are of brokers."""
+"""Protocol bugs in `tests.simulation.injected`, whose other bugs are broker bugs."""
 OF_HISTORIES: dict[str, tuple[str, ...]] = {
     "the log is read by its numbers": ("committed prefixes agree", "processConsistency", "agreement"),
     "reading goes on behind damage": ("committed prefixes agree", "processConsistency", "agreement"),
@@ -72,7 +74,7 @@ OF_HISTORIES: dict[str, tuple[str, ...]] = {
     "who has lost history is elected for its past": ("no acknowledged write lost", "committedLogDurability"),
     "a spoiled snapshot is made good at once": ("acknowledged and not durable", "processConsistency"),
 }
-"""Five bugs that lost or split committed history, each with the texts that show it."""
+"""Five bugs that lost or split committed history, each with the strings that show it."""
 SEEN_BY_CLIENTS: dict[str, tuple[str, ...]] = {
     "session owner not checked": (" went back from ", " was acknowledged before", ", acknowledged "),
     "sync answered by the leader alone": (" was acknowledged before",),
@@ -80,19 +82,20 @@ SEEN_BY_CLIENTS: dict[str, tuple[str, ...]] = {
     "ephemerals forgotten in snapshots": ("took their ephemerals along", " outlives its session "),
     "epochs do not rise": ("gap in history", "a serving ensemble did not come true"),
 }
-"""Texts that show a bug in a world with clients. The script of each bug shows it by an expectation of the script
-instead."""
+"""Strings that show a bug in a world with clients. The script of each bug instead shows it by an expectation."""
 _BESIDE = {
     "reading goes on behind damage": injected_histories.the_log_is_read_by_its_numbers,
     "places in the log outlive what was there": injected_histories.the_log_is_read_by_its_numbers,
 }
-"""Bugs that show only if the borders of epochs are ignored, too. A run must hold with this bug alone."""
+"""Second bug to inject for bugs that are visible only if epoch boundaries are also ignored. A run with only the
+second bug must pass.
+"""
 _OLD_BEHAVIOUR = InjectedBug(nullcontext, ("",))
-"""Bug that a setting switches on. Any problem shows it."""
+"""Bug enabled by a setting. Any problem shows it."""
 
 
 class Bug(NamedTuple):
-    """Bug to find, and the scenario of its searches."""
+    """Bug to find, and the scenario in which to search for it."""
 
     name: str
     scenario: str
@@ -103,19 +106,20 @@ class Bug(NamedTuple):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Limits of a search: the number of runs, and the CPU seconds after which no run begins (None: no limit)."""
+    """Limits of a search: the number of runs, and the CPU seconds after which no run starts (None for no limit)."""
 
     runs: int = RUNS_MAX
     cpu_s: float | None = None
 
     def allow(self, runs: int, cpu_s: float) -> bool:
-        """Return whether a search can make another run after so many runs and CPU seconds."""
+        """Return whether a search can start another run after that many runs and CPU seconds."""
         return runs < self.runs and (self.cpu_s is None or cpu_s < self.cpu_s)
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """Result of one search: its runs, its CPU seconds, and the problem of the last run (empty: the bug was not
-    found)."""
+    """Result of one search: its runs, its CPU seconds, and the problem of the last run (empty if the bug was not
+    found).
+    """
 
     runs: int
     cpu_s: float
@@ -123,7 +127,7 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """Search with its result: the name of the bug, one of WAYS, the number of the search and its limits."""
+    """Search with its result: the bug's name, one of WAYS, the search's number and its limits."""
 
     bug: str
     way: str
@@ -151,7 +155,7 @@ def bugs() -> Iterator[Bug]:
 
 
 def search(bug: Bug, limits: Limits, seed: int = 0, way: str = SEARCH) -> Tried:
-    """Search once for a bug."""
+    """Run one search for a bug."""
     scenario = BEFORE[bug.scenario] if way == PLAIN_BEFORE else bug.scenario
     wanted = Requested(scenario, bug.settings, seed=seed)
     begin, searching = time.process_time(), ChoiceSearch(wanted, PLAIN_SHARE if way == SEARCH else 1)
@@ -170,16 +174,18 @@ def search(bug: Bug, limits: Limits, seed: int = 0, way: str = SEARCH) -> Tried:
 
 
 def _holds_without(bug: Bug, scenario: str, choices: Choices) -> bool:
-    """Return whether a run of the same choice sequence without the bug has no problem."""
+    """Return whether a run of the same choice sequence has no problem without the bug."""
     with bug.control():
         return not run_choices(choices, scenario, world_settings(())).problems
 
 
 class Searches:
-    """All searches so far, including those in the file `into` (None: no file)."""
+    """All searches so far, including the searches in the file `into` (None for no file)."""
 
     def __init__(self, limits: Limits, into: Path | None) -> None:
-        """Raises OSError if the file cannot be read, and msgspec.DecodeError if it is not a file of searches."""
+        """Read the file `into`. Raises OSError if it cannot be read, and msgspec.DecodeError if it is not a file of
+        searches.
+        """
         self._limits = limits
         self._into = into
         self._made: dict[tuple[str, str, int], Tried] = {}
@@ -189,7 +195,7 @@ class Searches:
                 self._made[made.bug, made.way, made.number] = made.tried
 
     def make(self, bug: Bug, way: str, number: int) -> None:
-        """Run a search, unless its result is known."""
+        """Run a search, unless its result is already known."""
         if (bug.name, way, number) in self._made:
             return
         tried = self._made[bug.name, way, number] = search(bug, self._limits, number, way)
@@ -201,12 +207,12 @@ class Searches:
         sys.stderr.write(f"{bug.name}, {way} {number}: {said}, {tried.cpu_s:.0f} CPU s\n")
 
     def of(self, bug: Bug, way: str) -> list[Tried]:
-        """Return the results of the searches for a bug."""
+        """Return the results of the searches for a bug with that kind of search."""
         return [tried for (name, how, _), tried in self._made.items() if (name, how) == (bug.name, way)]
 
 
 def runs_of(tried: Iterable[Tried]) -> str:
-    """Return the median number of runs. If most searches found nothing, return how far each search came."""
+    """Return the median number of runs. If most searches found nothing, return how far each search got."""
     every = list(tried)
     middle = median_high(each.runs if each.problem else inf for each in every) if every else inf
     if isfinite(middle):
@@ -226,7 +232,7 @@ def _cells(bug: Bug, ways: Iterable[list[Tried]]) -> list[str]:
 
 
 def main() -> int:
-    """Print the table. Return 1 if the median search for some bug found nothing."""
+    """Print the table. Return 1 if the median search found nothing for some bug."""
     options = argparse.ArgumentParser(prog="python -m tests.simulation.search_table")
     options.add_argument("--runs", type=int, default=RUNS_MAX, help="runs of each search at most")
     options.add_argument("--cpu-s", type=float, help="CPU seconds, after which no search begins a run")
@@ -253,7 +259,7 @@ def main() -> int:
 
 
 def _say(rows: list[list[str]], *, markdown: bool) -> None:
-    """Print a table. The first row holds the column headings."""
+    """Print a table. The first row contains the column headings."""
     if markdown:
         rows = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
         lines = [f"| {' | '.join(row)} |" for row in rows]

@@ -1,4 +1,4 @@
-"""No invariant is vacuous: each is checked at least once in the seeds that are run."""
+"""Every invariant is checked at least once in the seeds that are run."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ from zabka.simulation.checkers.stored_commits import ANSWERED, ON_DISKS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "checks.md"
 FEW = {"chaos": (0, 1, 12), "ensemble": range(5), "read-only": range(1)}
-"""One of the seeds of chaos has transactions."""
+"""Seeds that are run here. One of the chaos seeds has transactions."""
 NOT_OF_WHOLE = {"TopicsGoWhenAsked"}
-"""Invariants without a check in these seeds of whole clusters, which delete no topic. Other seeds check them."""
+"""Invariants that are not checked in these seeds of whole clusters, because no topic is deleted. Other seeds check
+them.
+"""
 OF_WHOLE_CLIENTS = {"linearizable writes", "reads and watches", "clients' histories", "records", "groups"}
 OF_PEERS = {
     producer_states.NAME,
@@ -91,7 +93,7 @@ def test_every_invariant_is_checked_in_a_few_seeds() -> None:
     assert [name for name, times in table.times.items() if not times] == []
 
 
-def test_table_of_100_seeds_has_every_invariant_checked() -> None:
+def test_table_of_100_seeds_lists_every_invariant_as_checked() -> None:
     rows = _rows(0)
 
     assert set(rows) == _every_invariant()
@@ -99,7 +101,7 @@ def test_table_of_100_seeds_has_every_invariant_checked() -> None:
     assert sum(len(seeds) for seeds in HUNDRED.values()) == 100
 
 
-def test_table_of_whole_processes_has_every_invariant_checked() -> None:
+def test_table_of_whole_processes_lists_every_invariant() -> None:
     rows = _rows(1)
 
     assert set(rows) == _every_invariant_of_whole_processes()

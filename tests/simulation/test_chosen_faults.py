@@ -32,7 +32,7 @@ def lengths_ms(entries: list[Entry]) -> Iterator[int]:
             yield entry.mono_us // 1000 - began[entry.event.fault_id]
 
 
-def test_one_seed_has_the_same_faults_under_two_settings() -> None:
+def test_seed_has_the_same_faults_under_two_settings() -> None:
     chosen = ("faults.kinds=crash_broker,cut_brokers", "faults.lasts.ms=500-1500")
     usual = faults(played(4, *chosen))
     patient = faults(played(4, *chosen, "zookeeper.session.timeout.ms=12000", "default.replication.factor=2"))
@@ -42,7 +42,7 @@ def test_one_seed_has_the_same_faults_under_two_settings() -> None:
     ]
     first_usual, first_patient = usual[0][0], patient[0][0]
     for (one, _), (other, _) in zip(usual, patient, strict=True):
-        # Faults begin when the cluster has booted, in both runs. The number of client calls makes no difference.
+        # In both runs, faults begin once the cluster has booted; the number of client calls does not matter.
         assert abs((one - first_usual) - (other - first_patient)) <= 1
 
 
@@ -50,16 +50,17 @@ def test_faults_have_the_chosen_kinds_and_durations() -> None:
     entries = played(5, "faults.kinds=slow_disk:1,cut_brokers:3", "faults.lasts.ms=700-900")
     kinds = {fault.kind for _, fault in faults(entries)}
     assert kinds <= {"slow_disk", "cut"} and "cut" in kinds
-    # Faults that last at the end of the faults are removed then, possibly before their time.
+    # Faults that are still active at the end are then removed, possibly before their time.
     assert all(length_ms <= 900 for length_ms in lengths_ms(entries))
     assert any(700 <= length_ms <= 900 for length_ms in lengths_ms(entries))
 
 
-def test_fault_count_follows_from_harm_length_and_gap() -> None:
+def test_fault_count_follows_from_duration_and_gap() -> None:
     entries = played(6, "faults.kinds=slow_disk", "faults.ms=40000", "faults.gap.ms=1000")
     times_ms = [at_ms for at_ms, _ in faults(entries)]
     assert times_ms[-1] - times_ms[0] <= 40_000
-    # Gaps are uniform in 1..1999 ms: the mean is 1 s, and of forty of them the sum is off by 3.7 s at one deviation.
+    # Gaps are uniform in 1..1999 ms, with a mean of 1 s; the standard deviation of the sum of forty gaps is 3.7
+    # s.
     assert 26 <= len(times_ms) <= 54
 
 

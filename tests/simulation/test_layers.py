@@ -25,12 +25,13 @@ LAYERS = (
     ("run",),
     ("search",),
 )
-"""Packages by layer, lowest first. A package imports from itself and lower layers, not from others of its layer."""
+"""Packages by layer, lowest first. A package imports only itself and lower layers, not other packages of its layer.
+"""
 HEIGHT = {package: height for height, layer in enumerate(LAYERS) for package in layer}
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yield the simulation packages that a file imports, including imports in functions and for type checkers."""
+    """Yield the simulation packages that a file imports, including in functions and for type checkers."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             modules = [f"{node.module}.{name.name}" for name in node.names]

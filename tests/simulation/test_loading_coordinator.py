@@ -1,4 +1,6 @@
-"""A coordinator that reads a long log on a slow disk refuses requests; one that answers early is found."""
+"""A coordinator that reads a long log from a slow disk rejects requests. A coordinator that replies too early is
+found.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,13 @@ P0 = TopicPartition("orders", 0)
 GROUP = "readers"
 COMMITS, SLOW_FACTOR = 20, 1_000
 SETTINGS = WorldSettings(broker_keys={"offsets.load.buffer.size": "1", "log.index.interval.bytes": "1"})
-"""Each batch is one read of the log, and a search for an offset reads only the headers of batches."""
+"""Settings with which each batch is one read of the log, and a search for an offset reads only batch headers."""
 _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 @contextmanager
 def coordinators_answer_while_they_load() -> Iterator[None]:
-    """A partition of __consumer_offsets counts as loaded when its loading begins."""
+    """Injected bug: a __consumer_offsets partition counts as loaded when its loading begins."""
 
     def owns(self: GroupStore, group_id: str) -> bool:
         return self.partition_for(group_id) in {**self._owned, **self._loading}
@@ -52,7 +54,7 @@ async def _commit(client: KafkaClient, runtime: Runtime) -> None:
 
 
 async def _fetch(client: KafkaClient, runtime: Runtime, errors: list[ErrorCode]) -> int:
-    """Fetch the committed offset, and collect the errors until it is returned."""
+    """Fetch the committed offset, and collect the errors returned before it."""
     member = GroupMember(client, GroupSettings(GROUP, (P0.topic,)))
     while True:
         try:
@@ -67,7 +69,7 @@ async def _fetch(client: KafkaClient, runtime: Runtime, errors: list[ErrorCode])
 def moved_coordinator() -> tuple[World, int, list[ErrorCode]]:
     """Kill the coordinator of a group with many commits while all disks are slow.
 
-    Return the world, the offset that the next coordinator returned, and the errors before that.
+    Return the world, the offset that the next coordinator returned, and the errors before it.
     """
     world = World(1, SETTINGS)
     world.start()
@@ -87,7 +89,7 @@ def moved_coordinator() -> tuple[World, int, list[ErrorCode]]:
     return world, found, errors
 
 
-def test_loading_coordinator_refuses_and_then_returns_the_offset() -> None:
+def test_loading_coordinator_rejects_and_then_returns_the_offset() -> None:
     world, found, errors = moved_coordinator()
     world.end_world()
     assert found == COMMITS
@@ -96,7 +98,7 @@ def test_loading_coordinator_refuses_and_then_returns_the_offset() -> None:
     assert world.record.had_to_check()[NAME] > COMMITS
 
 
-def test_coordinator_that_answers_while_it_loads_is_found() -> None:
+def test_coordinator_that_responds_while_loading_is_detected() -> None:
     with coordinators_answer_while_they_load():
         world, _, errors = moved_coordinator()
     world.end_world()

@@ -1,4 +1,4 @@
-"""Messages between two nodes are held, dropped and delayed by their type, and nodes stop at events of their journal."""
+"""Messages between two nodes are held, dropped and delayed by type, and nodes stop at events of their journal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zabka.simulation.settings import WorldSettings
 
 
 class Ensemble:
-    """Three peers that serve, and a client of the leader."""
+    """Three serving peers, and a client of the leader."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -71,7 +71,7 @@ def test_delayed_commits_arrive_after_their_delay() -> None:
         assert it.follower_has("/x")
 
 
-def test_follower_without_a_dropped_proposal_synchronises_again() -> None:
+def test_follower_that_misses_a_proposal_synchronises_again() -> None:
     with ensemble() as it:
         it.stage.messages.drop(it.leader, it.follower.name, "PROPOSAL")
         it.create("/x")
@@ -105,7 +105,7 @@ def test_message_of_an_unknown_kind_is_rejected() -> None:
         it.stage.messages.hold(it.leader, it.follower.name, "PROPOSALS")
 
 
-def test_quorum_packets_are_split_wherever_they_are_cut() -> None:
+def test_quorum_packets_are_split_correctly_from_any_chunks() -> None:
     snapshot = packet_bytes(SNAP, 1) + b"tree" + SIGNATURE
     packets = [packet_bytes(COMMIT, 1), snapshot, packet_bytes(COMMIT, 2, b"data", b"\0\0\0\1\0\0\0\1a\0\0\0\1b")]
     frames = _QuorumFrames()
@@ -116,7 +116,7 @@ def test_quorum_packets_are_split_wherever_they_are_cut() -> None:
 
 
 @pytest.mark.parametrize(("before", "written"), [(True, 0), (False, 1)])
-def test_node_stops_before_or_after_an_event(before: bool, written: int) -> None:
+def test_node_can_be_stopped_before_or_after_an_event(before: bool, written: int) -> None:
     with ensemble() as it:
         node = it.follower.name
         stop = EventStop(it.world, node, "txn_committed", before=before, fields={"path": "/x"})
@@ -126,7 +126,7 @@ def test_node_stops_before_or_after_an_event(before: bool, written: int) -> None
         assert _commits(it, node) == written
 
 
-def test_cancelled_stop_lets_the_node_run() -> None:
+def test_cancelled_stop_lets_the_node_continue() -> None:
     with ensemble() as it:
         stop = EventStop(it.world, it.follower.name, "txn_committed")
         stop.cancel()
@@ -136,7 +136,7 @@ def test_cancelled_stop_lets_the_node_run() -> None:
 
 
 def _commits(it: Ensemble, node: str) -> int:
-    """Return how often the journal of a node reports the commit of /x."""
+    """Return how often a node's journal reports the commit of /x."""
     return sum(
         isinstance(entry.event, TxnCommitted) and entry.event.path == "/x"
         for entry in it.world.record.entries

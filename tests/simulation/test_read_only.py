@@ -17,7 +17,7 @@ BUSY_SEED = 9
 """Seed whose reader is connected to a minority for a long time, and then returns to the quorum."""
 
 
-def test_read_only_reader_is_served_the_same_way_every_time() -> None:
+def test_read_only_reader_is_deterministic() -> None:
     run, again = SeedRun(BUSY_SEED, READ_ONLY), SeedRun(BUSY_SEED, READ_ONLY)
     assert run.execute().problems == again.execute().problems == []
     assert list(run.world.record.lines()) == list(again.world.record.lines())
@@ -50,7 +50,9 @@ def test_read_only_service_keys_can_be_set() -> None:
         (injected_service.clients_take_local_sessions_elsewhere, BUSY_SEED, "of a read-only server expired"),
     ],
 )
-def test_injected_bug_is_found(injected_bug: Callable[[], AbstractContextManager[None]], seed: int, shows: str) -> None:
+def test_injected_read_only_bug_is_detected(
+    injected_bug: Callable[[], AbstractContextManager[None]], seed: int, shows: str
+) -> None:
     with injected_bug():
         found = run_seed(seed, READ_ONLY.name).problems
     assert any(shows in problem for problem in found)

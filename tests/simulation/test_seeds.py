@@ -1,4 +1,4 @@
-"""The simulated world: seeds hold every invariant, replay byte for byte, and find injected bugs."""
+"""The simulated world: seeds satisfy every invariant, replay byte for byte, and find injected bugs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEEDS_TO_FIND_A_BUG = 200
 
 
 def seeds(count: int, in_the_suite: int) -> list[object]:
-    """Return the seeds as parameters. Seeds from `in_the_suite` on are only in long runs."""
+    """Return the seeds as test parameters. Seeds from `in_the_suite` on run only in long runs."""
     return [pytest.param(seed, marks=[pytest.mark.long] if seed >= in_the_suite else []) for seed in range(count)]
 
 
@@ -64,7 +64,7 @@ def test_another_seed_gives_another_history() -> None:
     assert fingerprint(first) != fingerprint(second)
 
 
-def test_replay_writes_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
+def test_replay_writes_the_same_bytes_with_any_hash_seed(tmp_path: Path) -> None:
     written = []
     for hash_seed in ("0", "4242"):
         out = tmp_path / f"{hash_seed}.jsonl"
@@ -101,7 +101,7 @@ def test_failing_disks_seed_keeps_every_invariant(seed: int) -> None:
         if row[1] not in injected_table.NOT_SHOWN
     ],
 )
-def test_injected_bug_is_found(scenario: str, bug: str, injected_bug: injected_table.InjectedBug) -> None:
+def test_injected_bug_is_detected(scenario: str, bug: str, injected_bug: injected_table.InjectedBug) -> None:
     """Seeds show the bug. A bug in RARE takes more seeds than the suite has time for, so its script shows it instead.
 
     `injected_table.py` prints how many seeds each bug takes.

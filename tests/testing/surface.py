@@ -1,6 +1,7 @@
-"""The public interface of `zabka.testing` as text; `python -m tests.testing.surface` writes `surface.txt`.
+"""The public interface of `zabka.testing` as a list of lines. `python -m tests.testing.surface` writes
+`surface.txt`.
 
-A removed or changed line needs a new major version (before 1.0: a new minor version), an added line a new minor
+A removed or changed line needs a new major version (before 1.0: a new minor version). An added line needs a new minor
 version.
 """
 
@@ -39,7 +40,7 @@ def lines() -> Iterator[str]:
 
 
 class _Options:
-    """A stand-in for pytest's parser that records the options that the plugin adds."""
+    """Replacement for pytest's parser that records the options added by the plugin."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -85,7 +86,7 @@ def _class(made: type[Any]) -> Iterator[str]:
 
 
 def _attributes(made: type[Any]) -> set[str]:
-    """Return the attributes that the constructors of a class and of its bases assign."""
+    """Return the attributes that the constructors of a class and its bases assign."""
     found: set[str] = set()
     for base in made.__mro__:
         if base.__module__.startswith("zabka.testing."):
@@ -108,7 +109,7 @@ def _is_ours(made: type[Any], name: str) -> bool:
 
 
 def text() -> str:
-    """Return the whole interface as text."""
+    """Return the whole interface as one string."""
     return "".join(f"{line}\n" for line in lines())
 
 

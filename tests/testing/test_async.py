@@ -33,7 +33,7 @@ class TestWithUnittest(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self) -> None:
         self.cluster = await self.enterAsyncContext(running_cluster(peers=1, brokers=1))
 
-    async def test_consumer_reads_what_was_produced(self) -> None:
+    async def test_consumer_reads_the_produced_records(self) -> None:
         await asyncio.to_thread(self.cluster.topics.create, "orders")
         config = self.cluster.client_config("aiokafka")
         async with AIOKafkaProducer(**config) as producer:
@@ -43,7 +43,7 @@ class TestWithUnittest(unittest.IsolatedAsyncioTestCase):
             await asyncio.to_thread(self.cluster.until_stable, "g", 1)
 
 
-def test_async_block_ends_with_its_processes() -> None:
+def test_async_context_stops_its_processes() -> None:
     async def use() -> Path:
         async with running_ensemble(peers=1) as ensemble:
             assert await ensemble.aio.until(lambda: ensemble.zab_leader)
@@ -52,7 +52,7 @@ def test_async_block_ends_with_its_processes() -> None:
     assert not asyncio.run(use()).exists()
 
 
-def test_async_block_raises_the_reason_of_a_failed_start() -> None:
+def test_async_context_raises_the_reason_of_a_failed_start() -> None:
     async def use() -> None:
         async with running_cluster(peers=0):
             pass

@@ -1,4 +1,4 @@
-"""Configurations with which clients connect to a cluster; a world has none."""
+"""Client configurations for connecting to a cluster. A simulated world has none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ with warnings.catch_warnings():
 
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
-def test_each_library_connects_with_its_configuration(zabka_cluster: LiveCluster) -> None:
+def test_each_client_library_connects_with_its_configuration(zabka_cluster: LiveCluster) -> None:
     async def send_with_aiokafka(config: dict[str, Any]) -> None:
         async with AIOKafkaProducer(**config) as producer:
             await producer.send_and_wait("orders", b"aiokafka")
@@ -33,7 +33,7 @@ def test_each_library_connects_with_its_configuration(zabka_cluster: LiveCluster
     kafka_python.close()
     asyncio.run(send_with_aiokafka(zabka_cluster.client_config("aiokafka")))
 
-    # Two of these producers have acks=1 by default.
+    # Two of these producers use acks=1 by default.
     sent = ["confluent", "kafka-python", "aiokafka"]
     zabka_cluster.until(lambda: zabka_cluster.consume("orders") == sent)
     assert zabka_cluster.client_config("java") == {"bootstrap.servers": zabka_cluster.bootstrap}
@@ -41,7 +41,7 @@ def test_each_library_connects_with_its_configuration(zabka_cluster: LiveCluster
         zabka_cluster.client_config("ruby")  # type: ignore[arg-type]
 
 
-def test_addresses_of_a_world_raise_the_reason() -> None:
+def test_network_addresses_of_a_world_raise_a_reason() -> None:
     with running_world(peers=1, brokers=1) as world:
         for address in ("bootstrap", "zookeeper_connect"):
             with pytest.raises(ClusterFailed, match="use the fixture zabka_cluster"):

@@ -1,4 +1,4 @@
-"""Waiting for a condition: what is retried, and what a failure shows."""
+"""Waiting for a condition: what is retried, and what a failure reports."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_condition_is_evaluated_again_after_an_error(error: Exception, world: Si
     assert world.until(condition) == "done"
 
 
-def test_mistake_in_a_condition_ends_the_wait(world: SimulatedCluster) -> None:
+def test_error_in_a_condition_ends_the_wait(world: SimulatedCluster) -> None:
     with pytest.raises(ZeroDivisionError):
         world.until(lambda: 1 // 0)
 
@@ -79,7 +79,7 @@ def test_failed_wait_shows_lines_and_last_exception(world: SimulatedCluster) -> 
     assert "three letters" in str(failed.value) and "it last raised AssertionError: too few" in str(failed.value)
 
 
-def test_source_is_short_or_a_representation() -> None:
+def test_long_source_is_replaced_by_its_representation() -> None:
     long = "def long():\n" + "    pass\n" * 40
     scope: dict[str, object] = {}
     exec(compile(long, "nowhere.py", "exec"), scope)
@@ -89,7 +89,7 @@ def test_source_is_short_or_a_representation() -> None:
     assert len(source_of(Wait.failure).splitlines()) <= SOURCE_LINES_MAX + 1
 
 
-def test_asynchronous_calls_leave_the_event_loop_free(zabka_cluster: LiveCluster) -> None:
+def test_asynchronous_calls_do_not_block_the_event_loop(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     aio = zabka_cluster.aio
     has_turned = threading.Event()

@@ -30,7 +30,7 @@ def test_ensemble_survives_the_loss_of_its_leader(zabka_ensemble: LiveEnsemble) 
     assert zabka_ensemble.until(lambda: zabka_ensemble.events("leader_established"))
 
 
-def test_ensemble_is_whole_and_empty_at_a_test(zabka_ensemble: LiveEnsemble) -> None:
+def test_ensemble_is_complete_and_empty_at_the_start_of_a_test(zabka_ensemble: LiveEnsemble) -> None:
     assert names(zabka_ensemble, create="/consumers") == ["consumers", "zookeeper"]
     zabka_ensemble.peers[2].kill()
     zabka_ensemble.start_test()
@@ -45,7 +45,7 @@ def test_marked_ensemble_has_one_peer(zabka_ensemble: LiveEnsemble) -> None:
     assert zabka_ensemble.settings()["clientPort"] in zabka_ensemble.zookeeper_connect
 
 
-def test_zabka_zookeeper_serves_like_a_container() -> None:
+def test_zabka_zookeeper_has_the_interface_of_a_container() -> None:
     with ZabkaZooKeeper() as zookeeper:
         host, port = zookeeper.get_container_host_ip(), zookeeper.get_exposed_port()
         assert zookeeper.get_connection_string() == f"{host}:{port}"
@@ -58,7 +58,7 @@ def test_zabka_zookeeper_serves_like_a_container() -> None:
         zookeeper.get_connection_string()
 
 
-def test_bad_setting_of_an_ensemble_raises_cluster_failed() -> None:
+def test_bad_ensemble_setting_raises_cluster_failed() -> None:
     with pytest.raises(ClusterFailed, match="cannot be started"), running_ensemble(settings={"no.such.key": "1"}):
         pass
 
@@ -66,19 +66,19 @@ def test_bad_setting_of_an_ensemble_raises_cluster_failed() -> None:
 class TestKazooHarness(KazooTestCase):
     """A user's test case, written for kazoo's harness."""
 
-    def test_client_of_the_harness_is_connected(self) -> None:
+    def test_client_of_the_kazoo_harness_is_connected(self) -> None:
         self.client.create("/leader", b"1", ephemeral=True)
         other = self._get_client()
         other.start()
         assert other.get("/leader")[0] == b"1"
         assert len(self.servers.split(",")) == 3
 
-    def test_harness_expires_the_session(self) -> None:
+    def test_kazoo_harness_expires_the_session(self) -> None:
         session_id, _ = self.client.client_id
         self.expire_session(self.client.handler.event_object)
         assert self.client.client_id[0] != session_id
 
-    def test_servers_of_the_harness_stop_and_run(self) -> None:
+    def test_servers_of_the_kazoo_harness_stop_and_run(self) -> None:
         server: Server = self.cluster[0]
         server.stop()
         assert not server.running

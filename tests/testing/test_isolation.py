@@ -1,4 +1,4 @@
-"""A live cluster between two tests: nothing of the first test changes the second test, or its report."""
+"""A live cluster between two tests: the first test affects neither the second test nor its report."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from zabka.testing import LiveCluster
 from zabka.testing.journal_report import report
 
 DYNAMIC = (2, 3)
-"""The sources of a broker's own and the default dynamic value in DescribeConfigs."""
+"""Sources of a broker's own dynamic value and of the default dynamic value in DescribeConfigs."""
 
 
 def overrides(cluster: LiveCluster) -> dict[str, dict[str, str | None]]:
-    """Return every broker's dynamic values, as that broker applies them."""
+    """Return every broker's dynamic values, as applied by that broker."""
 
     async def ask(client: AdminClient, _: Runtime) -> dict[str, dict[str, str | None]]:
         return {
@@ -114,7 +114,7 @@ def test_report_begins_at_the_test_without_internal_topics(zabka_cluster: LiveCl
     assert not {"orders", "payments", "__consumer_offsets"} & set(text.replace("-", " ").split())
 
 
-def test_calls_of_a_cluster_log_nothing(zabka_cluster: LiveCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_cluster_calls_log_nothing(zabka_cluster: LiveCluster, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         zabka_cluster.topics.create("orders")
         zabka_cluster.until(lambda: zabka_cluster.controller)
@@ -122,5 +122,5 @@ def test_calls_of_a_cluster_log_nothing(zabka_cluster: LiveCluster, caplog: pyte
 
 
 @pytest.mark.zabka(peers=1, brokers=1, settings={"num.partitions": "2"})
-def test_first_member_of_a_group_does_not_wait_for_more(zabka_cluster: LiveCluster) -> None:
+def test_first_group_member_does_not_wait_for_others(zabka_cluster: LiveCluster) -> None:
     assert zabka_cluster.settings()["group.initial.rebalance.delay.ms"] == "0"

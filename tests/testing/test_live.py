@@ -1,4 +1,4 @@
-"""A cluster of real processes, end to end: a newcomer's first steps, and faults that they must survive."""
+"""A cluster of real processes, end to end: a new user's first steps, and faults that the cluster must survive."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_cut_link_removes_the_follower_from_the_isr(zabka_cluster: LiveCluster) 
 
     zabka_cluster.faults.cut(follower, controller)
     zabka_cluster.until(lambda: zabka_cluster.topics["orders"].partitions[0].isr == [controller.id])
-    # Followers of __consumer_offsets, which an earlier test may have created, are cut off too.
+    # Followers of __consumer_offsets, which an earlier test may have created, are cut off as well.
     evicted = zabka_cluster.until(lambda: [e for e in since("isr_changed") if e["topic"] == "orders"])
     assert [e["cause"] for e in evicted] == ["lag"]
     zabka_cluster.faults.heal()
@@ -131,13 +131,14 @@ def test_cut_link_removes_the_follower_from_the_isr(zabka_cluster: LiveCluster) 
     assert [e["node"] for e in faults] == ["host-1"]
 
 
-def test_faults_persist_across_a_nodes_restart(zabka_cluster: LiveCluster) -> None:
+def test_faults_persist_across_a_node_restart(zabka_cluster: LiveCluster) -> None:
     broker = zabka_cluster.brokers[1]
     zabka_cluster.faults.cut(broker, "*")
     broker.kill()
     broker.start()
-    # Cut off from every peer, the new process keeps no session, and the old one's expires. It may notice late: a
-    # session opened before the faults reached the process looks connected at first.
+    # The new process is cut off from every peer and keeps no session, and the session of the old process expires.
+    # The process may notice this late, because a session opened before the faults took effect looks connected at
+    # first.
     zabka_cluster.until(lambda: not broker.registered and broker.session_state in ("connecting", "suspended"), 60)
     assert broker.process == "running"
     zabka_cluster.faults.heal()
@@ -216,7 +217,7 @@ def test_topics_are_printed_as_by_kafka_topics(zabka_cluster: LiveCluster) -> No
     topic_id = zabka_cluster.topics["t"].describe()["topic_id"]
 
     def expected() -> list[str]:
-        # On a busy machine, a follower may have left the ISR for a moment: it returns in the end.
+        # On a busy machine, a follower may leave the ISR briefly; it returns in the end.
         isr = [",".join(map(str, partition.isr)) for partition in zabka_cluster.topics["t"].partitions]
         return [
             f"Topic: t\tTopicId: {topic_id}\tPartitionCount: 2\tReplicationFactor: 3\tConfigs: min.insync.replicas=2",
@@ -229,7 +230,7 @@ def test_topics_are_printed_as_by_kafka_topics(zabka_cluster: LiveCluster) -> No
     assert zabka(data, "topics", "--list", "--exclude-internal") == "t\n"
     assert zabka(data, "topics", "--describe", "--under-replicated-partitions") == ""
     zabka(data, "topics", "--alter", "--topic", "t", "--partitions", "3")
-    # The API shows its last reading of the ensemble, which can be a moment old.
+    # The API returns its last reading of the ensemble, which may be slightly outdated.
     zabka_cluster.until(lambda: len(zabka_cluster.topics["t"].partitions) == 3)
     refusal = zabka(data, "topics", "--create", "--topic", "t", code=1)
     assert refusal == "Error while executing topic command : Topic 't' already exists.\n"
@@ -263,7 +264,7 @@ def test_elections_are_printed_as_by_kafka_leader_election(zabka_cluster: LiveCl
 # ---- start and stop ---------------------------------------------------------------------------------------------
 
 
-def test_data_directory_in_use_is_a_clear_error(zabka_cluster: LiveCluster) -> None:
+def test_data_directory_in_use_is_reported(zabka_cluster: LiveCluster) -> None:
     output = zabka(zabka_cluster.data, "up", *FREE, code=1)
 
     assert "is in use by a cluster that runs" in output
@@ -293,7 +294,7 @@ def test_status_of_nodes_with_a_silent_agent_is_unknown(zabka_cluster: LiveClust
 
 
 class Foreground:
-    """`zabka up` in the foreground, as `make up` runs it."""
+    """`zabka up` in the foreground, as run by `make up`."""
 
     def __init__(self, data: Path, *arguments: str) -> None:
         self.data = data
@@ -328,7 +329,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_second_up_finds_its_data_and_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
+def test_second_up_uses_its_data_and_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     first = Foreground(tmp_path, "--peers", "1", "--brokers", "1", *FREE)
     url = first.ready()
@@ -350,7 +351,7 @@ def test_second_up_finds_its_data_and_ctrl_c_leaves_no_process(tmp_path: Path) -
     assert driven.consume("kept") == ["so is this"]
     driven.close()
     pids = second.pids()
-    # Even SIGKILL of the parent of all leaves no process running.
+    # Even if the parent of all processes is killed with SIGKILL, no process remains.
     second.process.kill()
     second.end()
     deadline = time.monotonic() + 60
@@ -381,7 +382,7 @@ def test_ctrl_c_before_ready_restores_the_terminal_and_fails(tmp_path: Path, arg
     assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")
 
 
-def test_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
+def test_port_in_use_is_reported(tmp_path: Path) -> None:
     import socket
 
     with socket.socket() as taken:

@@ -1,4 +1,4 @@
-"""The fixtures as users meet them: outside pytest, with Hypothesis, in failure reports, with other packages."""
+"""The fixtures as users use them: outside pytest, with Hypothesis, in failure reports, and with other packages."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_hypothesis_test_gets_a_world_for_each_example(seed: int, values: list[s
         assert world.consume("words") == values
 
 
-def test_world_ends_with_its_block_even_after_an_error() -> None:
+def test_world_ends_with_its_context_even_after_an_error() -> None:
     with pytest.raises(ClusterFailed, match="did not come true"), running_world() as world:
         world.until(lambda: False, 1.0)
     assert {peer.process for peer in world.peers.values()} == {"down"}
 
 
-def test_report_names_the_decision_that_it_explains() -> None:
+def test_report_explains_the_leader_change_before_an_isr_change() -> None:
     with running_world() as world:
         topic = world.topics.create("orders")
         leader = topic.partitions[0].leader
@@ -46,19 +46,19 @@ def test_report_names_the_decision_that_it_explains() -> None:
         world.until(lambda: len(topic.partitions[0].isr) == 2)
         assert [e["type"] for e in world.events("isr_changed", "leader_elected")][-1] == "isr_changed"
         output = report(world.journal()).partition("causes of the newest ")[2]
-    # A leader change outweighs an ISR change, although it was not the newest decision.
+    # A leader change is more important than an ISR change, even if it is not the newest decision.
     assert output.startswith("leader_elected:\n")
 
 
 @pytest.mark.parametrize("options", [{"peers": 0}, {"settings": {"no.such.key": "1"}}])
-def test_world_that_cannot_be_made_raises_cluster_failed(options: dict[str, Any], tmp_path: Path) -> None:
+def test_world_that_cannot_be_created_raises_cluster_failed(options: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ClusterFailed, match="cannot be made"), running_world(**options):
         pass
     with pytest.raises(ClusterFailed, match="cannot be started"):
         start_live(tmp_path, **options)
 
 
-def test_cluster_that_cannot_be_driven_is_stopped_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_that_cannot_be_driven_is_stopped_immediately(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zabka.testing.live.cluster", None)
     with pytest.raises(ImportError):
         start_live(tmp_path, peers=1, brokers=1)
@@ -100,7 +100,7 @@ def test_failure_report_has_events_causes_and_replay_command(tmp_path: Path) -> 
     assert "pytest 'test_mine.py::test_it' --zabka-seed 4" in output
 
 
-def test_world_of_another_size_is_replayed_in_that_size(tmp_path: Path) -> None:
+def test_world_of_another_size_is_replayed_with_that_size(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         "import pytest\n"
         "@pytest.mark.parametrize('who', [\"it's\"])\n"
@@ -115,7 +115,7 @@ def test_world_of_another_size_is_replayed_in_that_size(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_marker_that_would_be_ignored_is_refused(tmp_path: Path) -> None:
+def test_marker_without_effect_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         "import pytest\n"
         "@pytest.mark.zabka(5)\n"
@@ -131,7 +131,7 @@ def test_marker_that_would_be_ignored_is_refused(tmp_path: Path) -> None:
     assert "2 errors" in output
 
 
-def test_two_clusters_never_claim_the_same_ports() -> None:
+def test_two_clusters_never_use_the_same_ports() -> None:
     first, second = claim_ports(), claim_ports()
     try:
         assert first.within is not None and second.within is not None
@@ -173,7 +173,7 @@ def test_xdist_workers_have_clusters_with_different_ports(tmp_path: Path) -> Non
     assert len({*own, *others}) == len(own) + len(others)
 
 
-def test_zabka_container_serves_and_leaves_nothing() -> None:
+def test_zabka_container_serves_and_leaves_nothing_behind() -> None:
     with ZabkaContainer() as kafka:
         cluster = kafka.cluster
         assert kafka.get_bootstrap_server() == cluster.bootstrap and kafka.get_container_host_ip() == "127.0.0.1"

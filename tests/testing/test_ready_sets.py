@@ -1,4 +1,4 @@
-"""Ready sets of request faults, each with a real client: confluent-kafka, aiokafka or kazoo sees the outage."""
+"""Ready sets of request faults, each with a real client: confluent-kafka, aiokafka or kazoo observes the outage."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def producer(cluster: LiveCluster, **config: Any) -> Producer:
 
 
 def send(made: Producer, value: bytes) -> list[KafkaError | None]:
-    """Produce a record, and return the error of its delivery."""
+    """Produce a record and return its delivery error."""
     errors: list[KafkaError | None] = []
     made.produce(TOPIC, value, on_delivery=lambda error, message: errors.append(error))
     assert made.flush(30) == 0
@@ -37,7 +37,7 @@ def send(made: Producer, value: bytes) -> list[KafkaError | None]:
 
 
 def joined(cluster: LiveCluster, group: str, **config: Any) -> Consumer:
-    """Return a consumer that has its partitions."""
+    """Return a consumer that has been assigned its partitions."""
     made = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -55,7 +55,7 @@ def joined(cluster: LiveCluster, group: str, **config: Any) -> Consumer:
 
 
 def polled(consumer: Consumer, condition: Callable[[], bool], limit_s: float = 30.0) -> list[bytes]:
-    """Poll until the condition holds, and return the values of the records."""
+    """Poll until the condition is true, and return the values of the records."""
     values, end = [], time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
@@ -66,14 +66,16 @@ def polled(consumer: Consumer, condition: Callable[[], bool], limit_s: float = 3
 
 
 @pytest.mark.parametrize(("idempotent", "stored"), [(False, ["a", "a"]), (True, ["a"])])
-def test_ack_lost_repeats_records_of_plain_producers(cluster: LiveCluster, idempotent: bool, stored: list[str]) -> None:
+def test_ack_lost_duplicates_records_of_plain_producers(
+    cluster: LiveCluster, idempotent: bool, stored: list[str]
+) -> None:
     made = producer(cluster, **{"enable.idempotence": idempotent})
     faults = cluster.faults.add_set("ack-lost", topic=TOPIC)
     assert send(made, b"a") == [None]
     assert (cluster.consume(TOPIC), faults.used) == (stored, 1)
 
 
-def test_not_leader_makes_clients_look_for_the_leader(cluster: LiveCluster) -> None:
+def test_not_leader_makes_clients_refresh_the_leader(cluster: LiveCluster) -> None:
     made = producer(cluster)
     faults = cluster.faults.add_set("not-leader", topic=TOPIC)
     assert send(made, b"a") == [None]
@@ -98,7 +100,7 @@ def test_coordinator_moves_without_losing_the_member(cluster: LiveCluster) -> No
     consumer.close()
 
 
-def test_rebalance_storm_makes_a_member_join_again(cluster: LiveCluster) -> None:
+def test_rebalance_storm_makes_a_member_rejoin(cluster: LiveCluster) -> None:
     rebalances: list[str] = []
     consumer = joined(cluster, "storm")
     consumer.subscribe([TOPIC], on_revoke=lambda _, partitions: rebalances.append("revoked"))
@@ -110,7 +112,7 @@ def test_rebalance_storm_makes_a_member_join_again(cluster: LiveCluster) -> None
     consumer.close()
 
 
-def test_slow_broker_delays_every_answer(cluster: LiveCluster) -> None:
+def test_slow_broker_delays_every_response(cluster: LiveCluster) -> None:
     made = producer(cluster)
     send(made, b"a")
     faults = cluster.faults.add_set("slow-broker", client_id="shop", delay_ms=700)
@@ -120,7 +122,7 @@ def test_slow_broker_delays_every_answer(cluster: LiveCluster) -> None:
     assert cluster.consume(TOPIC) == ["a", "b"]
 
 
-def test_stale_metadata_leads_a_client_to_the_old_leader(cluster: LiveCluster) -> None:
+def test_stale_metadata_directs_a_client_to_the_old_leader(cluster: LiveCluster) -> None:
     made = producer(cluster, **{"topic.metadata.refresh.interval.ms": 500, "retry.backoff.ms": 100})
     send(made, b"a")
     leader = cluster.topics[TOPIC].partitions[0].leader
@@ -155,7 +157,7 @@ def test_throttled_producer_waits_and_loses_nothing(cluster: LiveCluster) -> Non
     assert cluster.consume(TOPIC) == ["a", "b", "c"]
 
 
-def test_coordinator_moves_for_aiokafka_too(cluster: LiveCluster) -> None:
+def test_aiokafka_follows_a_moved_coordinator(cluster: LiveCluster) -> None:
     async def run() -> int:
         consumer = AIOKafkaConsumer(
             TOPIC, bootstrap_servers=cluster.bootstrap, group_id="moving-2", heartbeat_interval_ms=200
@@ -187,7 +189,7 @@ def zookeeper(zabka_cluster: LiveCluster) -> Iterator[KazooClient]:
 
 
 def test_connection_loss_on_create_leaves_the_znode(zabka_cluster: LiveCluster, zookeeper: KazooClient) -> None:
-    """ZooKeeper's classic: the lock node exists, and the client does not know it."""
+    """ZooKeeper's classic problem: the lock znode exists, but the client does not know it."""
     zookeeper.ensure_path("/locks")
     faults = zabka_cluster.faults.add_set("connection-loss-on-create", path="/locks/*")
     with pytest.raises(ConnectionLoss):
@@ -197,7 +199,7 @@ def test_connection_loss_on_create_leaves_the_znode(zabka_cluster: LiveCluster, 
     assert zookeeper.retry(zookeeper.create, "/locks/lock-", sequence=True).endswith("1")
 
 
-def test_session_moved_keeps_the_session(zabka_cluster: LiveCluster, zookeeper: KazooClient) -> None:
+def test_session_moved_error_keeps_the_session(zabka_cluster: LiveCluster, zookeeper: KazooClient) -> None:
     states: list[str] = []
     zookeeper.add_listener(states.append)
     zookeeper.create("/mine", ephemeral=True)
@@ -210,7 +212,7 @@ def test_session_moved_keeps_the_session(zabka_cluster: LiveCluster, zookeeper: 
     assert KazooState.LOST not in states
 
 
-def test_error_for_a_path_reaches_kazoo(zabka_cluster: LiveCluster, zookeeper: KazooClient) -> None:
+def test_error_for_a_path_is_raised_by_kazoo(zabka_cluster: LiveCluster, zookeeper: KazooClient) -> None:
     zookeeper.ensure_path("/locks")
     zabka_cluster.faults.on_request("getData", path="/locks").error("NO_AUTH").once()
     with pytest.raises(NoAuthError):

@@ -1,4 +1,4 @@
-"""Request faults in fixtures: how they are written, and their effect in a simulated and in a live cluster."""
+"""Request faults in fixtures: how they are specified, and their effect in a simulated and a live cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def on_request(name: str, **match: Any) -> RequestSelection[RequestFault]:
         (lambda s: s.truncate(), {"effect": "truncate"}),
     ],
 )
-def test_effect_is_written_as_a_method(choose: Choose, expected: dict[str, Any]) -> None:
+def test_effect_is_selected_by_a_method(choose: Choose, expected: dict[str, Any]) -> None:
     made = choose(on_request("Produce", topic="orders")).once()
     assert made == RequestFault(**{"kind": "request", "api": "Produce", "topic": "orders", "times": 1, **expected})
 
@@ -53,7 +53,7 @@ def test_effect_is_written_as_a_method(choose: Choose, expected: dict[str, Any])
         (lambda o: o.until_removed(), {}),
     ],
 )
-def test_times_are_written_as_the_last_method(
+def test_times_are_set_by_the_last_method(
     choose: Callable[[HowOften[RequestFault]], RequestFault], expected: dict[str, Any]
 ) -> None:
     assert choose(on_request("Fetch").close()) == RequestFault(
@@ -61,18 +61,18 @@ def test_times_are_written_as_the_last_method(
     )
 
 
-def test_zookeeper_operation_is_known_by_its_name() -> None:
+def test_zookeeper_operation_is_recognized_by_its_name() -> None:
     assert on_request("create", path="/app/*").close().once().opcode == "create"
     assert on_request("*", path="/app/*").close().once().opcode == "*"
     assert on_request("*", node="broker-1").close().once().api == "*"
 
 
-def test_impossible_fault_is_refused_where_it_is_written() -> None:
+def test_impossible_fault_is_rejected_when_it_is_created() -> None:
     with pytest.raises(ValueError, match="Produce cannot return NOT_COORDINATOR"):
         on_request("Produce").error("NOT_COORDINATOR").once()
 
 
-def test_fault_without_times_warns() -> None:
+def test_fault_without_times_logs_a_warning() -> None:
     unfinished = on_request("Produce").close()
     with pytest.warns(RuntimeWarning, match="the fault close on Produce was never added"):
         del unfinished
@@ -89,7 +89,7 @@ def world() -> Any:
         yield cluster
 
 
-def test_simulated_producer_meets_the_error(world: SimulatedCluster) -> None:
+def test_simulated_producer_receives_the_error(world: SimulatedCluster) -> None:
     fault = world.faults.on_request("Produce", topic="orders").error("NOT_ENOUGH_REPLICAS").once()
     world.produce("orders", "a")
     world.until(lambda: fault.used == 1, 10)
@@ -98,7 +98,7 @@ def test_simulated_producer_meets_the_error(world: SimulatedCluster) -> None:
     fault.heal()
 
 
-def test_simulated_fault_survives_a_restart_of_the_node(world: SimulatedCluster) -> None:
+def test_simulated_fault_survives_a_node_restart(world: SimulatedCluster) -> None:
     fault = world.faults.on_request("Produce", topic="orders").delay_before(10).until_removed()
     world.brokers[1].kill()
     world.brokers[1].start()
@@ -109,7 +109,7 @@ def test_simulated_fault_survives_a_restart_of_the_node(world: SimulatedCluster)
     assert world.events("fault_removed")
 
 
-def test_simulated_peers_count_uses_together() -> None:
+def test_simulated_peers_share_the_use_count() -> None:
     with running_world(seed=4, peers=3, brokers=1) as cluster:
         fault = cluster.faults.on_request("multi", path="/brokers/topics/orders*").close().times(2)
         cluster.topics.create("orders", partitions=1, replication_factor=1)
@@ -138,7 +138,7 @@ def test_live_producer_stores_a_record_twice_after_a_lost_ack(zabka_cluster: Liv
     assert (applied["client"], applied["caused_by"]) == ("rdkafka", f"fault {fault.ids[0]}")
 
 
-def test_live_faults_of_a_test_are_gone_in_the_next(zabka_cluster: LiveCluster) -> None:
+def test_live_faults_of_a_test_are_removed_in_the_next(zabka_cluster: LiveCluster) -> None:
     assert zabka_cluster.get("/api/v1/faults") == []
 
 

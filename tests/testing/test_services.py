@@ -1,4 +1,4 @@
-"""Asyncio programs of a test run unmodified in a simulated world, with its time, network, faults and randomness."""
+"""A test's asyncio programs run unmodified in a simulated world, with its time, network, faults and randomness."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def bill_through_a_kill(world: SimulatedCluster) -> list[int]:
     return billed
 
 
-def test_aiokafka_clients_continue_through_a_leaders_death(zabka_world: SimulatedCluster) -> None:
+def test_aiokafka_clients_continue_after_a_leader_kill(zabka_world: SimulatedCluster) -> None:
     began = zabka_world.now_us
     assert bill_through_a_kill(zabka_world) == list(range(ORDERS))
     # The pauses between orders alone take that long, in virtual time.
@@ -88,7 +88,7 @@ def caller(answers: list[bytes]) -> Service:
     return run
 
 
-def test_programs_reach_each_other_by_name(zabka_world: SimulatedCluster) -> None:
+def test_programs_connect_to_each_other_by_name(zabka_world: SimulatedCluster) -> None:
     answers: list[bytes] = []
     zabka_world.start("echo", echo)
     zabka_world.let_pass(1)
@@ -97,7 +97,7 @@ def test_programs_reach_each_other_by_name(zabka_world: SimulatedCluster) -> Non
     assert answers == [b"echo hello\n"]
 
 
-def test_program_that_fails_is_started_again_on_request(zabka_world: SimulatedCluster) -> None:
+def test_failed_program_is_restarted_on_request(zabka_world: SimulatedCluster) -> None:
     answers: list[bytes] = []
     calling = zabka_world.start("caller", caller(answers), restarts=True)
     zabka_world.until(lambda: calling.failures)
@@ -164,7 +164,7 @@ def test_ended_tasks_have_the_same_order_in_every_run() -> None:
 
     orders = []
     for size in (1, 50, 500):
-        # Other objects move those of the next run in memory.
+        # Other objects change the memory addresses of the next run's objects.
         orders.append((order(), [object() for _ in range(size)]))
     assert orders[0][0] == orders[1][0] == orders[2][0]
 
@@ -184,7 +184,7 @@ def test_failing_exception_handler_is_reported_once(zabka_world: SimulatedCluste
     assert [text for text in zabka_world.world.ground.failures if text.startswith("handle: ")]
 
 
-def test_program_reaches_its_own_server_as_localhost(zabka_world: SimulatedCluster) -> None:
+def test_program_connects_to_its_own_server_as_localhost(zabka_world: SimulatedCluster) -> None:
     answers: list[bytes] = []
 
     async def both(_: str) -> None:
@@ -200,7 +200,7 @@ def test_program_reaches_its_own_server_as_localhost(zabka_world: SimulatedClust
     assert answers == [b"echo hello\n"]
 
 
-def test_killed_program_ends_at_once_and_starts_again(zabka_world: SimulatedCluster) -> None:
+def test_killed_program_ends_immediately_and_can_be_restarted(zabka_world: SimulatedCluster) -> None:
     runs: list[int] = []
 
     async def count(_: str) -> None:
@@ -256,7 +256,7 @@ def run_command() -> None:
         (run_command, "subprocess.Popen", "replace the command"),
     ],
 )
-def test_call_that_cannot_be_simulated_is_refused(
+def test_call_that_cannot_be_simulated_is_rejected(
     zabka_world: SimulatedCluster, call: Callable[[], None], named: str, instead: str
 ) -> None:
     async def calling(_: str) -> None:
@@ -267,7 +267,7 @@ def test_call_that_cannot_be_simulated_is_refused(
         zabka_world.let_pass(1)
 
 
-def test_client_in_c_is_refused(zabka_world: SimulatedCluster) -> None:
+def test_client_library_in_c_is_rejected(zabka_world: SimulatedCluster) -> None:
     made = []
 
     async def produce(_: str) -> None:
@@ -278,7 +278,7 @@ def test_client_in_c_is_refused(zabka_world: SimulatedCluster) -> None:
         zabka_world.let_pass(1)
 
 
-def test_name_of_a_machine_is_used_once(zabka_world: SimulatedCluster) -> None:
+def test_machine_name_cannot_be_used_twice(zabka_world: SimulatedCluster) -> None:
     with pytest.raises(ValueError, match="there is a machine broker-1 already"):
         zabka_world.start("broker-1", echo)
 

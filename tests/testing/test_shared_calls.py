@@ -1,4 +1,6 @@
-"""Groups, leaders, quotas and sessions of a cluster, and the waits for them; in a world, and on real processes."""
+"""Groups, leaders, quotas and sessions of a cluster, and waiting for them, in a simulated world and with real
+processes.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,7 @@ def test_controller_with_an_expired_session_is_replaced(zabka_cluster: LiveClust
     zabka_cluster.until(lambda: controller.registered)
 
 
-def test_group_of_librdkafka_is_seen_by_the_waits(zabka_cluster: LiveCluster) -> None:
+def test_until_stable_sees_a_group_of_librdkafka(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     zabka_cluster.produce("orders", ["a"])
     config = {"group.id": "billing", "auto.offset.reset": "earliest", "auto.commit.interval.ms": 100}
@@ -123,7 +125,7 @@ def test_group_of_librdkafka_is_seen_by_the_waits(zabka_cluster: LiveCluster) ->
 
 @contextmanager
 def proxy(listening: socket.socket, upstream: str) -> Iterator[list[bytes]]:
-    """Forward connections to an address; yield the bytes that clients sent."""
+    """Forward connections to an address. Yield the list of bytes that clients sent."""
     seen: list[bytes] = []
     host, _, port = upstream.rpartition(":")
 
@@ -162,7 +164,7 @@ def test_clients_connect_through_a_proxy_of_the_user() -> None:
         assert cluster.consume("orders") == ["through the proxy"]
 
 
-def test_events_of_a_block_begin_at_its_start() -> None:
+def test_events_of_a_context_begin_at_its_start() -> None:
     with running_cluster(peers=1, brokers=1) as cluster:
         assert cluster.events("node_started")
 
@@ -171,8 +173,8 @@ def test_events_of_a_block_begin_at_its_start() -> None:
 def test_new_admin_client_finds_the_next_controller(zabka_cluster: LiveCluster, fault: str) -> None:
     """An AdminClient of librdkafka keeps the controller that it found when it connected.
 
-    It asks for metadata when it connects to a broker, which is before the next election, and then every
-    `topic.metadata.refresh.interval.ms` (5 minutes).  Its requests wait for the old controller until they time out.
+    It requests metadata when it connects to a broker, which is before the next election, and then every
+    `topic.metadata.refresh.interval.ms` (5 minutes). Its requests wait for the old controller until they time out.
     """
     first = zabka_cluster.until(lambda: zabka_cluster.controller)
     if fault == "kill":
@@ -184,7 +186,7 @@ def test_new_admin_client_finds_the_next_controller(zabka_cluster: LiveCluster, 
     admin.create_topics([NewTopic("orders", 1, 2)])["orders"].result(20)
 
 
-def test_advertised_addresses_must_fit_the_brokers() -> None:
+def test_advertised_addresses_must_match_the_brokers() -> None:
     with pytest.raises(ClusterFailed, match=r"for brokers 1 to 1, not \[2\]"):
         running_cluster(peers=1, brokers=1, advertised={2: "localhost:1"}).__enter__()
     with pytest.raises(ClusterFailed, match="'9092' is not HOST:PORT"):
@@ -193,9 +195,9 @@ def test_advertised_addresses_must_fit_the_brokers() -> None:
         running_cluster(peers=1, brokers=1, ports="some").__enter__()  # type: ignore[arg-type]
 
 
-def test_fixed_ports_are_the_default_ones_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixed_ports_are_the_default_ones_or_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (DEFAULT_ZK_PORT, DEFAULT_KAFKA_PORT) == (2181, 9092)
-    # The default ports may be in use on the machine of this test.
+    # The default ports may be in use on this machine.
     zookeeper, kafka = free_ports(2)
     monkeypatch.setattr("zabka.testing.live.start.DEFAULT_ZK_PORT", zookeeper)
     monkeypatch.setattr("zabka.testing.live.start.DEFAULT_KAFKA_PORT", kafka)

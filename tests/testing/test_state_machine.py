@@ -1,4 +1,4 @@
-"""The state machine for hypothesis: it passes on the cluster, and finds a lost record."""
+"""The state machine for Hypothesis: it passes on the cluster, and finds a lost record."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from zabka.testing import ClusterMachine
 
 
 class UncleanMachine(ClusterMachine):
-    """A cluster that may elect a leader without the acknowledged records."""
+    """Machine for a cluster that may elect a leader without the acknowledged records."""
 
     brokers = 2
     partitions = 1
     settings = {"unclean.leader.election.enable": "true"}
 
 
-def test_machine_finds_no_lost_record() -> None:
+def test_state_machine_finds_no_lost_record() -> None:
     run_state_machine_as_test(
         ClusterMachine, settings=settings(max_examples=5, stateful_step_count=10, deadline=None, derandomize=True)
     )
 
 
-def test_machine_finds_records_that_an_unclean_election_lost() -> None:
+def test_state_machine_finds_losses_by_an_unclean_election() -> None:
     machine = UncleanMachine()
     machine.start(seed=1)
     world = machine.world
@@ -44,7 +44,7 @@ def test_machine_finds_records_that_an_unclean_election_lost() -> None:
     assert {broker.process for broker in world.brokers.values()} == {"down"}
 
 
-def test_machine_without_a_leader_reads_and_acknowledges_nothing() -> None:
+def test_state_machine_without_a_leader_acknowledges_nothing() -> None:
     machine = ClusterMachine()
     machine.start(seed=2)
     machine.kill_broker(0)

@@ -8,8 +8,8 @@ import sys
 from tests.testing.surface import SURFACE
 
 
-def test_public_interface_is_that_of_this_version() -> None:
-    """Run in a process of its own: other imports must not matter."""
+def test_public_interface_equals_the_recorded_interface() -> None:
+    """The test runs in a separate process, so that other imports have no effect."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", "from tests.testing.surface import text; print(text(), end='')"],
         capture_output=True, text=True, timeout=60, check=True, cwd=SURFACE.parents[2],

@@ -34,7 +34,7 @@ def _copies_committed_records_once(cluster: Cluster, kills: bool) -> None:
     assert loop.stop().committed > 0
 
 
-def test_simulated_loop_copies_once_through_a_kill(zabka_world: SimulatedCluster) -> None:
+def test_simulated_loop_copies_once_despite_a_kill(zabka_world: SimulatedCluster) -> None:
     _copies_committed_records_once(zabka_world, kills=True)
 
 
@@ -56,6 +56,6 @@ def test_live_loop_copies_committed_records_once(zabka_cluster: LiveCluster) -> 
         {"kind": "consumer", "topic": "orders", "group": "g", "output": "totals"},
     ],
 )
-def test_live_workload_with_wrong_fields_is_refused(zabka_cluster: LiveCluster, body: dict[str, str]) -> None:
+def test_live_workload_with_invalid_fields_is_rejected(zabka_cluster: LiveCluster, body: dict[str, str]) -> None:
     with pytest.raises(ClusterFailed, match="422"):
         zabka_cluster.post("/api/v1/workloads", body)

@@ -1,4 +1,4 @@
-"""A project with packages called `api`, `tools`, `testing`, … uses the fixtures and keeps its own packages."""
+"""A project with packages named `api`, `tools`, `testing`, … uses the fixtures and keeps its own packages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("run", "src"),
     [("pytest", True), ("python -m pytest", False), pytest.param("-n 2", True, marks=pytest.mark.long)],
 )
-def test_user_project_with_same_names_runs(run: str, src: bool, tmp_path: Path) -> None:
+def test_user_project_with_the_same_module_names_runs(run: str, src: bool, tmp_path: Path) -> None:
     where = write_project(tmp_path, src=src)
     program, *arguments = RUNS[run]
     if program == "pytest":
@@ -38,8 +38,10 @@ def test_user_project_with_same_names_runs(run: str, src: bool, tmp_path: Path) 
     assert f"{TESTS_COUNT} passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_no_module_is_importable_by_a_bare_folder_name(tmp_path: Path) -> None:
-    """Only the repository's root in `sys.path` makes the linked folders importable; an installed zabka does not."""
+def test_no_module_is_importable_by_a_bare_directory_name(tmp_path: Path) -> None:
+    """The linked folders can be imported only if the repository's root is in `sys.path`. This is not the case for an
+    installed zabka.
+    """
     names = ("api", "broker_sim", "compose", "controller", "ensemble", "journal", "pipeline", "simulation", "testing")
     program = f"from importlib.util import find_spec; print([name for name in {names} if find_spec(name)])"
     done = subprocess.run(
@@ -51,8 +53,8 @@ def test_no_module_is_importable_by_a_bare_folder_name(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
-def test_installed_projects_of_same_names_keep_their_files(version: str, wheel: Path, tmp_path: Path) -> None:
-    """Install zabka's wheel and the user's project into one environment, run all tests, uninstall zabka."""
+def test_installed_projects_of_equal_names_keep_their_files(version: str, wheel: Path, tmp_path: Path) -> None:
+    """Install zabka's wheel and the user's project in one environment, run all tests, and uninstall zabka."""
     python_of = pythons()
     if version not in python_of:
         pytest.skip(f"no Python {version} on this machine")

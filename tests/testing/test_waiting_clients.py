@@ -1,4 +1,4 @@
-"""How long clients of a simulated cluster waited, next to the availability of their partition."""
+"""How long clients of a simulated cluster waited, compared with the availability of their partition."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from zabka.journal.writer import encode_line
 from zabka.testing import running_world
 
 
-def test_clients_wait_for_as_long_as_their_acks_require(tmp_path: Path) -> None:
-    """A follower in the ISR dies: acks=all waits until it has left the ISR, and acks=1 does not wait."""
+def test_clients_wait_as_long_as_their_acks_require(tmp_path: Path) -> None:
+    """A follower in the ISR dies. Producers with acks=all wait until it has left the ISR; producers with acks=1 do not
+    wait.
+    """
     with running_world(peers=3, brokers=3, seed=5) as cluster:
         cluster.topics.create("orders", 1, 3, config={"min.insync.replicas": "2"})
         for_all, for_one = cluster.workload("orders", acks="all"), cluster.workload("orders", acks="1")

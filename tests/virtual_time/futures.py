@@ -1,4 +1,4 @@
-"""Values that arrive in virtual time, for coroutines to await."""
+"""Futures in virtual time, which coroutines can await."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class SimFuture:
         self._waiters: tuple[Callable[[], object], ...] = ()
 
     def done(self) -> bool:
-        """Return whether there is a result or an exception."""
+        """Return whether the future has a result or an exception."""
         return self._result is not _PENDING or self._exception is not None
 
     def set_result(self, result: Any) -> None:
-        """Resolve the future."""
+        """Resolve the future with a result."""
         assert self._result is _PENDING and self._exception is None, "resolved twice"
         self._result = result
         if self._waiters:
             self._wake()
 
     def set_exception(self, exception: BaseException) -> None:
-        """Fail the future."""
+        """Resolve the future with an exception."""
         assert self._result is _PENDING and self._exception is None, "resolved twice"
         self._exception = exception
         if self._waiters:
@@ -48,11 +48,12 @@ class SimFuture:
         try:
             raise exception
         finally:
-            # The exception's traceback holds this frame: without this, they would form a reference cycle.
+            # The traceback of the exception refers to this frame; without this `del`, they would form a reference
+            # cycle.
             del exception, self
 
     def add_waiter(self, callback: Callable[[], object]) -> None:
-        """Schedule the callback once resolved."""
+        """Schedule the callback for when the future is resolved."""
         if self.done():
             self._scheduler.soon(callback)
         else:
@@ -71,5 +72,5 @@ class SimFuture:
         try:
             return self.result()
         finally:
-            # As in `result`.
+            # For the same reason as in `result`.
             del self

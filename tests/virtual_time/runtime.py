@@ -1,7 +1,7 @@
 """One node's process in virtual time: its tasks, timers and clocks (`zabka.ensemble.ports.Runtime`).
 
-A coroutine awaits a `SimFuture`.  Resolving it schedules the coroutine's next step at the present moment, after the
-calls that are due already.
+A coroutine awaits a `SimFuture`. Resolving it schedules the coroutine's next step at the current time, after the
+calls that are already due.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from zabka.ensemble.ports import Instant
 from zabka.simulation.engine.scheduler import Call, Deadlock, Scheduler, Suspended
 
 _TASKS_SWEPT_AT = 64
-"""A node drops its ended tasks once it has this many more than twice the tasks that were alive after the last sweep."""
+"""A node drops its ended tasks once it has this many more tasks than twice the number alive after the last sweep.
+"""
 
 
 class SimTask(Suspended):
@@ -30,7 +31,7 @@ class SimTask(Suspended):
     def __init__(self, runtime: SimRuntime, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
         self.name = name
         self.result: Any = None
-        """The coroutine's return value; None until it has returned."""
+        """The coroutine's return value, or None until it has returned."""
         self._runtime = runtime
         self._coroutine = coroutine
         self._ended = False
@@ -58,14 +59,14 @@ class SimTask(Suspended):
         finally:
             self._running = False
         if self._ended:
-            # It cancelled itself, through something it called.
+            # The coroutine cancelled itself through something it called.
             self._coroutine.close()
             return
         assert isinstance(awaited, SimFuture), f"{self.name} awaited something that is no port: {awaited!r}"
         awaited.add_waiter(self.step)
 
     def cancel(self) -> bool:
-        """End the task at its current await, by GeneratorExit; at once, unless it is running."""
+        """End the task at its current await with GeneratorExit. This happens immediately unless the task is running."""
         if self._ended:
             return False
         self._ended = True
@@ -83,11 +84,11 @@ def _crash(name: str, crash: BaseException) -> None:
 
 
 class SimRuntime:
-    """`zabka.ensemble.ports.Runtime` for one node: the world's clock (with the node's own skew) and that node's tasks.
+    """`zabka.ensemble.ports.Runtime` for one node: the world's clock (with the node's clock skew) and the node's tasks.
 
-    `stop()` ends the process: tasks end at their current await, and this node's timers and futures lose their
-    effect.  While `paused` (SIGSTOP) nothing of this node runs.  `resume()` runs all calls that came due meanwhile:
-    first those for arrived messages, in order, then the timers.
+    `stop()` ends the process: tasks end at their current await, and this node's timers and futures no longer have an
+    effect. While `paused` (SIGSTOP), nothing runs on this node. `resume()` runs all calls that came due during the
+    pause: first the calls for received messages, in order, then the timers.
     """
 
     WALL_START_MS = 1_700_000_000_000
@@ -107,9 +108,9 @@ class SimRuntime:
         self._tasks: list[SimTask] = []
         self._tasks_max = _TASKS_SWEPT_AT
         self.stopped = False
-        """Whether the process has died."""
+        """Whether the process has ended."""
         self.paused = False
-        """Whether the process is stopped by a signal."""
+        """Whether the process is paused (SIGSTOP)."""
         self._held: list[Callable[[], object]] = []
         self._held_timers: list[Callable[[], object]] = []
         self._now = Instant(-1, -1)
@@ -117,7 +118,7 @@ class SimRuntime:
 
     @property
     def random(self) -> Random:
-        """This node's random stream."""
+        """Random stream of this node."""
         return self._random
 
     def now(self) -> Instant:
@@ -135,7 +136,7 @@ class SimRuntime:
         return SimFuture(self.scheduler)
 
     def run(self, callback: Callable[[], object]) -> None:
-        """Run a callback as this node: now, at `resume` if paused, or never if dead."""
+        """Run a callback on this node: now, at `resume` if the node is paused, or never if it is dead."""
         if self.stopped:
             return
         if self.paused:
@@ -148,13 +149,13 @@ class SimRuntime:
         self._held_timers.append(due)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
-        """Start a task of this node."""
+        """Start a task on this node."""
         task = self._new_task(coroutine, name)
         self.scheduler.soon(task.step)
         return task
 
     def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
-        """Start a task of this node, and run it to its first await before returning."""
+        """Start a task on this node, and run it to its first await before returning."""
         task = self._new_task(coroutine, name)
         task.step()
         return task
@@ -168,8 +169,9 @@ class SimRuntime:
         return task
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> _NodeTimer:
-        """Call back after a delay, as this node.  The timer can be cancelled until the callback has run, also while
-        paused."""
+        """Call back on this node after a delay. The timer can be cancelled until the callback has run, even while the
+        node is paused.
+        """
         timer = _NodeTimer(self, callback)
         scheduler = self.scheduler
         scheduler.post(scheduler.now_us + delay_ms * 1000, timer.due)
@@ -182,15 +184,15 @@ class SimRuntime:
         return future
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Pause the process (SIGSTOP)."""
         self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT: run everything held.
+        """Continue after SIGCONT, and run everything held.
 
-        A process that waits for events is stopped in that wait.  It wakes with all that its sockets have received,
-        and reads the clock after that (`asyncio.BaseEventLoop._run_once`, libuv's `uv_run`).  So after a long pause,
-        a process answers the messages that had arrived before it can notice how late it is.
+        A process that waits for events is stopped in that wait. It wakes up with everything that its sockets have
+        received, and reads the clock after that (`asyncio.BaseEventLoop._run_once`, libuv's `uv_run`). Therefore,
+        after a long pause, a process replies to messages that arrived earlier before it can notice how late it is.
         """
         self.paused = False
         held, self._held, self._held_timers = self._held + self._held_timers, [], []
@@ -198,7 +200,7 @@ class SimRuntime:
             self.scheduler.soon(partial(self.run, callback))
 
     def stop(self) -> None:
-        """End the process: no code of it runs again."""
+        """End the process. None of its code runs again."""
         self.stopped = True
         self._held.clear()
         self._held_timers.clear()
@@ -217,7 +219,7 @@ class _NodeTimer(Call):
         self._runtime = runtime
 
     def due(self) -> None:
-        """Run the callback, unless it was cancelled."""
+        """Run the callback unless it was cancelled."""
         runtime = self._runtime
         if self.callback is not None and not runtime.stopped:
             if runtime.paused:
@@ -230,7 +232,7 @@ class _NodeTimer(Call):
 def run_task(
     scheduler: Scheduler, runtime: SimRuntime, coroutine: Coroutine[Any, Any, Any], limit_ms: int = 600_000
 ) -> Any:
-    """Run the world until that coroutine ends, and return its result.
+    """Run the world until the coroutine ends, and return its result.
 
     Raises Deadlock if it cannot end, or does not end within `limit_ms`.
     """

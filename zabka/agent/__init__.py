@@ -1,6 +1,7 @@
 """Code that host agents and the API share: the protocol between them, and the limits of both HTTP servers.
 
-`protocol` has the messages and the node actions, and `client` calls an agent. `bounded_http` and `quiet_server` are the
-HTTP server of both, `problem_document` their errors. `token_file` and `loopback` control access. The agent itself is
-`zabka.compose.agent`. `api` and `compose` import this package; it imports only `ensemble`. Begin with `protocol`.
+`protocol` contains the messages and the node actions, and `client` calls an agent. `bounded_http` and `quiet_server`
+implement the HTTP server of both, and `problem_document` its errors. `token_file` and `loopback` control access. The
+agent itself is `zabka.compose.agent`. `api` and `compose` import this package; it imports only `ensemble`. Begin with
+`protocol`.
 """

@@ -17,22 +17,28 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from zabka.agent.problem_document import MEDIA_TYPE, document
 
 BODY_BYTES_MAX = 1024 * 1024
-"""The largest valid body, a topic with an explicit assignment of thousands of partitions, is far below this."""
-REQUEST_S = 15.0
-"""How long a request may take to arrive, from its connection or its first byte to the last byte of its body."""
-LARGE_AT_ONCE = 8
-"""Number of bodies above BODY_BYTES_MAX at a time, on paths that accept them: each is in memory twice."""
-STALLED_S = 120.0
-"""A client that reads nothing for this long is disconnected: 40 MB of a long response wait for it in memory.
+"""Limit of a request body.
 
-Reads are noticed about a megabyte late, because the kernel buffers that much.
+The largest valid body, a topic with an explicit assignment of thousands of partitions, is far below it.
+"""
+REQUEST_S = 15.0
+"""Maximum time for a request to arrive, from its connection or first byte to the last byte of its body."""
+LARGE_AT_ONCE = 8
+"""Maximum number of bodies above BODY_BYTES_MAX at a time, on paths that accept them. Each is in memory twice."""
+STALLED_S = 120.0
+"""Time after which a client that reads nothing is disconnected: 40 MB of a long response wait for it in memory.
+
+Reads are detected about a megabyte late, because the kernel buffers that much.
 """
 CONNECTIONS_MAX = 512
-"""Half of the usual limit of 1,024 file descriptors per process. Event streams count as well."""
+"""Maximum number of connections, including event streams.
+
+Half of the usual limit of 1,024 file descriptors per process.
+"""
 
 
 def _refusal(status: int, detail: str, path: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """Return the headers and the body of a problem document after which the connection is closed."""
+    """Return the headers and the body of a problem document; the connection is closed after it."""
     body = json.dumps(document(status, detail, path)).encode()
     length = str(len(body)).encode()
     headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", length), (b"connection", b"close")]
@@ -47,7 +53,7 @@ def _full() -> bytes:
 
 
 class BoundedConnection(H11Protocol):
-    """A connection to one of our servers (`uvicorn.Config(http=…)`)."""
+    """A connection to one of this project's servers (`uvicorn.Config(http=…)`)."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -76,24 +82,24 @@ class BoundedConnection(H11Protocol):
             self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all timers."""
+        """Stop all timers of the connection."""
         self._stop_waiting()
         self._stop_watching()
         if not self._turned_away:
             super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Start to check whether the client reads: it takes less than it is sent."""
+        """Start to check whether the client reads, because it takes less than it is sent."""
         super().pause_writing()
         self._watch(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """Stop that check: the client has read almost everything."""
+        """Stop the check started by `pause_writing`, because the client has read almost everything."""
         self._stop_watching()
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Reject invalid HTTP with a problem document as well. The path of the request is unknown."""
+        """Reject invalid HTTP with a problem document. The path of the request is unknown."""
         headers, body = _refusal(400, msg, "")
         answer = (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage())
         self.transport.write(b"".join(self.conn.send(part) or b"" for part in answer))
@@ -142,7 +148,7 @@ class BodyLimit:
         self._large_ones = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the body, then pass the request on."""
+        """Read the body, then call the application."""
         headers = dict(scope.get("headers", ()))
         if scope["type"] != "http" or not (b"content-length" in headers or b"transfer-encoding" in headers):
             await self._app(scope, receive, send)
@@ -189,7 +195,7 @@ class BodyLimit:
                 return {"type": "http.request", "body": bytes(read), "more_body": False}
 
     async def _refuse(self, scope: Scope, send: Send, status: int, detail: str) -> None:
-        # The rest of the body is not read: the connection is closed.
+        # The rest of the body is not read, because the connection is closed.
         headers, body = _refusal(status, detail, scope["path"])
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})

@@ -17,21 +17,24 @@ from zabka.agent.http_call import Answer
 READ_BYTES_MAX = 256 * 1024
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 CONNECT_S_MAX = 1.0
-"""Connection timeout, and so how often the address of a restarted host is resolved again.
+"""Connection timeout, and thus the interval at which the address of a restarted host is resolved again.
 
 The kernel of a running host accepts a connection at once, however busy the agent is.
 """
 IDLE_CONNECTIONS_MAX = 4
 IDLE_S_MAX = 2.0
-"""Well below the five seconds after which uvicorn closes an idle connection, so that no call meets a closing one."""
+"""Maximum idle time of a reused connection.
+
+Well below the five seconds after which uvicorn closes an idle connection, so that no call uses a closing one.
+"""
 
 
 class AgentSilent(Exception):
-    """An agent did not respond to a call, which it may have carried out."""
+    """An agent did not respond to a call, but may have executed it."""
 
 
 class AgentUnreachable(AgentSilent):
-    """There was no connection to the agent, so it cannot have received the call."""
+    """The agent could not be connected to, so it cannot have received the call."""
 
 
 class _Connection:
@@ -45,7 +48,7 @@ class _Connection:
 
     @property
     def usable(self) -> bool:
-        """Whether it was idle only briefly and is still open."""
+        """Return whether the connection was idle only briefly and is still open."""
         idle_s = asyncio.get_running_loop().time() - self._idle_since_s
         return idle_s < IDLE_S_MAX and not self._reader.at_eof() and not self._writer.is_closing()
 

@@ -1,7 +1,7 @@
-"""One blocking HTTP/1.1 call on a connection of its own, with Python's own client.
+"""One blocking HTTP/1.1 call on a separate connection, with Python's own client.
 
-For `zabka up`, `zabka status` and tests. Their servers are mostly on this machine, where connecting costs a fraction of
-the response. The API, which calls agents all the time, uses `zabka.agent.client`.
+For `zabka up`, `zabka status` and tests. Their servers are mostly on this machine, where connecting costs a fraction
+of the response. The API, which calls agents continuously, uses `zabka.agent.client`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 _NOT_QUOTED = "/%:?#[]@!$&'()*+,;=~"
-"""The characters that RFC 3986 allows in a path and query, and `%` for existing escapes."""
+"""Characters that RFC 3986 allows in a path and query, and `%` for existing escapes."""
 _SCHEMES = {"http": HTTPConnection, "https": HTTPSConnection}
 
 
 class NoAnswer(Exception):
-    """There was no response, or an invalid one, or the address is invalid. The message is the reason."""
+    """There was no response or an invalid one, or the address is invalid. The message gives the reason."""
 
 
 class Answer(NamedTuple):
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
 
     @property
     def is_success(self) -> bool:
-        """Whether it is neither an error nor a redirect."""
+        """Whether the response is neither an error nor a redirect."""
         return 200 <= self.status < 300
 
 

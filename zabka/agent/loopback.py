@@ -9,7 +9,7 @@ import socket
 def loopback(host: str) -> bool:
     """Return whether a server bound to `host` is reachable from this machine only.
 
-    The only name it knows is localhost.
+    The only host name that counts as loopback is localhost.
     """
     if host == "localhost":
         return True
@@ -20,6 +20,6 @@ def loopback(host: str) -> bool:
 
 
 def names_of(bind: str) -> list[str]:
-    """Return the Host header values for a server bound to `bind`, besides the usual names of loopback."""
+    """Return the Host header values for a server bound to `bind`, in addition to the usual loopback names."""
     own = f"[{bind}]" if ":" in bind else bind
     return [own] if loopback(bind) else [own, socket.gethostname(), socket.getfqdn()]

@@ -1,4 +1,4 @@
-"""RFC 9457 problem documents as plain data: the error responses of all our servers."""
+"""RFC 9457 problem documents as plain data: the error responses of all servers in this project."""
 
 from __future__ import annotations
 

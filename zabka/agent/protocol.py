@@ -1,4 +1,4 @@
-"""The protocol between the API and a host agent: JSON over HTTP, with a bearer token."""
+"""Protocol between the API and a host agent: JSON over HTTP, with a bearer token."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from zabka.ensemble.runtime.link_fault import AnyFault, HeldFault
 
 JOURNAL_CHUNK_BYTES_MAX = 1024 * 1024
 API_NODE = "api"
-"""The node name of the API's process, which has its own journal."""
+"""Node name of the API's process, which has its own journal."""
 NEWER_STATE = os.EX_CONFIG
-"""Exit code of an API process if a newer zabka wrote its state. It is not restarted then."""
+"""Exit code of an API process whose state was written by a newer zabka; the process is not restarted then."""
 
 
 REQUESTER_HEADER = "zabka-requester"
-"""The HTTP header by which a client names itself as the requester of an action on a node or a link."""
+"""HTTP header in which a client names itself as the requester of an action on a node or a link."""
 REQUESTER_CHARACTERS_MAX = 100
 
 
 def requester_named(text: str) -> str:
-    """Return the name of a requester as the journal has it: printable, and at most REQUESTER_CHARACTERS_MAX long."""
+    """Return a requester's name as the journal stores it: printable, at most REQUESTER_CHARACTERS_MAX characters."""
     return "".join(each for each in text if each.isprintable())[:REQUESTER_CHARACTERS_MAX]
 
 
@@ -41,7 +41,7 @@ class NodeAction(StrEnum):
 
 
 class ProcessInfo(msgspec.Struct, frozen=True):
-    """One process of an agent's table.
+    """One process in an agent's table.
 
     `process` is running, paused or down; `exit_code` is from the last incarnation.
     """
@@ -64,7 +64,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """An agent's complete state. `taken_us` is the host's wall clock, as in its journals.
 
-    `faults_known`: whether the agent has received the active link faults since it started. Always true from an older
+    `faults_known`: whether the agent has received the active link faults since it started. Always True from an older
     agent.
     """
 
@@ -76,7 +76,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class FaultState(msgspec.Struct, frozen=True):
-    """All active faults, which replace earlier ones. `whole` is false if some agents did not report theirs."""
+    """All active faults; they replace the earlier ones. `whole` is false if some agents did not report their faults."""
 
     faults: list[HeldFault]
     whole: bool = True
@@ -84,28 +84,28 @@ class FaultState(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, faults: Sequence[AnyFault], whole: bool = True) -> FaultState:
-        """Return the state with these faults of either kind."""
+        """Return a state with these faults, sorted into its two kinds."""
         links = [fault for fault in faults if isinstance(fault, HeldFault)]
         return cls(links, whole, [fault for fault in faults if isinstance(fault, HeldRequestFault)])
 
     @property
     def all(self) -> list[AnyFault]:
-        """The faults of either kind."""
+        """The faults of both kinds."""
         return [*self.faults, *self.requests]
 
 
 class FirstLine(msgspec.Struct, frozen=True):
-    """The two clocks of a journal's line 1. They identify the journal: no other journal of that node has the same."""
+    """The two clocks in line 1 of a journal. They identify it: no other journal of the node has the same pair."""
 
     wall_us: int
     mono_us: int
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far a node's journal was read: the file and the byte offset in it.
+    """A node's read position in its journal: the file and the byte offset.
 
-    Without a file, `after` is the highest node_seq read, and the agent finds the file. `first` identifies the journal
-    that was read; None if its line 1 was never seen.
+    Without a file, `after` is the highest node_seq already read, and the agent finds the file. `first` identifies the
+    journal that was read; None if its line 1 was never read.
     """
 
     file: str = ""
@@ -115,17 +115,18 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class JournalRequest(msgspec.Struct, frozen=True):
-    """A request for new lines. The agent responds as soon as there are some, or after `wait_ms`."""
+    """A request for new journal lines. The agent responds as soon as there are new lines, or after `wait_ms`."""
 
     positions: dict[str, Position]
     wait_ms: int = 0
 
 
 class JournalChunk(msgspec.Struct, frozen=True):
-    """Whole lines of one node's journal, and where to continue.
+    """Complete lines of one node's journal, and the position of the next read.
 
-    Lines are bytes that end with a newline (base64 in JSON), because text has other line ends, such as U+2028, which a
-    path may contain. `anew`: the journal read so far no longer exists, and these are the oldest lines of another one.
+    Lines are bytes that end with a newline (base64 in JSON). Strings would have other line ends, such as U+2028, which
+    a path may contain. `anew` is true if the journal read so far no longer exists: these are the oldest lines of
+    another journal.
     """
 
     node: str
@@ -135,13 +136,13 @@ class JournalChunk(msgspec.Struct, frozen=True):
 
 
 class JournalAnswer(msgspec.Struct, frozen=True):
-    """New lines by node."""
+    """New journal lines, by node."""
 
     chunks: list[JournalChunk]
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why an agent rejected a request: an RFC 9457 problem document."""
+    """The reason for a rejected request: an RFC 9457 problem document."""
 
     status: int
     title: str

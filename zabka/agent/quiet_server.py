@@ -1,4 +1,7 @@
-"""A web server that sleeps while it is idle: uvicorn wakes up ten times a second to check whether it should exit."""
+"""A web server that sleeps while idle.
+
+uvicorn itself wakes up ten times a second to check whether it should exit.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ import uvicorn
 
 TICK_S = 1.0
 _TICKS_OF_UVICORN = 10
-"""uvicorn's ticks per second. In the first of them it updates the Date header of its responses."""
+"""uvicorn's ticks per second. On the first of them it updates the Date header of its responses."""
 
 
 class QuietServer(uvicorn.Server):
-    """uvicorn's server, stopped by SIGINT or SIGTERM.
+    """uvicorn's server, which SIGINT or SIGTERM stops.
 
-    `stop` is awaited before the server closes its connections: its clients are served until then.
+    The server awaits `stop` before it closes its connections, and serves its clients until then.
     """
 
     def __init__(self, config: uvicorn.Config, stop: Callable[[], Awaitable[None]] | None = None) -> None:
@@ -37,13 +40,13 @@ class QuietServer(uvicorn.Server):
                 await asyncio.wait_for(self._exiting.wait(), TICK_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop what is served, then the server."""
+        """Stop the application, then the server."""
         if self._stop is not None:
             await self._stop()
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle a signal, which can arrive at any time, and wake the loop."""
+        """Wake the loop after a signal, which can arrive at any time."""
         super().handle_exit(sig, frame)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._exiting.set)

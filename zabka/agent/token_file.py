@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 class BadToken(OSError):
-    """The file does not contain a valid token for a header."""
+    """The file does not contain a token that is valid in a header."""
 
 
 def read_token(path: Path) -> str:
-    """Return the content of the file without surrounding white space. Raises BadToken, OSError if it cannot be read."""
+    """Return the file's content without surrounding white space. Raises BadToken, or OSError if it cannot be read."""
     try:
         token = path.read_text().strip()
     except UnicodeDecodeError:

@@ -37,7 +37,7 @@ def command(
     data: Data = Path(".zabka"),
     set_: Settings = None,
 ) -> None:
-    """Run one host agent in the foreground: one of several hosts, or a container's first process."""
+    """Run one host agent in the foreground, for one of several hosts or as a container's first process."""
     from zabka.cli.failure import fail
     from zabka.compose.config_keys import BadSetting
     from zabka.compose.plan import BadPlan

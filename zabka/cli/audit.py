@@ -1,4 +1,4 @@
-"""The work and the output of `zabka pipeline audit`."""
+"""The implementation of `zabka pipeline audit`: it runs the audit and prints the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NONE = "No journals in {}. Name a directory with journals, such as one that `za
 
 
 def audited(place: Place, out: Path, master: str) -> int:
-    """Check all runs there, write the table, print the violations, and return the exit code."""
+    """Check all runs at this place, write the table, print the violations, and return the exit code."""
     from zabka.pipeline import versions
     from zabka.pipeline.audits.histories import histories
     from zabka.pipeline.audits.jobs import AUDITS, runs_of, violations_of

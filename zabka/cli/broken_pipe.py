@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class PipeClosed(Exception):
-    """The pipe that the output is written to is closed at its other end."""
+    """The other end of the output pipe is closed."""

@@ -36,7 +36,7 @@ async def _api_versions(client: AdminClient) -> None:
 
 
 def _served(key: int, lowest: int, highest: int) -> str:
-    """Return one request as text; `usable` is the newest version that both sides know."""
+    """Describe one request's versions; `usable` is the newest version that both sides know."""
     versions = f"{lowest} to {highest}" if lowest < highest else str(lowest)
     ours = SUPPORTED.get(ApiKey(key)) if key in ApiKey.__members__.values() else None
     if ours is None or min(ours[1], highest) < max(ours[0], lowest):
@@ -47,6 +47,6 @@ def _served(key: int, lowest: int, highest: int) -> str:
 
 
 def api_name(key: int) -> str:
-    """Return Kafka's name of a request: ListOffsets."""
+    """Return Kafka's name of a request, such as ListOffsets."""
     known: Mapping[int, str] = api_key_map
     return "".join(word.capitalize() for word in known[key].split("_")) if key in known else "UNKNOWN"

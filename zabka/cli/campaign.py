@@ -1,4 +1,4 @@
-"""`zabka campaign …`: settings times seeds in the simulated world, and their results."""
+"""`zabka campaign …`: combine settings and seeds in the simulated world, and report the results."""
 
 from __future__ import annotations
 
@@ -63,24 +63,24 @@ Jobs = Annotated[
 
 
 class _Rate(ProgressColumn):
-    """Runs per second."""
+    """Progress column with the runs per second."""
 
     def render(self, task: Task) -> Text:
-        """Return the recent speed, or an empty text."""
+        """Return the recent speed, or an empty string."""
         return Text("" if not task.speed else f"{task.speed:.2f} runs/s")
 
 
 @app.callback()
 def campaigns() -> None:
-    """Run settings times seeds in the simulated world; exit code 1 if an invariant was violated."""
+    """Run every combination of settings and seeds in the simulated world; exit code 1 if an invariant was violated."""
 
 
 @app.command()
 def run(file: File, master: Master = None, jobs: Jobs = None, out: Out = None, data: Data = Path(".zabka")) -> None:
     """Run a campaign, or continue a stopped one; exit code 1 if an invariant was violated.
 
-    Runs are played by processes of this machine, or by Spark if --master names one; the results are the same.
-    Without --out it is written to DATA/analytics/campaigns/NAME, and its tables are also part of the lake.
+    Local processes play the runs, or Spark if --master names one; the results are the same. Without --out the campaign
+    is written to DATA/analytics/campaigns/NAME, and its tables are also part of the lake.
     """
     try:
         require("spark", "campaigns are")
@@ -129,7 +129,7 @@ def _warn_of_too_few_seeds(campaign: Campaign) -> None:
 
 @contextmanager
 def _players(master: str | None, jobs: int | None, target: Path) -> Iterator[Players]:
-    """Provide local processes, or Spark if there is a master.  Ends the command if they fail."""
+    """Provide local processes as players, or Spark if a master is given. Exits with an error if they fail."""
     from zabka.pipeline.campaign.spark_players import spark_players
     from zabka.pipeline.packed import NotPacked
     from zabka.pipeline.session import FAILURES, NoSpark, first_line, was_interrupted

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from zabka.pipeline.campaign.play import Run
 
 AHEAD = 2
-"""Runs that are queued per process; a run takes a second or more."""
+"""Queued runs per process; a run takes a second or more."""
 
 
 def process_players(jobs: int) -> Players:
-    """Return players that play runs in that many processes, in order.  They raise BrokenProcessPool if one is killed.
+    """Return players that play runs in order, in `jobs` processes. They raise BrokenProcessPool if a process is killed.
 
-    Spark tasks (`spark_players`) play the same runs and return the same rows, apart from times and places.
+    Spark tasks (`spark_players`) play the same runs and return the same rows, apart from times and hosts.
     """
     return partial(_play, jobs)
 
@@ -41,6 +41,6 @@ def _row(encoded: bytes) -> bytes:
     from zabka.pipeline.campaign.play import row
 
     line = row(encoded)
-    # The world that has ended is garbage, and the next one needs the memory.
+    # The ended world is garbage, and the next world needs the memory.
     gc.collect()
     return line

@@ -1,4 +1,4 @@
-"""Groups of Typer's commands: their suggestions for a misspelt name, and their handling of a closed output pipe."""
+"""Groups of Typer commands: suggestions for misspelt names, and the handling of a closed output pipe."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from zabka.cli.broken_pipe import PipeClosed
 from zabka.ensemble.close_names import close_name, did_you_mean
 
 try:
-    # A copy of Click, in newer versions of Typer.
+    # Newer versions of Typer contain a copy of Click.
     from typer._click.exceptions import NoSuchOption, UsageError
 except ImportError:
     from click.exceptions import NoSuchOption, UsageError  # type: ignore[assignment]
 
 
 class CommandGroup(TyperGroup):
-    """Commands and their options.
+    """A group of commands that suggests only close names for a misspelt one (`zabka.ensemble.close_names`).
 
-    Typer suggests names that share a few letters; here only a close name is suggested (`zabka.ensemble.close_names`).
+    Typer itself suggests names that merely share a few letters.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -30,7 +30,7 @@ class CommandGroup(TyperGroup):
             raise _with_close_options(unknown) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command by the first argument.  Raises UsageError."""
+        """Find the command that the first argument names. Raises UsageError."""
         self.suggest_commands = False
         try:
             return super().resolve_command(ctx, args)
@@ -55,9 +55,9 @@ def _with_close_options(unknown: NoSuchOption) -> NoSuchOption:
 
 
 class PipedGroup(CommandGroup):
-    """Commands whose output may go to a pipe.
+    """A group of commands whose output may go to a pipe; raises PipeClosed if the pipe is closed.
 
-    For a closed pipe Typer exits with 1, the verdict of some verbs, so this group raises an exception instead.
+    Typer would exit with 1, which is a verdict of some verbs.
     """
 
     def invoke(self, ctx: Any) -> Any:

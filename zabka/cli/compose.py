@@ -1,4 +1,4 @@
-"""`zabka compose`: a cluster of containers, as a file."""
+"""`zabka compose`: write a compose.yaml for a cluster of containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`zabka configs`: kafka-configs.sh for topics and brokers, same options, same output (ConfigCommand, 3.9)."""
+"""`zabka configs`: kafka-configs.sh for topics and brokers: same options, same output (ConfigCommand, 3.9)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _check(made: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 
 def parse_changes(added: str | None, deleted: str | None) -> dict[str, str | None]:
-    """Parse --add-config and --delete-config: key to value, None to delete.  `[a,b]` may contain commas.
+    """Parse --add-config and --delete-config into key to value, None to delete. `[a,b]` may contain commas.
 
     Raises CommandFailed.
     """
@@ -87,7 +87,7 @@ def parse_changes(added: str | None, deleted: str | None) -> dict[str, str | Non
 
 
 def _entity(options: argparse.Namespace) -> tuple[int, str, str]:
-    """Return the resource type, its name in requests, and its title in the output of Kafka's tool."""
+    """Return the resource type, its name in requests, and the title that Kafka's tool prints for it."""
     kind = TOPIC_RESOURCE if options.entity_type == "topics" else BROKER_RESOURCE
     if options.entity_default or options.entity_name == "":
         return kind, "", f"default {options.entity_type} in the cluster"
@@ -145,5 +145,5 @@ def _line(entry: ConfigEntry) -> str:
 
 
 def _text(value: str | None) -> str:
-    """Return a value as Java prints it."""
+    """Return a value in Java's notation; None is `null`."""
     return "null" if value is None else value

@@ -1,4 +1,4 @@
-"""Shared code of the console producer and the console consumer: --property, and the partitions of a topic."""
+"""Shared code of the console producer and console consumer: --property options, and the partitions of a topic."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed
 
 POLL_MS = 250
-"""The time between two polls."""
+"""The interval of polls."""
 
 
 def properties_of(texts: Sequence[str]) -> dict[str, str]:
-    """Parse the pairs of --property.  Raises CommandFailed."""
+    """Parse the KEY=VALUE pairs of --property. Raises CommandFailed."""
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -30,9 +30,9 @@ def properties_of(texts: Sequence[str]) -> dict[str, str]:
 
 
 async def partitions_of(client: AdminClient, topic: str) -> list[int]:
-    """Return the partitions of a topic, which brokers may create; wait until all have leaders.
+    """Return the partitions of a topic after all have leaders; brokers may create the topic.
 
-    A missing topic is first reported on standard error: its name may be mistyped.
+    A missing topic is first reported on standard error, because its name may be mistyped.
 
     Raises KafkaRequestFailed if the partitions have no leaders in time.
     """

@@ -24,11 +24,11 @@ from zabka.kafka.record_batch import BatchUnreadable, Record
 LATEST, EARLIEST = -1, -2
 NAMED = {"latest": LATEST, "earliest": EARLIEST}
 PATIENCE_MS = 2_000
-"""The wait for an answer about one partition before the next one is tried."""
+"""How long to wait for one partition's reply before the next partition is tried."""
 
 
 class _Shown(NamedTuple):
-    """The parts of a record that are printed."""
+    """Options for printing records: the selected parts, the separators, and the string for null."""
 
     timestamp: bool
     partition: bool
@@ -42,7 +42,7 @@ class _Shown(NamedTuple):
     null: bytes
 
     def line(self, record: Record, partition: int, *, is_stamped: bool = False) -> bytes:
-        """Return a record as it is printed; `is_stamped` if its time is its leader's."""
+        """Return a record as it is printed. `is_stamped` means that its leader set its timestamp."""
         parts: list[bytes] = []
         if self.timestamp:
             parts.append(b"%s:%d" % (b"LogAppendTime" if is_stamped else b"CreateTime", record.timestamp_ms))
@@ -150,10 +150,11 @@ async def _begin(
 
 
 class _Reader:
-    """Prints the records of partitions from their positions on, and advances the positions.
+    """Prints records from each partition's position, and advances the positions.
 
-    As Kafka's consumer it waits for a partition that no broker serves, and reads the others meanwhile.  If its position
-    is out of range (records were deleted, or lost with a leader) it continues at `reset`, the latest or the earliest.
+    Like Kafka's consumer, it retries a partition that no broker serves, and reads the other partitions during that
+    time. If a position is out of range (records were deleted, or lost with a leader), it continues at `reset`, the
+    latest or the earliest.
     """
 
     def __init__(
@@ -168,7 +169,8 @@ class _Reader:
         self.printed = 0
 
     async def read(self, shown: _Shown, messages_max: int, timeout_ms: int) -> None:
-        """Print until there are `messages_max`, or no record came for `timeout_ms`; a negative value means no limit."""
+        """Print up to `messages_max` records; stop if no record came for `timeout_ms`. A negative value means no
+        limit."""
         last = time.monotonic()
         while True:
             quiet = True

@@ -1,4 +1,4 @@
-"""`zabka consumer-groups`: kafka-consumer-groups.sh, same options, same output (ConsumerGroupCommand, 3.9)."""
+"""`zabka consumer-groups`: kafka-consumer-groups.sh with its options and output (ConsumerGroupCommand, 3.9)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FLAGS = ("to-earliest", "to-latest", "to-current")
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tool; return the exit code: as in Kafka, 0 even if a group could not be found or changed."""
+    """Run the tool; return the exit code. As in Kafka, it is 0 even if a group could not be found or changed."""
     made = parser("consumer-groups", "List, describe, reset or delete consumer groups.")
     what = made.add_mutually_exclusive_group(required=True)
     for name in ("list", "describe", "delete", "reset-offsets", "delete-offsets"):
@@ -130,7 +130,7 @@ async def _describe(asked: _Asked) -> None:
 
 
 def _shown(group: GroupInfo, rows: int) -> bool:
-    """Print the special state of a group; return whether there is anything to show."""
+    """Print a group's state if it is unusual; return whether there are rows to print."""
     if group.state == "Dead":
         error(f"Consumer group '{group.group_id}' does not exist.")
         return False
@@ -316,7 +316,7 @@ def _moved(partition: TopicPartition, target: int, how: str, bound: int) -> int:
 
 
 def at(text: str) -> int:
-    """Return --to-datetime in milliseconds; UTC if it names no zone.  Raises CommandFailed."""
+    """Parse --to-datetime as milliseconds; UTC if it names no zone. Raises CommandFailed."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -325,7 +325,7 @@ def at(text: str) -> int:
 
 
 def since(text: str) -> int:
-    """Return now minus --by-duration (ISO 8601, PnDTnHnMnS), in milliseconds.  Raises CommandFailed."""
+    """Return the current time minus --by-duration (ISO 8601, PnDTnHnMnS), in milliseconds. Raises CommandFailed."""
     found = re.fullmatch(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", text, re.IGNORECASE)
     if found is None or not any(found.groups()):
         raise CommandFailed(f"{text} is not a duration such as P1DT2H30M")

@@ -31,7 +31,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
             for row in document["partitions"]
         ]
     except UnicodeDecodeError:
-        # The text of this exception contains all that was read.
+        # The message of this exception would contain everything that was read.
         raise CommandFailed(f"cannot read offsets from {path}: it is not a text file") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read offsets from {path}: {reason!r}") from None

@@ -1,4 +1,4 @@
-"""`zabka elect`: kafka-leader-election.sh, same options, same output (LeaderElectionCommand, 3.9)."""
+"""`zabka elect`: kafka-leader-election.sh, with the same options and output (LeaderElectionCommand, 3.9)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_partitions(path: Path) -> list[TopicPartition]:
         rows = json.loads(path.read_text())["partitions"]
         found = [TopicPartition(json_text(row["topic"]), json_number(row["partition"])) for row in rows]
     except UnicodeDecodeError:
-        # The text of this exception contains all that was read.
+        # The message of this exception would contain everything that was read.
         raise CommandFailed(f"cannot read partitions from {path}: it is not a text file") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read partitions from {path}: {reason!r}") from None

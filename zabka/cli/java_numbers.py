@@ -1,4 +1,4 @@
-"""Numbers as Kafka's tools take them: Java's short, int and long, the only ones that requests can hold."""
+"""Numbers of Kafka's tools: Java's short, int and long, the only types that requests can contain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def _bounded(text: str, bits: int) -> int:
     try:
         number = int(text)
     except ValueError:
-        # Too many digits, too.
+        # This includes numbers with too many digits.
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number") from None
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
         raise argparse.ArgumentTypeError(f"{text[:40]} does not fit into {bits} bits")
@@ -27,14 +27,17 @@ def java_long(text: str) -> int:
 
 
 def json_number(value: object, bits: int = 32) -> int:
-    """Return a JSON number of that many bits.  Raises ValueError for any other value (kafka.utils.json.DecodeJson)."""
+    """Return a JSON integer of at most that many bits.
+
+    Raises ValueError for any other value (kafka.utils.json.DecodeJson).
+    """
     if type(value) is not int or not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise ValueError(f"expected a whole number of {bits} bits, received {value!r}")
     return value
 
 
 def json_text(value: object) -> str:
-    """Return a JSON text that UTF-8 can encode.  Raises ValueError for any other value."""
+    """Return a JSON string that UTF-8 can encode. Raises ValueError for any other value."""
     if not isinstance(value, str):
         raise ValueError(f"expected a string, received {value!r}")
     value.encode()

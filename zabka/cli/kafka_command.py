@@ -1,4 +1,4 @@
-"""Shared code of the tools that correspond to Kafka's own: the bootstrap brokers, and error messages."""
+"""Shared code of the tools that correspond to Kafka's own: bootstrap brokers and error messages."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ API_TIMEOUT_MS = 30_000
 
 
 class CommandFailed(Exception):
-    """The message of a tool that ends with exit code 1."""
+    """A tool failed with this message and exit code 1."""
 
 
 class TerseFailure(CommandFailed):
-    """A message that Kafka's tool prints without the word Error."""
+    """A failure whose message Kafka's tool prints without the prefix Error."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,7 +35,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
-    """Return a parser of Kafka's options, with the options that every tool has."""
+    """Return a parser with Kafka's options for the tool, and the options common to all tools."""
     made = _Parser(prog=f"zabka {name}", description=description, allow_abbrev=False)
     made.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", help="default: the brokers of --data")
     made.add_argument("--data", type=Path, default=Path(os.environ.get("ZABKA_DATA", ".zabka")), help="default: .zabka")
@@ -43,7 +43,7 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def bootstrap(options: argparse.Namespace) -> str:
-    """Return the brokers to ask.  Raises CommandFailed if the options give none and there is no cluster."""
+    """Return the bootstrap brokers. Raises CommandFailed if the options name none and there is no cluster."""
     if options.bootstrap_server is not None:
         return str(options.bootstrap_server)
     try:
@@ -65,7 +65,7 @@ def asyncio_runtime() -> AsyncioRuntime:
 
 
 def _check_texts(options: argparse.Namespace) -> None:
-    """Raise CommandFailed if an option is not UTF-8, which requests require.  A path may be anything."""
+    """Raise CommandFailed if an option is not valid UTF-8, which requests require. Paths are not checked."""
     for value in vars(options).values():
         for text in value if isinstance(value, list) else [value]:
             try:
@@ -75,7 +75,7 @@ def _check_texts(options: argparse.Namespace) -> None:
 
 
 PrintFailure = Callable[[Exception], None]
-"""Prints the reason of a failure."""
+"""A function that prints the reason for a failure."""
 
 
 def print_error(reason: Exception) -> None:
@@ -89,7 +89,8 @@ def run(
     print_failure: PrintFailure = print_error,
     failed_code: int = 1,
 ) -> int:
-    """Run `work` with a client; return the exit code, `failed_code` if it was refused or no broker was reached."""
+    """Run `work` with a client; return the exit code, `failed_code` if a request was rejected or no broker was
+    reached."""
 
     async def connected() -> None:
         _check_texts(options)
@@ -112,12 +113,12 @@ def run(
 
 
 def print_line(text: str, end: str = "\n") -> None:
-    """Print a line of output; with another `end` the line stays open."""
+    """Print a line of output. With another `end` the line is not finished."""
     print(text, end=end, flush=True)  # noqa: T201
 
 
 def hash_order(names: Sequence[str]) -> list[str]:
-    """Return names in the order of Java's output: that of a java.util.HashMap with all of them."""
+    """Return names in the order of Java's output: the iteration order of a java.util.HashMap with these keys."""
     buckets = 16
     while len(names) > buckets * 3 // 4:
         buckets *= 2

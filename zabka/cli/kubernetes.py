@@ -1,4 +1,4 @@
-"""`zabka kubernetes`: a cluster of pods, as a file of manifests."""
+"""`zabka kubernetes`: write a manifest file for a cluster of pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves of replicas between a broker's log directories, for `zabka reassign`: begin, verify, cancel (KIP-113)."""
+"""Moves of replicas between a broker's log directories, for `zabka reassign`: start, verify, cancel (KIP-113)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from zabka.kafka.ports import Endpoint
 
 Directories = Mapping[TopicPartitionReplica, str]
 ATTEMPT_EVERY_MS = 100
-"""The interval of retries for a replica that is not at its broker yet."""
+"""The retry interval for a replica that its broker does not have yet."""
 
 
 class Place(NamedTuple):
-    """The current log directory of a replica, and the one it is being moved to; None for none."""
+    """A replica's current log directory and its move's target directory; None if there is none."""
 
     current: str | None = None
     future: str | None = None
@@ -43,7 +43,7 @@ def _by_broker(targets: Directories) -> dict[int, dict[TopicPartition, str]]:
 
 
 async def find_places(client: AdminClient, targets: Directories) -> dict[TopicPartitionReplica, Place]:
-    """Return where these replicas are.  Raises KafkaRequestFailed, KafkaUnavailable."""
+    """Return the log directories of these replicas. Raises KafkaRequestFailed, KafkaUnavailable."""
     found: dict[TopicPartitionReplica, Place] = {}
     for broker_id, partitions in _by_broker(targets).items():
         places = dict.fromkeys(partitions, Place())
@@ -56,7 +56,8 @@ async def find_places(client: AdminClient, targets: Directories) -> dict[TopicPa
 
 
 def is_under_way(place: Place) -> bool:
-    """Return whether the replica's move may be unfinished; as in Kafka's tool, also if the replica is not found."""
+    """Return whether the replica's move may be unfinished. As in Kafka's tool, true also if the replica is not
+    found."""
     return place.current is None or place.future is not None
 
 
@@ -78,9 +79,9 @@ def status(replica: TopicPartitionReplica, target: str, place: Place) -> str:
 
 
 async def begin_moves(client: AdminClient, runtime: Runtime, targets: Directories, timeout_ms: int) -> None:
-    """Start moving replicas to these directories; wait for replicas that are not at their broker yet.
+    """Start moving replicas to these directories; wait for replicas that their brokers do not have yet.
 
-    Raises TerseFailure if they do not arrive in time, CommandFailed if a broker refuses.
+    Raises TerseFailure if they do not appear in time, CommandFailed if a broker rejects a move.
     """
     deadline_ms = runtime.now().mono_ms + timeout_ms
     pending = dict(targets)

@@ -1,6 +1,6 @@
-"""The `zabka` command: finds the verb's own module (`zabka.cli.verbs`) and runs it.
+"""The `zabka` command: finds the verb's module (`zabka.cli.verbs`) and runs it.
 
-A module is imported when its verb is called, and its implementation within its functions, so that help and usage errors
+A module is imported when its verb is called, and the implementation inside its functions, so that help and usage errors
 appear at once.
 """
 
@@ -16,9 +16,9 @@ from zabka.ensemble.runtime.extras import is_installed, sentence
 
 USAGE = 2
 MISSING = 78
-"""The exit code if the command line is not installed (EX_CONFIG of sysexits.h): 1 and 2 have other meanings."""
+"""The exit code if the command line is not installed: EX_CONFIG of sysexits.h; 1 and 2 have other meanings."""
 INTERRUPTED = 130
-"""The shell's convention: 128 plus SIGINT's number."""
+"""The exit code after Ctrl-C, by the shell's convention: 128 plus the number of SIGINT."""
 
 
 def _run(arguments: list[str]) -> int:
@@ -35,7 +35,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Open the null device for each standard stream that was closed at the start (`>&-`); Python has None there."""
+    """Open the null device for each standard stream that was closed at the start (`>&-`), where Python has None."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115
@@ -44,21 +44,21 @@ def _open_closed_streams() -> None:
 def main() -> None:
     """Run the console script.
 
-    Failed output is reported in a line, with exit code 2: 1 is the verdict of some verbs.
+    A failure to write output is reported in one line, with exit code 2, because 1 is a verdict of some verbs.
     """
     _open_closed_streams()
     try:
         try:
             code = _run(sys.argv[1:])
         finally:
-            # Later it would be too late to report that buffered output cannot be written.
+            # Report here if buffered output cannot be written; later it would be too late.
             sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
     except (OSError, PipeClosed) as failed:
         if not isinstance(failed, BrokenPipeError | PipeClosed):
             print(f"zabka: {failed}", file=sys.stderr)  # noqa: T201
-        # Otherwise Python would try to write the buffered output again when it exits.
+        # Otherwise Python would try again to write the buffered output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = USAGE
     sys.exit(code)

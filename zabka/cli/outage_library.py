@@ -1,4 +1,4 @@
-"""The implementation of `zabka scenarios`: list the outage library, and play its scripts."""
+"""The implementation of `zabka scenarios`: lists the outage library and plays its scripts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _refuse(reason: str) -> int:
 
 
 class PlayOptions(msgspec.Struct, frozen=True):
-    """How to play scenarios (a seed and settings that replace their own), and what to print."""
+    """How to play scenarios (a seed, and settings that override the scenario's), and what to print."""
 
     seed: int | None = None
     settings: tuple[str, ...] = ()
@@ -46,16 +46,16 @@ class Player(Protocol):
     """Plays scenarios outside the simulated world."""
 
     def unplayable(self, scenario: AnyScenario) -> str | None:
-        """Return why the scenario cannot be played there, or None if it can."""
+        """Return why this player cannot play the scenario, or None if it can."""
         ...
 
     def play(self, scenario: AnyScenario) -> Verdict:
-        """Play the scenario to its verdict."""
+        """Play the scenario and return its verdict."""
         ...
 
 
 def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], str | None]) -> int:
-    """List every scenario, one per line, and whether it can also be played elsewhere.
+    """Print every scenario, one a line, and whether `elsewhere` can also play it.
 
     `running` returns why a scenario cannot be played on a running cluster.
     """
@@ -73,7 +73,7 @@ def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], 
 
 
 def found_scenario(name: str) -> AnyScenario:
-    """Return a scenario of the library, or of a file.  Raises ValueError with the reason."""
+    """Load a scenario from the library or from a file. Raises ValueError with the reason."""
     if name in LIBRARY:
         return LIBRARY[name]
     if name.endswith(".json"):
@@ -96,7 +96,8 @@ class _Simulated:
 
 
 class _Tapped(_Simulated):
-    """Plays in simulated worlds, and keeps the messages of the run that `--out` writes: the outage, if there is one."""
+    """Plays scenarios in simulated worlds, and records the messages that `--out` writes: the outage's, if there is
+    one."""
 
     def __init__(self) -> None:
         self.taps: list[MessageTap] = []
@@ -112,7 +113,7 @@ class _Tapped(_Simulated):
 
 
 class _WithEverything(_Simulated):
-    """Plays in simulated worlds, and keeps the messages of each, with the bug and without."""
+    """Plays scenarios in simulated worlds, and records the messages of each, with the injected bug and without."""
 
     def __init__(self) -> None:
         self.taps: dict[str, tuple[MessageTap, MessageTap]] = {}
@@ -124,7 +125,7 @@ class _WithEverything(_Simulated):
         return play(scenario, *taps)
 
     def write(self, verdicts: list[Verdict], directory: Path) -> None:
-        """Write each play's journal to a file, and its messages to another."""
+        """Write the journal and the messages of each play to separate files."""
         for verdict in verdicts:
             taps = self.taps.get(verdict.name, (None, None))
             for name, played, tap in (
@@ -171,7 +172,7 @@ def run(names: list[str], player: Player | None, options: PlayOptions = AS_THEY_
             _print_results(scenario, verdict, again, with_story=options.with_story)
     try:
         if options.out is not None:
-            # If there is an outage to see, its run is written.
+            # If the scenario has an outage, write the run with the outage.
             _write_lines(options.out, ((verdict.shown or verdict).lines() for verdict in verdicts))
         if options.messages is not None and tapped is not None:
             _write_lines(options.messages, (tap.lines() for tap in tapped.taps))
@@ -189,7 +190,7 @@ def run(names: list[str], player: Player | None, options: PlayOptions = AS_THEY_
 
 
 def _check_outputs(options: PlayOptions) -> None:
-    """Raise OSError, or OneForTwo, if the output could not be written."""
+    """Raise OSError if an output could not be written, or OneForTwo if both outputs are one file."""
     check_two_outputs(options.out, options.messages)
     if options.journals is not None:
         options.journals.mkdir(parents=True, exist_ok=True)
@@ -212,7 +213,7 @@ def _print_results(scenario: AnyScenario, verdict: Verdict, again: str, *, with_
 
 
 def _print_outage(scenario: AnyScenario, verdict: Verdict) -> None:
-    """Print the result of the same script with the bug."""
+    """Print the result of the scenario's script with the injected bug."""
     if verdict.shown is not None and isinstance(scenario, WorldScenario):
         switched = " ".join(f"{key}={value}" for key, value in scenario.bug.items()) or "operator action"
         sys.stdout.write(f"  with {switched}:\n")

@@ -1,4 +1,4 @@
-"""Checks that an output file can be written, before hours of work depend on it."""
+"""Checks that an output file can be written before hours of work depend on it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from pathlib import Path
 
 
 class OneForTwo(ValueError):
-    """Two outputs name one file, and the second would overwrite the first."""
+    """Two outputs name the same file; the second would overwrite the first."""
 
 
 def check_two_outputs(journal: Path | None, messages: Path | None) -> None:
-    """Create the directories of both files.  Raises OSError if one cannot be written, and OneForTwo."""
+    """Create the directories of both files.
+
+    Raises OSError if one cannot be written, OneForTwo if they are the same file.
+    """
     check_output(journal)
     check_output(messages)
     if journal is not None and messages is not None and journal.resolve() == messages.resolve():

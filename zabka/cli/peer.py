@@ -1,4 +1,4 @@
-"""`zabka peer`: one server of the ensemble."""
+"""`zabka peer`: run one server of the ensemble."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.compose.programs import run_peer
 
 
 def main(arguments: list[str]) -> int:
-    """Run the peer until its end; return the exit code."""
+    """Run the peer until it stops; return the exit code."""
     made = ArgumentParser(
         prog="zabka peer", description="Run one ensemble server in the foreground.", allow_abbrev=False
     )

@@ -12,19 +12,19 @@ from rich.table import Table
 from zabka.cli.broken_pipe import PipeClosed
 
 UNBOUNDED = 10_000
-"""The width of a pipe or a file: lines are not wrapped without a terminal, and each row is one line."""
+"""The line width for a pipe or a file, so that each row is one line: without a terminal, lines are not wrapped."""
 
 
 class PipedConsole(Console):
-    """Raises PipeClosed when a closed pipe is written to; Rich itself would end the process with 1."""
+    """A console that raises PipeClosed for a closed pipe; Rich itself would end the process with exit code 1."""
 
     def on_broken_pipe(self) -> None:
-        """Handle a closed pipe; Rich calls this."""
+        """Raise PipeClosed; Rich calls this for a closed pipe."""
         raise PipeClosed
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], box: Box | None = None) -> None:
-    """Print rows; the first column's names are never wrapped, even on a narrow terminal, but the others are."""
+    """Print rows. On a narrow terminal all columns but the first, which contains the names, are wrapped."""
     listed = list(rows)
     table = Table(box=box)
     table.add_column(columns[0], no_wrap=True, min_width=max(len(row[0]) for row in (columns, *listed)))

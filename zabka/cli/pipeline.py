@@ -58,11 +58,11 @@ AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Exit with 0
 
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/")
-"""Also matches a URI after `Path` has removed one of its slashes."""
+"""Matches a URI, also after `Path` has removed one of its slashes."""
 
 
 def _place(text: str) -> Place:
-    """Return where journals are read from.  Ends the command if the text is not valid."""
+    """Parse the place of the journals. Exits with an error if it is not valid."""
     from zabka.pipeline.places import place_of
 
     if text.startswith("sc:"):
@@ -74,7 +74,7 @@ def _place(text: str) -> Place:
 
 
 def _local(option: str, path: Path) -> Path:
-    """Return the absolute path, so that it means the same to every task.  Ends the command for a URI."""
+    """Return the absolute path, so that it means the same to every task. Exits with an error for a URI."""
     if (uri := _URI.match(str(path))) is not None:
         raise _refused(
             f"{option} is a URI ({uri['scheme']}://…): tables change by the renaming of links, which need a directory. "
@@ -89,7 +89,7 @@ def _refused(reason: str) -> typer.Exit:
 
 
 def _target(out: Path | None, data: Place, name: str) -> Path:
-    """Return the directory of tables: as given, below the directory of journals, or next to a single journal."""
+    """Return the directory for tables: `out` if given, else in the journals' directory or next to a single journal."""
     if out is not None:
         return _local("--out", out)
     if not isinstance(data, Path):
@@ -98,7 +98,7 @@ def _target(out: Path | None, data: Place, name: str) -> Path:
 
 
 def _session(master: str, ui_port: int, directory: Path) -> SparkSession:
-    """Return a session of that master.  Ends the command, with the reason, if there is none."""
+    """Return a Spark session of that master. Exits with the reason if none can be started."""
     from zabka.pipeline.packed import NotPacked
     from zabka.pipeline.session import NoSpark, open_session
 
@@ -112,7 +112,7 @@ def _session(master: str, ui_port: int, directory: Path) -> SparkSession:
 
 @contextmanager
 def _answered() -> Iterator[None]:
-    """Print the reason of a job's failure in a sentence, and end the command."""
+    """Print the reason for a job's failure in one sentence, and exit."""
     from zabka.pipeline import stream as job
     from zabka.pipeline import versions
     from zabka.pipeline.session import FAILURES, first_line, was_interrupted
@@ -180,7 +180,7 @@ def tables(
 
 
 def _check_journals(place: Place) -> None:
-    """End the command if a directory of this machine has no journals."""
+    """Exit with an error if a local directory has no journals."""
     from zabka.pipeline.runs import journal_files
 
     with _answered():
@@ -238,7 +238,7 @@ def show(
 
 
 def _stored(table: str, place: Place, out: Path | None) -> Path | None:
-    """Return the directory with the table of an earlier run; None if journals are to be read."""
+    """Return the directory with the table of an earlier run; None if the journals must be read."""
     from zabka.pipeline.selected import stored_tables
     from zabka.pipeline.versions import OLDER_NAMES
 
@@ -268,7 +268,7 @@ def _stored_rows(table: str, out: Path, where: str | None, master: str) -> pa.Ta
 
 
 def _built_rows(table: str, place: Place, where: str | None, master: str) -> tuple[pa.Table, list[str]]:
-    """Return the rows of a table built from journals, and why journals could not be read."""
+    """Return the rows of a table built from journals, and the reasons why journals could not be read."""
     from zabka.pipeline.jobs import read_journal
     from zabka.pipeline.selected import built_rows, check_name, unreadable_journals
     from zabka.pipeline.session import stop
@@ -297,7 +297,7 @@ def stream(
     ] = False,
     ui: Ui = 0,
 ) -> None:
-    """Read journals into a lake, exactly once, from where the last run stopped, and update the tables."""
+    """Read journals into a lake, exactly once, continuing where the last run stopped, and update the tables."""
     from zabka.pipeline import stream as job
     from zabka.pipeline import versions
     from zabka.pipeline.places import Uri
@@ -323,7 +323,7 @@ def stream(
                 while not query.awaitTermination(1) and not asked.is_set():
                     job.note_progress(query, lake)
                     if while_up and isinstance(place, Path) and not _is_up(place):
-                        # Its last lines came since the last check; other files may still grow.
+                        # The query's last lines arrived since the last check; other files may still grow.
                         job.stop_query(query)
                         query, while_up = job.start(spark, place, lake, follow=False, done=_print_status), False
             if asked.is_set():
@@ -336,7 +336,7 @@ def stream(
 
 @contextmanager
 def _asked_to_end() -> Iterator[Event]:
-    """Return an event that Ctrl-C and SIGTERM set; otherwise they would interrupt a call to Java."""
+    """Provide an event that Ctrl-C and SIGTERM set, because they would otherwise interrupt a call to Java."""
     asked = Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number, handler in before.items():
@@ -387,7 +387,10 @@ def publish(
         bool, typer.Option(help="Run until interrupted; otherwise stop at the end of the journals.")
     ] = False,
 ) -> None:
-    """Publish journals to a Kafka topic, each line once, continuing where the topic ends; Spark reads it as --data."""
+    """Publish journals to a Kafka topic, each line once, continuing at the topic's end.
+
+    Spark reads the topic as --data.
+    """
     import asyncio
 
     from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
@@ -459,7 +462,7 @@ def vacuum(
     out: Out = None,
     older_than_s: Annotated[float, typer.Option(min=0, help="Keep versions that were replaced more recently.")] = 60.0,
 ) -> None:
-    """Remove replaced versions and files of the lake, and files of batches that never became part of it."""
+    """Remove replaced versions and files of the lake, and files of batches that were never committed to it."""
     from zabka.pipeline import stream as job
     from zabka.pipeline import versions
     from zabka.pipeline.audits.jobs import own_place
@@ -472,7 +475,7 @@ def vacuum(
         _err.print(f"There is no {lake}.")
         raise typer.Exit(2)
     with _answered(), versions.locked(lake):
-        # A lake of a newer format is refused before anything is removed.
+        # A lake with a newer format is rejected before anything is removed.
         files = job.remove_orphans(lake) + compaction.remove_replaced(lake, older_than_s)
         removed = versions.vacuum(lake, older_than_s)
     own = own_place(lake)
@@ -508,7 +511,7 @@ def audit(
 
 
 def main(arguments: list[str]) -> int:
-    """Run one of the jobs; return the exit code."""
+    """Run one of the pipeline's jobs; return the exit code."""
     try:
         if "--help" not in arguments:
             require("spark", "the Spark jobs are")

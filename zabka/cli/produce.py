@@ -80,7 +80,7 @@ async def _produce_lines(topic: str, partitions: int, separator: bytes | None, a
 
 
 async def _batches(source: BinaryIO) -> AsyncIterator[list[bytes]]:
-    """Yield the lines as they arrive, without their ends: complete lines do not wait for more input."""
+    """Yield lines without their ends as they arrive, so that complete lines do not wait for more input."""
     rest = b""
     while data := await _read(source):
         *lines, rest = (rest + data).split(b"\n")
@@ -91,10 +91,10 @@ async def _batches(source: BinaryIO) -> AsyncIterator[list[bytes]]:
 
 
 async def _read(source: BinaryIO) -> bytes:
-    """Return the next input, or an empty text at its end.  Raises OSError.
+    """Return the next input, empty at its end. Raises OSError.
 
-    A daemon thread reads it.  At exit asyncio waits for its own threads, so that Ctrl-C would have no effect before
-    another line came.  `source` is unbuffered, because a buffer that is being read cannot be closed at the end.
+    A daemon thread reads it. At exit asyncio waits for its own threads, so that Ctrl-C would have no effect until
+    another line arrived. `source` is unbuffered, because a buffer cannot be closed while it is being read.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[bytes] = loop.create_future()
@@ -113,7 +113,7 @@ async def _read(source: BinaryIO) -> bytes:
             data = source.read(READ_BYTES)
         except OSError as failed:
             data = failed
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+        with contextlib.suppress(RuntimeError):  # The loop has ended in the meantime.
             loop.call_soon_threadsafe(settle, data)
 
     threading.Thread(target=read, name="standard input", daemon=True).start()
@@ -121,7 +121,10 @@ async def _read(source: BinaryIO) -> bytes:
 
 
 def _records(lines: Sequence[bytes], separator: bytes | None, before: int) -> tuple[list[Record], CommandFailed | None]:
-    """Parse lines as records, up to the first invalid line, and return the error; `before` counts the earlier lines."""
+    """Parse lines as records up to the first invalid line, and return the error.
+
+    `before` is the number of earlier lines.
+    """
     records = []
     for number, line in enumerate(lines, start=before + 1):
         try:
@@ -136,7 +139,7 @@ def parse_line(line: bytes, separator: bytes | None, number: int) -> Record:
     now_ms = time.time_ns() // 1_000_000
     if separator is None:
         return Record(None, line, now_ms)
-    # An empty separator is found at once, as in Java (LineMessageReader): every key is empty.
+    # As in Java (LineMessageReader), an empty separator is found immediately, so every key is empty.
     place = line.find(separator)
     if place < 0:
         raise CommandFailed(f"No key separator found on line number {number}: '{line.decode(errors='replace')}'")

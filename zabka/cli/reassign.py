@@ -1,4 +1,4 @@
-"""`zabka reassign`: kafka-reassign-partitions.sh, same options, same output (ReassignPartitionsCommand, 3.9)."""
+"""`zabka reassign`: kafka-reassign-partitions.sh with its options and output (ReassignPartitionsCommand, 3.9)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ RACKS_INCOMPLETE = (
     "without rack information."
 )
 UNKNOWN = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
-"""The one error that Kafka's tool prints with the name of its class."""
+"""The only error that Kafka's tool prints with its class name."""
 
 PLAN, TOPICS, BROKERS = "reassignment-json-file", "topics-to-move-json-file", "broker-list"
 THROTTLE, LOG_DIR_THROTTLE, TIMEOUT = "throttle", "replica-alter-log-dirs-throttle", "timeout"
@@ -208,7 +208,8 @@ def _timeout_ms(options: argparse.Namespace) -> int:
 
 
 async def _replaced(client: AdminClient, proposed: Assignment) -> Assignment:
-    """Return the assignment that a plan replaces.  Raises CommandFailed if it names missing brokers or partitions."""
+    """Return the assignment that a plan replaces. Raises CommandFailed if the plan names missing brokers or
+    partitions."""
     cluster = await client.metadata([])
     unknown = sorted({b for replicas in proposed.values() for b in replicas} - cluster.brokers.keys())
     if unknown:
@@ -224,21 +225,21 @@ async def _replaced(client: AdminClient, proposed: Assignment) -> Assignment:
 
 
 class Move(NamedTuple):
-    """One partition's move: the brokers that have it, and the brokers that get it."""
+    """One partition's move: the brokers that have the partition, and the brokers that receive it."""
 
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
 
 
 def move(sources: Sequence[int], target: Sequence[int]) -> Move:
-    """Return the move from brokers that have a partition to those of `target` that do not."""
+    """Return the move from the brokers that have a partition to the brokers of `target` that do not."""
     return Move(tuple(sources), tuple(broker for broker in target if broker not in sources))
 
 
 def moves(
     ongoing: Mapping[TopicPartition, Ongoing], proposed: Assignment, current: Assignment
 ) -> dict[TopicPartition, Move]:
-    """Return every partition's move once the plan is in progress too."""
+    """Return every partition's move after the plan has been added to the ongoing moves."""
     found = {
         partition: Move(tuple(b for b in each.replicas if b not in each.adding), tuple(each.adding))
         for partition, each in ongoing.items()

@@ -12,13 +12,13 @@ from zabka.cli.kafka_command import CommandFailed
 from zabka.journal.events import TopicPartition
 
 ANY_DIRECTORY = "any"
-"""Lets the broker choose the log directory."""
+"""Log directory name that lets the broker choose."""
 
 Assignment = dict[TopicPartition, list[int]]
 
 
 class TopicPartitionReplica(NamedTuple):
-    """One broker's replica of a partition.  Sorted in the order in which Kafka's tool prints replicas."""
+    """One broker's replica of a partition, ordered as Kafka's tool prints replicas."""
 
     broker_id: int
     topic_partition: TopicPartition
@@ -35,12 +35,12 @@ class Plan(NamedTuple):
 
     @property
     def topics(self) -> list[str]:
-        """The topics in the file, each once."""
+        """The topics in the file, without duplicates."""
         return list(dict.fromkeys(partition.topic for partition, _ in self.rows))
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read such a file.  Raises CommandFailed if it is not valid, or of another version."""
+    """Read a JSON file of a known version. Raises CommandFailed if it is not valid."""
     try:
         document = json.loads(path.read_text())
     except (ValueError, RecursionError):
@@ -92,7 +92,7 @@ def _strings(values: Any) -> list[str]:
 
 
 def checked(plan: Plan) -> Assignment:
-    """Return the target replicas of each partition.  Raises CommandFailed if a plan cannot be executed."""
+    """Return the target replicas of each partition. Raises CommandFailed if the plan cannot be executed."""
     rows = plan.rows
     if not rows:
         raise CommandFailed("Partition reassignment list cannot be empty")
@@ -117,7 +117,7 @@ def duplicates(items: Sequence[Any]) -> list[Any]:
 
 
 def as_json(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """Return an assignment as the file that would restore it."""
+    """Return the JSON file that restores an assignment."""
     rows = [
         {
             "topic": partition.topic,

@@ -1,4 +1,4 @@
-"""`zabka replay`: replays one seed, or one choice sequence, with its journal."""
+"""`zabka replay`: replay one seed, or one choice sequence, and its journal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zabka.simulation.settings import BadSetting, world_settings
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The result of a seed, for programs."""
+    """The result of a seed, as JSON for programs."""
 
     seed: int
     scenario: str
@@ -81,7 +81,7 @@ def replay(
 
 
 def replay_choices(path: Path, out: Path | None, *, as_story: bool) -> int:
-    """Play a choice sequence's file, and write its journal or print its story; return the exit code.
+    """Play the choice sequence of a file, and write its journal or print its story; return the exit code.
 
     It is 0 if every invariant held, 1 otherwise, 2 if the file is not valid.
     """

@@ -1,4 +1,4 @@
-"""The player as a child of the API's process: `zabka scenarios` or `zabka replay`, which ends with its parent."""
+"""The player as a child process of the API: runs `zabka scenarios` or `zabka replay`, and ends with its parent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ VERBS = ("scenarios", "replay")
 
 
 def main() -> None:
-    """Run one of the player's verbs with this process's arguments."""
+    """Run `zabka scenarios` or `zabka replay` with this process's arguments."""
     if "--on" in sys.argv:
-        # A broken cluster is repaired before the player ends, also if the parent has died.
+        # The player repairs a broken cluster before it ends, even if the parent process is dead.
         signal.signal(signal.SIGTERM, _interrupt)
         die_with_parent(signal.SIGTERM)
     else:
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:
-    """Interrupt the play, as Ctrl-C does; only once, so that nothing interrupts the repair of the cluster."""
+    """Interrupt the play as Ctrl-C does, but only once: a second signal must not interrupt the cluster's repair."""
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 

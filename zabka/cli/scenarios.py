@@ -25,7 +25,7 @@ app = typer.Typer(
 def list_scenarios(
     as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="Print whole scenarios as JSON")] = False,
 ) -> None:
-    """List every scenario, and why zabka passes it."""
+    """List every scenario, and the reason why zabka passes it."""
     from zabka.cli.outage_library import list_all
     from zabka.testing.live.running import running_obstacle
     from zabka.testing.live.scenarios import LivePlayer
@@ -106,7 +106,7 @@ def _running(url: str, token_file: Path | None, names: list[str], *, live: bool)
         typer.echo(f"cannot read the token from {token_file}: {unread.strerror}", err=True)
         raise typer.Exit(2) from None
     player = RunningPlayer(url, token)
-    # An unreachable API is no verdict of a script.
+    # An unreachable API is not a verdict on a script.
     if (reason := player.unreachable()) is not None:
         typer.echo(reason, err=True)
         raise typer.Exit(2)

@@ -1,4 +1,4 @@
-"""`zabka search`: mutates runs that reached something new, until an invariant is violated."""
+"""`zabka search`: mutates runs that reached new coverage, until an invariant is violated."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _begin_worker(injected_bug: str) -> None:
 
 
 def _results(search: ChoiceSearch, jobs: int) -> Generator[Ran]:
-    """Yield results in the order of the requests, so that the speed of the processes does not matter."""
+    """Yield results in the order of the requests, independent of the speed of the processes."""
     from zabka.simulation.search.choice_search import injected
     from zabka.simulation.search.runs import run_one_of_many
 
@@ -56,7 +56,7 @@ def _results(search: ChoiceSearch, jobs: int) -> Generator[Ran]:
 
 
 class _Shown:
-    """Shows progress: one changing line on a terminal, a line now and then elsewhere."""
+    """Progress display: one changing line on a terminal, an occasional line elsewhere."""
 
     def __init__(self, search: ChoiceSearch) -> None:
         self._search = search
@@ -85,14 +85,14 @@ class _Shown:
 
 
 def _report(found: Found, search: ChoiceSearch, folder: ChoicesFolder) -> None:
-    """Shorten the finding, write it down, and print how to replay it."""
+    """Shorten the finding, save it, and print how to replay it."""
     from zabka.simulation.scenarios.story import performed_actions
     from zabka.simulation.search.choice_search import injected, shrunk
     from zabka.simulation.search.runs import play_choices
 
     wanted = search.wanted
     print_line(f"run {found.run}: {found.problems[0]}")
-    # Write the unshortened finding first, so that it is there before the shortening ends.
+    # Write the unshortened finding first, so that it exists before the shortening is done.
     folder.found(found, found.choices, found.problems, [])
     with injected(wanted.injected_bug):
         choices, problems, runs = shrunk(found, wanted)
@@ -108,7 +108,9 @@ def _report(found: Found, search: ChoiceSearch, folder: ChoicesFolder) -> None:
 def search_for(
     wanted: Requested, folder: ChoicesFolder, jobs: int, ended: Callable[[ChoiceSearch], bool]
 ) -> ChoiceSearch:
-    """Search until `ended` is true, or Ctrl-C; continue the state of the folder, and store new results in it.
+    """Search until `ended` returns true or Ctrl-C is pressed.
+
+    The folder provides the initial state and stores new results.
 
     Raises OtherSearch, OSError.
     """
@@ -178,8 +180,7 @@ def command(
         Path, typer.Option(envvar="ZABKA_OUT", help="Directory of the search; an existing search is continued")
     ] = Path(".zabka-search"),
 ) -> None:
-    """Search for a violation by changing choice sequences that reached something new; exit code 1 if one is
-    found."""
+    """Search for a violation by changing choice sequences that reached new coverage; exit code 1 if one is found."""
     from zabka.simulation.search.choice_search import Requested, injected
     from zabka.simulation.search.choices_folder import ChoicesFolder, OtherSearch, held
     from zabka.simulation.search.runs import SEARCHED
@@ -209,5 +210,5 @@ def command(
             raise typer.Exit(USAGE) from None
     if search.found:
         raise typer.Exit(1)
-    # 0 means that every invariant held in all runs to try.
+    # 0 means that every invariant held in all runs that were to be tried.
     raise typer.Exit(0 if ended(search) else INTERRUPTED)

@@ -1,4 +1,4 @@
-"""`zabka simulate`: many seeds in the simulated world."""
+"""`zabka simulate`: run many seeds in the simulated world."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 USAGE = 2
 AHEAD = 16
-"""Seeds queued per process, so that none idles while another plays a long one."""
+"""Queued seeds per process, so that no process is idle while another plays a long seed."""
 
 
 def print_line(text: str, *, error: bool = False) -> None:
@@ -38,7 +38,7 @@ def print_line(text: str, *, error: bool = False) -> None:
 
 
 def parse_seeds(text: str) -> range:
-    """Parse `A-B` (both ends included) or a single number.  Raises ValueError with the reason."""
+    """Parse `A-B` (inclusive) or a single number. Raises ValueError with the reason."""
     first, dash, last = text.partition("-")
     if not first.isdecimal() or (dash and not last.isdecimal()):
         raise ValueError(f"--seeds takes A-B or one number, such as 0-199; got {text!r}")
@@ -80,7 +80,8 @@ def replay_command(seed: int, scenario: str, settings: Iterable[str]) -> str:
 
 
 def import_from_here() -> None:
-    """Allow imports from the current directory, as `python -m` does: an option names the module of an injected bug."""
+    """Allow imports from the current directory, as `python -m` does, because an option names an injected bug's
+    module."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -102,7 +103,7 @@ def _outcomes(seeds: range, scenario: str, settings: WorldSettings, jobs: int) -
 
 
 def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json: bool) -> int:
-    """Run every seed; return the exit code.
+    """Run every seed, and return the exit code.
 
     It is 0 if every invariant held, 1 with one line per violation, 2 for invalid arguments.
     """
@@ -153,7 +154,7 @@ def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json:
 
 
 def print_reached(outcomes: list[Outcome]) -> None:
-    """Print how often runs reached each counted place, and in how many seeds."""
+    """Print how often runs reached each coverage probe, and in how many seeds."""
     for place in dict.fromkeys(place for outcome in outcomes for place in outcome.reached):
         counts = [outcome.reached.get(place, 0) for outcome in outcomes]
         print_line(f"{place}: {sum(counts):,} times, in {sum(map(bool, counts)):,} seeds")

@@ -1,4 +1,4 @@
-"""Why no verb accepts a Spark Connect server as its master."""
+"""The rejection of Spark Connect servers, which no verb accepts as its master."""
 
 from __future__ import annotations
 

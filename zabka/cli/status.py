@@ -1,4 +1,4 @@
-"""`zabka status`: the processes of a cluster."""
+"""`zabka status`: print the processes of a cluster."""
 
 from __future__ import annotations
 

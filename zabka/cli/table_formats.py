@@ -22,7 +22,7 @@ _BORDER = 3
 
 
 class Format(StrEnum):
-    """A form of the printed table."""
+    """An output format of a table."""
 
     TEXT = "text"
     CSV = "csv"
@@ -50,7 +50,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], form: 
 
 
 def print_summaries(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the rows of `incidents` as sentences: a headline for each, and a line for each effect."""
+    """Print rows of `incidents` as sentences: a headline for each incident, and a line for each effect."""
     several = len({row["run"] for row in rows}) > 1
     console = PipedConsole(highlight=False, soft_wrap=True)
     for row in rows:
@@ -70,7 +70,7 @@ def _is_repeated(name: str, columns: Sequence[str]) -> bool:
 
 
 def _cell(value: Any) -> str:
-    """Return a value as one cell: lists and structures as JSON, a missing value as an empty text."""
+    """Return a value as one cell: lists and structures as JSON, a missing value as an empty string."""
     if value is None:
         return ""
     if isinstance(value, str):

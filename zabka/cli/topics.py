@@ -1,4 +1,4 @@
-"""`zabka topics`: kafka-topics.sh, same options, same output (org.apache.kafka.tools.TopicCommand, 3.9)."""
+"""`zabka topics`: kafka-topics.sh, with the same options and output (org.apache.kafka.tools.TopicCommand, 3.9)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _print_failure(reason: Exception) -> None:
 
 
 def parse_assignment(text: str) -> dict[int, list[int]]:
-    """Parse `1:2,2:1` as partition to brokers.  Raises CommandFailed."""
+    """Parse `1:2,2:1` as a mapping of partition to brokers. Raises CommandFailed."""
     try:
         found = {p: [java_int(b) for b in part.split(":")] for p, part in enumerate(text.split(","))}
     except argparse.ArgumentTypeError:
@@ -140,7 +140,7 @@ async def _delete(client: AdminClient, options: argparse.Namespace) -> None:
 
 
 async def _matching(client: AdminClient, options: argparse.Namespace) -> list[str]:
-    """Return the topics that --topic names; all without it.  Raises CommandFailed if there are none."""
+    """Return the topics that --topic matches, or all topics without it. Raises CommandFailed if there are none."""
     known = {n: t for n, t in (await client.metadata()).topics.items() if t.error is not ErrorCode.unknown_topic_id}
     if options.topic_id:
         names = sorted(n for n, t in known.items() if t.topic_id == options.topic_id)
@@ -184,13 +184,13 @@ def _configured(entries: list[ConfigEntry]) -> tuple[dict[str, str], int]:
 
 
 def in_hash_order(entries: list[ConfigEntry]) -> list[ConfigEntry]:
-    """Return entries in the order of Kafka's tool."""
+    """Return entries in the order in which Kafka's tool prints them."""
     places = {name: place for place, name in enumerate(hash_order([e.name for e in entries]))}
     return sorted(entries, key=lambda entry: places[entry.name])
 
 
 class _Topic(NamedTuple):
-    """The data that --describe prints."""
+    """The data of a topic that --describe prints."""
 
     info: TopicInfo
     overrides: dict[str, str]
@@ -201,7 +201,7 @@ class _Topic(NamedTuple):
         return self.ongoing.get(TopicPartition(self.info.name, partition.partition))
 
     def factor(self, partition: PartitionInfo) -> int:
-        """Return the replication factor; replicas that are only being added do not count."""
+        """Return the replication factor, without replicas that a reassignment is still adding."""
         reassignment = self.reassignment(partition)
         if reassignment is None:
             return len(partition.replicas)

@@ -1,9 +1,9 @@
 """The verbs whose options Typer parses, and the list of all verbs: the command `zabka` with the extra `cli`.
 
-A module of such a verb has one of these:
+The module of such a verb has one of these:
 
 - `command`, a function whose parameters become options;
-- `app`, a Typer application, if the verb has verbs of its own;
+- `app`, a Typer application, if the verb has subcommands;
 - `main(arguments) -> exit code`, if the verb calls Typer itself.
 """
 
@@ -30,7 +30,7 @@ def _passing_on(main: Callable[[list[str]], int]) -> Callable[[typer.Context], N
 
 
 def load(verb: str) -> Any:
-    """Return the command of a verb, made from its module."""
+    """Import a verb's module and return its Typer command."""
     module: Any = import_module(module_name(verb))
     app = getattr(module, "app", None)
     if app is None:
@@ -43,7 +43,7 @@ def load(verb: str) -> Any:
 
 
 class Verbs(PipedGroup):
-    """Lists the verbs without importing their modules, and loads only the called verb."""
+    """A group that lists all verbs without importing their modules, and imports only the called verb."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""`zabka up`: a cluster on this machine."""
+"""`zabka up`: start a cluster on this machine."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def command(
 
 
 def _pipeline_of(data: Path) -> Callable[[], str]:
-    """Return a function that starts the stream of a cluster's journals, which ends when the cluster has stopped.
+    """Return a function that starts the stream of a cluster's journals; the stream ends after the cluster has stopped.
 
-    The function returns a message about it.
+    The function returns a message about the stream.
     """
 
     def start() -> str:

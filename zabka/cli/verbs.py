@@ -1,10 +1,10 @@
-"""The verbs of the command `zabka`, and the module of each.
+"""The verbs of the command `zabka`, and their modules.
 
-`zabka VERB` is `zabka/cli/VERB.py`, with an underscore for a hyphen.  The verbs of `WITHOUT_TYPER` read their options
-themselves, as Kafka's tools do: their modules have `main(arguments) -> exit code`, and run in any installation.  The
-others need the extra `cli` (`zabka.cli.typer_verbs`).
+`zabka VERB` is `zabka/cli/VERB.py`, with an underscore for a hyphen. The verbs of `WITHOUT_TYPER` parse their options
+themselves, as Kafka's tools do: their modules have `main(arguments) -> exit code`, and run in any installation. The
+other verbs need the extra `cli` (`zabka.cli.typer_verbs`).
 
-To add a verb: write its module, and its line in `VERBS`.
+To add a verb, write its module and add its line to `VERBS`.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ VERBS = {
     "campaign": "Run settings times seeds in the simulated world; exit code 1 if an invariant was violated.",
     "scenarios": "The outage library: outages of Kafka and ZooKeeper as scenarios that zabka must pass.",
 }
-"""Every verb in the order of `zabka --help`, and its purpose."""
+"""Every verb in the order of `zabka --help`, with its purpose."""
 WITHOUT_TYPER = frozenset({
     "peer", "broker", "topics", "elect", "configs", "reassign", "consumer-groups", "get-offsets", "delete-records",
     "produce", "consume", "transactions", "broker-api-versions", "log-dirs", "fault",
 })  # fmt: skip
-"""The verbs that need no extra."""
+"""The verbs that run without the extra `cli`."""
 
 
 def main_of(verb: str) -> Callable[[list[str]], int]:
@@ -59,5 +59,5 @@ def main_of(verb: str) -> Callable[[list[str]], int]:
 
 
 def module_name(verb: str) -> str:
-    """Return the module of a verb."""
+    """Return the name of a verb's module."""
     return f"zabka.cli.{verb.replace('-', '_')}"

@@ -1,4 +1,4 @@
-"""`zabka why`: from a decision back to its first cause."""
+"""`zabka why`: trace a decision back to its first cause."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ def command(
         Path | None, typer.Option(envvar="ZABKA_JOURNAL", help="A journal file, such as `zabka replay` writes")
     ] = None,
 ) -> None:
-    """Explain a decision: its inputs, its rule, and its causes back to a fault, a request, a timer or a
-    start."""
+    """Explain a decision: its inputs, its rule, and its causes, back to a fault, a request, a timer or a start."""
     from zabka.journal.causes import Causes
     from zabka.journal.controller_gaps import gap_ended_by, gap_text
     from zabka.journal.fold import fold
@@ -68,7 +67,7 @@ def _entries(data: Path, journal: Path | None) -> list[Entry]:
 
 
 def _no_such_event(effect: str, about: str, entries: list[Entry]) -> str:
-    """Return why no event was found, and what to ask for instead."""
+    """Return why no event was found, and a suggestion of what to ask for."""
     from zabka.ensemble.close_names import did_you_mean
     from zabka.journal.events import BY_NAME, type_name
 

@@ -1,7 +1,7 @@
-"""Work spread over processes that end with the command: on Ctrl-C after their current call, at once if it is killed.
+"""Worker processes that end with the command: on Ctrl-C after their current call, at once if the command is killed.
 
-Without this, a process of an executor waits for work for ever after its parent was killed (`timeout`, an aborted
-build), because it gets no signal.  And on Ctrl-C an executor still finishes all calls that its processes have taken.
+Without this, an executor's process waits for work for ever after its parent was killed (`timeout`, an aborted build),
+because it receives no signal. On Ctrl-C an executor would also finish all calls that its processes have taken.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KILLED = "a worker process of this command was killed before it had finished. The machine may be out of memory"
-"""The message for BrokenProcessPool."""
+"""The error message for BrokenProcessPool."""
 _stopping: list[Flag] = []
 """In a worker's process: a flag that the command sets when it ends."""
 
@@ -34,9 +34,9 @@ class _NotBegun(Exception):
 
 
 def results_of(calls: Iterator[Callable[[], T]], jobs: int, ahead: int, begin: Callable[[], object]) -> Generator[T]:
-    """Yield the results of the calls, in their order, from `jobs` processes, which first run `begin`.
+    """Yield the results of the calls in order, from `jobs` processes, each of which first runs `begin`.
 
-    `ahead` is how many calls are taken before the first of them has returned.  The generator must be closed, or
+    `ahead` is the number of calls that are queued before the first has returned. The generator must be closed or
     exhausted. Raises BrokenProcessPool if a process was killed.
     """
     listening, held = Pipe(duplex=False)
@@ -49,8 +49,8 @@ def results_of(calls: Iterator[Callable[[], T]], jobs: int, ahead: int, begin: C
     ):
         try:
             while True:
-                # The processes start at the first call, and keep SIGINT blocked: Ctrl-C is sent to all processes of a
-                # terminal.
+                # The processes start at the first call and keep SIGINT blocked, because Ctrl-C is sent to all processes
+                # of a terminal.
                 with _deaf_to_interrupts():
                     waiting.extend(pool.submit(_done, call) for call in islice(calls, ahead - len(waiting)))
                 if not waiting:
@@ -77,7 +77,7 @@ def _begin_worker(listening: Connection, held: Connection, stopping: Flag, begin
 
 
 def _end_with_the_command(listening: Connection) -> None:
-    # No data is ever sent: the pipe becomes readable when the last holder of its other end has exited.
+    # No data is ever sent: the pipe becomes readable when the last process with its other end has exited.
     wait([listening])
     os._exit(1)
 

@@ -1,4 +1,7 @@
-"""An administrator's request in the journal: untrusted text, perhaps of megabytes, shortened."""
+"""An administrator's request in the journal.
+
+Its strings are untrusted, perhaps megabytes long, and therefore shortened.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from zabka.journal.events import AdminRequested
 
 SUBJECTS_MAX = 20
 CHARACTERS_MAX = 260
-"""A topic's name has at most 249 characters."""
+"""The maximum length of a string; a topic's name has at most 249 characters."""
 
 
 def admin_requested(request: str, subjects: Sequence[str], client: str) -> AdminRequested:
-    """Return the event with the first subjects and the number of the others."""
+    """Return the event with the first subjects and the count of the others."""
     named = [_short(subject) for subject in subjects[:SUBJECTS_MAX]]
     if len(subjects) > SUBJECTS_MAX:
         named.append(f"and {len(subjects) - SUBJECTS_MAX} more")

@@ -1,9 +1,9 @@
-"""The cause of an event, as a reference in the event itself, never derived afterwards.
+"""The cause of an event, recorded as a reference in the event itself, never derived afterwards.
 
-A node that decides knows the cause of its decision and writes it in one of these forms. Within a node it is an event of
-its own journal. Between nodes it is an identifier that the wire carries anyway: the zxid of a transaction (a watch
-event contains it, ZOOKEEPER-4655), a session, a broker's registration, a partition's leader epoch, a proposal's epoch.
-`causes` finds the events for these references.
+A node that decides knows the cause of its decision, and writes it in one of these forms. Within a node, the cause is an
+event in the node's own journal. Between nodes, it is an identifier that the protocol carries anyway: the zxid of a
+transaction (a watch event contains it, ZOOKEEPER-4655), a session, a broker's registration, a partition's leader epoch,
+a proposal's epoch. `causes` finds the events for these references.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import NewType
 from zabka.journal.event import TopicPartition
 
 Cause = NewType("Cause", str)
-"""One of the forms below; empty if the node that writes the event does not know the cause."""
+"""The cause of an event in one of the forms below; empty if the node that writes the event does not know it."""
 
 UNKNOWN = Cause("")
 START = Cause("start")
-"""The start of the node itself."""
+"""The cause of events that follow from the node's own start."""
 LINK, SILENCE, LOOKING = "link", "silence", "looking"
 PRODUCER, DECISION, OPEN = "producer", "decision", "open"
 
 
 def event_cause(node: str, node_seq: int) -> Cause:
-    """Refer to the line with that number in a node's journal: `broker-2#812`."""
+    """Refer to the line with sequence number `node_seq` in a node's journal: `broker-2#812`."""
     return Cause(f"{node}#{node_seq}")
 
 
 def transaction_cause(zxid: int) -> Cause:
     """Refer to a transaction of the ensemble: `0x100000012`.
 
-    Unknown if the server sent no zxid with the watch event, as servers before 3.9 do.
+    The cause is unknown if the server sent no zxid with the watch event, as servers before 3.9 do.
     """
     return Cause(f"0x{zxid:x}") if zxid > 0 else UNKNOWN
 
@@ -51,12 +51,12 @@ def owner_cause(session_id: int) -> Cause:
 
 
 def absence_cause(broker_id: int) -> Cause:
-    """Refer to a broker that is not registered and was never seen registered by this node: `absence 2`."""
+    """Refer to a broker that is not registered, and that this node never saw registered: `absence 2`."""
     return Cause(f"absence {broker_id}")
 
 
 def link_cause(peer_id: int) -> Cause:
-    """Refer to a failed connection with a peer, whose process ended or which gave up: `link peer-3`."""
+    """Refer to a failed connection with a peer, whose process ended or which closed the connection: `link peer-3`."""
     return Cause(f"{LINK} peer-{peer_id}")
 
 
@@ -66,7 +66,7 @@ def silence_cause(peer_id: int) -> Cause:
 
 
 def looking_cause(peer_id: int) -> Cause:
-    """Refer to a peer, perhaps the node itself, that began to look for a leader: `looking peer-3`."""
+    """Refer to the start of leader election (LOOKING) at a peer, perhaps the node itself: `looking peer-3`."""
     return Cause(f"{LOOKING} peer-{peer_id}")
 
 
@@ -76,12 +76,12 @@ def registration_cause(broker_id: int, broker_epoch: int) -> Cause:
 
 
 def election_cause(partition: TopicPartition, leader_epoch: int) -> Cause:
-    """Refer to the election that began a leader epoch: `election orders-0@7`."""
+    """Refer to the election that started a leader epoch: `election orders-0@7`."""
     return Cause(f"election {partition}@{leader_epoch}")
 
 
 def proposal_cause(partition: TopicPartition, partition_epoch: int) -> Cause:
-    """Refer to the leader's AlterPartition request for that partition epoch: `proposal orders-0@12`."""
+    """Refer to the leader's AlterPartition request with that partition epoch: `proposal orders-0@12`."""
     return Cause(f"proposal {partition}@{partition_epoch}")
 
 
@@ -101,7 +101,7 @@ def producer_cause(producer_id: int) -> Cause:
 
 
 def decision_cause(producer_id: int, producer_epoch: int) -> Cause:
-    """Refer to the decision about a producer's transaction, of which a marker is the result: `decision 7@1`.
+    """Refer to the decision about a producer's transaction that led to a marker: `decision 7@1`.
 
     Only the producer's id and epoch reach the partition.
     """
@@ -128,7 +128,7 @@ REQUESTS = frozenset(
         "LeaderAndIsr", "StopReplica", "of a later controller", "shutdown", "of whoever took the registration away",
     }
 )  # fmt: skip
-"""The request names that nodes use; the checker accepts no others."""
+"""The request names that nodes use in causes; the checker accepts no others."""
 
 
 def timer_cause(name: str) -> Cause:
@@ -137,5 +137,5 @@ def timer_cause(name: str) -> Cause:
 
 
 def request_cause(name: str) -> Cause:
-    """Refer to a request that is not an event itself, by its protocol name: `request Fetch`."""
+    """Refer to a request that is not itself an event, by its protocol name: `request Fetch`."""
     return Cause(f"request {name}")

@@ -1,8 +1,8 @@
 """The chain of causes of an event, from the effect back to its first cause, as recorded in the events.
 
-Nothing is guessed: each step follows the reference that an event carries (`cause`). A chain ends at a fault, a request,
-a timer or a start. It ends as unknown if a node did not know the cause, or if the journal with the cause is missing.
-For a timer that found a node silent, the chain continues with the cause of the silence if the journals leave no doubt
+No cause is guessed: each step follows the reference in an event (`cause`). A chain ends at a fault, a request, a timer
+or a start. It ends as unknown if a node did not know the cause, or if the journal with the cause is missing. If a timer
+detected a silent node, the chain continues with the cause of the silence, provided the journals leave no doubt about it
 (`silences`).
 """
 
@@ -53,7 +53,7 @@ from zabka.journal.silences import Silences
 from zabka.journal.transactions import REFERENCES, Transactions
 
 STEPS_MAX = 64
-"""No decision is further from its first cause; a longer chain is a cycle."""
+"""The maximum length of a chain. No decision is further from its first cause; a longer chain is a cycle."""
 
 
 class End(StrEnum):
@@ -84,7 +84,7 @@ _ROOTS: dict[type[Event], End] = {
     ProcessChanged: End.FAULT,
     NodeStarted: End.START,
     NodeStopped: End.REQUEST,
-    # A fetch of the last follower, or the produce itself, moves it.
+    # It is moved by a fetch of the last follower, or by the produce request itself.
     HighWatermarkMoved: End.REQUEST,
 }
 _WORDS = {"timer": End.TIMER, "request": End.REQUEST, "start": End.START}
@@ -92,15 +92,15 @@ _UNLOGGED = {
     "fault": End.FAULT, "topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER,
     PRODUCER: End.REQUEST, DECISION: End.REQUEST,
 }  # fmt: skip
-"""The kind of first cause that a reference means if no journal contains its event."""
+"""The kind of first cause for a reference whose event is in no journal."""
 _STOPS_PROCESS = frozenset({"crash", "power_loss"})
 _DIGITS_MAX = 10
 _LOGGED_LATE_US_MAX = 1_000_000
-"""Wall clocks of several machines differ, so a history merged by them can be out of order by this much."""
+"""The limit for events out of order in a history merged by the wall clocks of several machines, which differ."""
 
 
 class Causes:
-    """Finds the events for the references of a history. Pass it every entry, in the order of the history."""
+    """Finds the events that a history's references mean. Pass it every entry, in the order of the history."""
 
     def __init__(self) -> None:
         self._by_reference: dict[str, list[tuple[int, Entry]]] = {}
@@ -132,7 +132,8 @@ class Causes:
             self._record(transaction_cause(event.broker_epoch), entry)
             self._registered(entry, event.broker_id, event.broker_epoch, event.session_id)
         elif isinstance(event, EphemeralCreated) and event.path.startswith(_BROKERS):
-            # The full journal has the registration from the ensemble, even if the broker died before it logged it.
+            # The full journal has the ensemble's event of the registration, even if the broker died before logging its
+            # own.
             number = event.path.removeprefix(_BROKERS)
             if number.isdecimal() and len(number) <= _DIGITS_MAX:
                 self._registered(entry, int(number), event.zxid, event.session_id)
@@ -140,7 +141,7 @@ class Causes:
             self._closed.setdefault(event.session_id, entry)
 
     def _see_links(self, entry: Entry) -> None:
-        """Record events that end a peer's connections, and events after which it may have opened new ones."""
+        """Record events that close a peer's connections, and events after which it may have opened new ones."""
         event = entry.event
         if isinstance(event, PeerStateChanged) and event.state == LOOKING.upper():
             self._record(Cause(f"{LOOKING} {entry.node}"), entry)
@@ -159,8 +160,8 @@ class Causes:
 
     def _record(self, cause: Cause, entry: Entry) -> None:
         recorded = self._by_reference.setdefault(cause, [])
-        # Several peers apply one transaction; its first event counts. A leader epoch recurs if a topic is deleted and
-        # created again; then the last event before the effect counts.
+        # Several peers apply one transaction, and its first event counts. A leader epoch recurs if a topic is deleted
+        # and recreated; then the last event before the effect counts.
         if not recorded or not cause.startswith("0x"):
             recorded.append((self._places[entry.node, entry.node_seq], entry))
 
@@ -192,7 +193,7 @@ class Causes:
         place = self._place_of(effect)
         earlier = [entry for at, entry in recorded if at < place]
         if earlier and word == LINK and any(self.place(earlier[-1]) < at < place for at in self._linked.get(rest, ())):
-            # That peer has come back since, so the earlier end of its connections is not the cause.
+            # That peer has returned since then, so the earlier end of its connections is not the cause.
             earlier = []
         if earlier:
             return earlier[-1]
@@ -202,14 +203,14 @@ class Causes:
 
     def _end_of_session(self, session_id: int | None, effect: Entry) -> Entry | None:
         closed = self._closed.get(session_id) if session_id is not None else None
-        # A client can delete what a session holds before the session ends; then the session's end is not the cause.
+        # If a client deletes a session's znode before the session ends, the end of the session is not the cause.
         return closed if closed is not None and self._is_before(closed, effect) else None
 
     def _is_before(self, entry: Entry, effect: Entry) -> bool:
         return self.place(entry) < self._place_of(effect)
 
     def _place_of(self, effect: Entry) -> int:
-        """Return an effect's position; an effect that was not passed to `see` comes last."""
+        """Return an effect's position in the history; an effect that was not passed to `see` comes last."""
         return self._places.get((effect.node, effect.node_seq), len(self._places))
 
     def place(self, entry: Entry) -> int:
@@ -232,9 +233,9 @@ class Causes:
         return Chain(tuple(steps), End.UNKNOWN, "a circle")
 
     def _left_open(self, steps: list[Entry]) -> Entry | None:
-        """Return why the transaction of the last step is still open, if the step before it is an offset that it holds.
+        """Return why the last step's transaction is still open, if the step before it is an offset that it holds back.
 
-        That happened after the transaction's own change, whose cause does not explain it.
+        The transaction was left open after its own last change, so the cause of that change is not the reason.
         """
         if len(steps) < 2 or not isinstance(steps[-2].event, LastStableOffsetHeld):
             return None
@@ -259,7 +260,7 @@ def _signed(session: str) -> int | None:
 def _end_of(cause: str) -> End:
     word = cause.partition(" ")[0]
     if cause.startswith("0x"):
-        # Every transaction is a client's request, but only the full journal contains it.
+        # Every transaction has a client's request as its cause, but only the full journal contains the request.
         return End.REQUEST
     return _WORDS.get(word) or _UNLOGGED.get(word) or End.UNKNOWN
 

@@ -1,6 +1,6 @@
 """The state of a cluster according to its history: peers, brokers, controller terms, partitions, faults and losses.
 
-`zabka.journal.fold` computes a `ClusterState` from entries, and `api/web/fold.js` does the same on the page.
+`zabka.journal.fold` computes a `ClusterState` from entries, and `api/web/fold.js` does the same in the dashboard.
 `msgspec.to_builtins` returns its JSON form.
 """
 
@@ -12,7 +12,7 @@ from zabka.journal import events as e
 
 
 class PeerView(msgspec.Struct):
-    """One peer, according to the history."""
+    """A peer's state, according to the history."""
 
     id: int
     state: str = "DOWN"
@@ -28,7 +28,7 @@ class PeerView(msgspec.Struct):
 
 
 class BrokerView(msgspec.Struct):
-    """One broker, according to the history; `believed_*` is from its own last report."""
+    """A broker's state, according to the history; `believed_*` is from the broker's last report."""
 
     id: int
     process: str = "down"
@@ -44,20 +44,20 @@ class BrokerView(msgspec.Struct):
     fenced_requests: int = 0
     fenced_writes: int = 0
     process_since_us: int = 0
-    """When `process` last changed."""
+    """The time of the last change of `process`."""
 
 
 PAUSES = frozenset({"pause", "stopped"})
 
 
 class ControllerTermView(msgspec.Struct):
-    """One controller term; `until_us` is None while it lasts.
+    """One controller term; `until_us` is None until it ends.
 
-    It lasts as long as the session that holds /controller, which can outlive the controller's process. From
-    `holder_lost_us` on no controller is active, because of `holder_lost_by` (kill, exited, stop, pause, stopped;
-    simulated: crash, power_loss). Both are None while the process runs. The controller decides from `ready_us` on: None
-    before it has loaded the state, or if it never did. `zabka.journal.controller_gaps` computes the time without a
-    controller.
+    The term lasts as long as the session that owns /controller, which can outlive the controller's process. From
+    `holder_lost_us` on, no controller is active, because of `holder_lost_by` (kill, exited, stop, pause, stopped;
+    simulated: crash, power_loss). Both are None while the process runs. The controller makes decisions from `ready_us`
+    on; it is None before the controller has loaded the state, or if it never did. `zabka.journal.controller_gaps`
+    computes the time without a controller.
     """
 
     broker_id: int
@@ -72,7 +72,7 @@ class ControllerTermView(msgspec.Struct):
 
 
 class RoleView(msgspec.Struct):
-    """The role that a broker took for a partition, and the high watermark that it last reported in this role."""
+    """A broker's role for a partition, and the high watermark that it last reported in this role."""
 
     leader_epoch: int
     is_leader: bool
@@ -80,7 +80,7 @@ class RoleView(msgspec.Struct):
 
 
 class HeldOffsetView(msgspec.Struct):
-    """A last stable offset that an open transaction holds back, as the leader reported it; it began at `since_us`."""
+    """A last stable offset that an open transaction has held back since `since_us`, as the leader reported it."""
 
     broker_id: int
     offset: int
@@ -109,7 +109,7 @@ class TransactionView(msgspec.Struct):
 
 
 class PartitionView(msgspec.Struct):
-    """A partition as the controller last wrote it, and the offsets of its replicas.
+    """A partition's state as the controller last wrote it, and the offsets of its replicas.
 
     `reached` is the highest high watermark that a replica reported in each leader epoch.
     """
@@ -132,7 +132,7 @@ class PartitionView(msgspec.Struct):
 
     @property
     def high_watermark(self) -> int | None:
-        """The leader's high watermark; while there is no leader, the highest one known."""
+        """The leader's high watermark; without a leader, the highest known one."""
         known = self.high_watermarks
         return known.get(self.leader, max(known.values(), default=None))
 
@@ -151,8 +151,8 @@ class FaultView(msgspec.Struct):
 class Loss(msgspec.Struct):
     """Records that a replica has lost. At least the first `committed_at_least` of them were committed.
 
-    They are below the highest high watermark that any replica reported. `below_high_watermark` is the number that the
-    replica itself reported. `topic_id` is empty if the broker does not know it.
+    The committed records are below the highest high watermark that any replica reported. `below_high_watermark` is the
+    number that the replica itself reported. `topic_id` is empty if the broker does not know it.
     """
 
     at_us: int
@@ -170,7 +170,7 @@ class Loss(msgspec.Struct):
 
 
 class ClusterState(msgspec.Struct):
-    """Everything a dashboard shows, as of `seq`."""
+    """The state that the dashboard shows, as of `seq`."""
 
     seq: int = 0
     at_us: int = 0
@@ -183,21 +183,21 @@ class ClusterState(msgspec.Struct):
     zab_epoch: int = 0
     zab_leader_id: int = -1
     zab_leader_since_us: int = 0
-    """When that leader was established. It restarts the timeout of every session then."""
+    """The time when that leader was established, which restarts the timeout of every session."""
     topics: dict[str, str] = {}
     configs: dict[str, dict[str, str]] = {}
     partitions: dict[str, PartitionView] = {}
     faults: dict[str, FaultView] = {}
     losses: list[Loss] = []
     losses_acknowledged_seq: int = 0
-    """A user has acknowledged all losses up to this number."""
+    """A user has acknowledged all losses up to this sequence number."""
     lost_acknowledged: dict[str, int] = {}
-    """The same for producers: acknowledged lost records by workload."""
+    """Acknowledged lost records of producers, by workload."""
     workloads: dict[str, e.WorkloadProgressed] = {}
     consumers: dict[str, e.ConsumerProgressed] = {}
     groups: dict[str, e.GroupChanged] = {}
     transactions: dict[str, TransactionView] = {}
-    """The open ones, by transactional id."""
+    """The open transactions, by transactional id."""
 
     def peer(self, peer_id: int) -> PeerView:
         """Return the view of a peer, created on first use."""
@@ -222,9 +222,10 @@ class ClusterState(msgspec.Struct):
         return found
 
     def holder_of(self, partition: PartitionView) -> str | None:
-        """Return the transactional id whose open transaction holds the partition's last stable offset back.
+        """Return the transactional id of the open transaction that holds the partition's last stable offset back.
 
-        None if no coordinator has reported such a transaction: then it hangs, and only an administrator can abort it.
+        None if no coordinator has reported such a transaction: it is a hanging transaction, which only an administrator
+        can abort.
         """
         name, held = f"{partition.topic}-{partition.partition}", partition.held
         found = (
@@ -242,9 +243,9 @@ class ClusterState(msgspec.Struct):
             self.controller_terms[-1].ended_by = reason
 
     def holder_lost(self, broker_id: int, at_us: int, how: str) -> None:
-        """If this broker is the controller, note that no controller is active from that time.
+        """If this broker is the controller, record that no controller is active from that time.
 
-        Later events of a new process of a dead broker do not concern the term.
+        Later events of the broker's new process do not affect the term.
         """
         if self.controller_id == broker_id and self.controller_terms and self.controller_terms[-1].until_us is None:
             term = self.controller_terms[-1]
@@ -254,7 +255,7 @@ class ClusterState(msgspec.Struct):
                 term.holder_lost_by = how
 
     def holder_back(self, broker_id: int) -> None:
-        """If this broker is the controller and was frozen, note that it is active again.
+        """If this broker is the controller and was frozen, record that it is active again.
 
         A killed process cannot resume.
         """

@@ -1,17 +1,17 @@
-"""How long a cluster had no active controller, and the parts of that time.
+"""The time in which a cluster had no active controller, and the parts of that time.
 
 A gap begins when the last controller dies or freezes, and ends with the first decision of the next controller. If a
 controller resigns in an orderly way, the gap begins when it resigns. The parts are contiguous:
 
 | part | from | to |
 |---|---|---|
-| detection | the death or freeze of the last controller | the end of the session that held /controller |
-| election | the end of that session | the election of the controller that decides next |
-| loading | that election | its first decision: it has read the state and sent what it decided |
+| detection | the death or freeze of the last controller | the end of the session that owned /controller |
+| election | the end of that session | the election of the controller that makes the next decision |
+| loading | that election | the first decision: the controller has read the state and sent its decisions |
 
-A controller that dies before its first decision is part of the election. If no journal reports a death or freeze, as
-for a controller that is cut off from the ensemble, the gap begins when its session ends. `api/web/gaps.js` does the
-same for the page.
+A controller that dies before its first decision is part of the election. If no journal reports a death or freeze, for
+example because the controller is partitioned from the ensemble, the gap begins when its session ends. `api/web/gaps.js`
+does the same in the dashboard.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from zabka.journal.event import Event
 from zabka.journal.events import ControllerElected, ControllerPropagated, ControllerReady
 
 SUPERSEDED = "superseded"
-"""Why a controller's term ended, if no journal reports the end."""
+"""The reason for a controller term's end if no journal reports it."""
 
 
 class ControllerGap(NamedTuple):
     """The time without a controller before one controller's first decision, in microseconds.
 
-    `detection_us` is None if no journal reports the end of the session; the election then holds that time, too.
+    `detection_us` is None if no journal reports the end of the session; `election_us` then includes that time.
     """
 
     from_us: int
@@ -48,8 +48,8 @@ class ControllerGap(NamedTuple):
 def gap_before(terms: Sequence[ControllerTermView], place: int) -> ControllerGap | None:
     """Return the gap before the controller at that index of `controller terms`.
 
-    None for the first controller, for a controller that has not decided yet, and if no journal reports when the gap
-    began.
+    None for the first controller, for a controller that has made no decision yet, and if no journal reports when the
+    gap began.
     """
     following = terms[place]
     if following.ready_us is None or place == 0:
@@ -73,7 +73,7 @@ def gap_before(terms: Sequence[ControllerTermView], place: int) -> ControllerGap
 
 
 def gap_ended_by(terms: Sequence[ControllerTermView], event: Event) -> ControllerGap | None:
-    """Return the gap that an election of a controller, or its first decision, brought to an end."""
+    """Return the gap that this event ended: the election of a controller, or its first decision."""
     if not isinstance(event, ControllerElected | ControllerReady | ControllerPropagated):
         return None
     for place, term in enumerate(terms):
@@ -83,7 +83,7 @@ def gap_ended_by(terms: Sequence[ControllerTermView], event: Event) -> Controlle
 
 
 def gap_milliseconds(gap: ControllerGap) -> dict[str, float | None]:
-    """Return a gap and its parts in milliseconds, by their names."""
+    """Return a gap and its parts in milliseconds, keyed by name."""
     return {
         "gap_before_ms": gap.total_us / 1000,
         "detection_ms": None if gap.detection_us is None else gap.detection_us / 1000,

@@ -23,13 +23,13 @@ _MEASURED: dict[type[Event], tuple[str, ...]] = {
     e.SnapshotTaken: ("duration_ms",),
     e.SessionExpired: ("heard_ms_ago",),
 }
-"""Ignored fields by type: times, durations and settings."""
+"""Ignored fields by event type: times, durations and settings."""
 _NEVER_COMPARED = ("caused_by",)
-"""It refers to lines by their numbers; the referenced events are compared themselves."""
+"""Causes refer to lines by their numbers; the referenced events are compared themselves."""
 
 
 class Parting(NamedTuple):
-    """The first difference: the next event of one node in each history; None at the end of a history."""
+    """The first difference: each history's next event of one node; None at the end of a history."""
 
     one: Entry | None
     other: Entry | None
@@ -54,7 +54,7 @@ def same(one: Entry, other: Entry) -> bool:
 
 
 def parting(one: Sequence[Entry], other: Sequence[Entry]) -> Parting | None:
-    """Return the first difference, or None if there is none. Both are in the order of their histories."""
+    """Return the first difference, or None if there is none. Each history is in its own order."""
     begin = 0
     while begin < len(one) and begin < len(other) and same(one[begin], other[begin]):
         begin += 1
@@ -75,7 +75,7 @@ def parting(one: Sequence[Entry], other: Sequence[Entry]) -> Parting | None:
 
 
 def _by_node(history: Sequence[Entry], begin: int) -> dict[str, list[int]]:
-    """Return the indexes of each node's events from there on."""
+    """Return the indexes of each node's events, starting at index `begin`."""
     places: dict[str, list[int]] = {}
     for place in range(begin, len(history)):
         places.setdefault(history[place].node, []).append(place)

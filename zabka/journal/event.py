@@ -10,7 +10,7 @@ import msgspec
 
 
 class Level(IntEnum):
-    """How much a node writes to its journal."""
+    """The amount of events that a node writes to its journal."""
 
     NORMAL = 0
     FULL = 1
@@ -22,13 +22,13 @@ def snake(name: str) -> str:
 
 
 class Event(msgspec.Struct, tag_field="type", tag=snake, gc=False):
-    """Base of every event body.  Subclass names become the `type` in snake case."""
+    """Base class of every event body. The `type` is the name of the subclass in snake case."""
 
     level: ClassVar[Level] = Level.NORMAL
 
 
 class TopicPartition(NamedTuple):
-    """A partition's name, as Kafka writes it: topic and number."""
+    """A partition as Kafka writes it: topic and number."""
 
     topic: str
     partition: int
@@ -39,5 +39,5 @@ class TopicPartition(NamedTuple):
 
 @lru_cache(65_536)
 def topic_partition(topic: str, partition: int) -> TopicPartition:
-    """Return a partition's name. It is cached, because that costs less than creating a new object."""
+    """Return a partition's name from a cache, because that costs less than creating a new object."""
     return TopicPartition(topic, partition)

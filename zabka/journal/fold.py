@@ -1,8 +1,8 @@
 """The cluster's state at any point: a fold over a prefix of its history.
 
-`apply` processes one entry at a time; each handler assigns what the event says is now true. Folding a prefix again is
-rewinding. `api/web/fold.js` does the same on the page; the journals of `tests/golden` check that both compute the same
-states.
+`apply` processes one entry at a time; each handler assigns what the event states as now true. To rewind, fold a shorter
+prefix. `api/web/fold.js` does the same in the dashboard; the journals of `tests/golden` check that both compute the
+same states.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zabka.journal.losses import note_reached, note_report
 CONTROLLER_TERMS_MAX = 1000
 LOSSES_MAX = 1000
 _STOPS_A_NODE = {"crash": "down", "power_loss": "down", "pause": "paused"}
-"""Faults of the simulated world, where no host agent reports processes, and the process state that they cause."""
+"""Process states that result from faults of the simulated world, where no host agent reports processes."""
 _ENDS_WITH_A_START = frozenset({*_STOPS_A_NODE, "stop"})
 
 
@@ -44,7 +44,8 @@ def apply(state: ClusterState, entry: Entry) -> None:
         and state.controller_terms[-1].holder_lost_us is not None
         and entry.node == f"broker-{state.controller_id}"
     ):
-        # A frozen process writes nothing. (No other event reports that a simulated process resumes.)
+        # A frozen process writes nothing, so this one runs again. (No other event reports that a simulated process
+        # resumes.)
         state.holder_back(state.controller_id)
     if state.faults:
         _unfreeze_writer(state, entry)
@@ -74,7 +75,7 @@ def _on(kind: type[Event]) -> Callable[[_Handler], _Handler]:
 
 
 _NODE_NUMBER = re.compile(r"[0-9]{1,10}")
-"""Ids have 31 bits. Longer numbers do not belong to any node."""
+"""The number in a node's name. Ids have 31 bits, so longer numbers do not belong to any node."""
 
 
 def _node_id(node: str) -> tuple[str, int]:
@@ -93,7 +94,7 @@ def _unfreeze_writer(state: ClusterState, entry: Entry) -> None:
 def _writing_peer(state: ClusterState, entry: Entry) -> PeerView:
     """Return the peer that wrote the entry.
 
-    If its start is not in the history, because its older lines were removed, it is running with an unknown state.
+    If the history lacks the peer's start, because older lines were removed, the peer is running with an unknown state.
     """
     number = _node_id(entry.node)[1]
     found = state.peers.get(number)
@@ -135,7 +136,8 @@ def _node_started(state: ClusterState, entry: Entry, event: e.NodeStarted) -> No
             # The new process reports a held offset again.
             if partition.held is not None and partition.held.broker_id == event.id:
                 partition.held = None
-        # The controller's process has ended, although no event reports it: its host's agent may have ended with it.
+        # The controller's process has ended, although no event reports this: its host's agent may have ended at the
+        # same time.
         state.holder_lost(event.id, entry.wall_us, "exited")
 
 
@@ -157,15 +159,14 @@ def _process(state: ClusterState, entry: Entry, node: str, process: str, pid: in
             peer.state = "LOOKING"
         peer.process, peer.pid = process, pid
         if process == "down":
-            # Its epochs and zxid are on its disk; its role, phase and leader ended with the process.
+            # The peer's epochs and zxid are on its disk; its role, phase and leader ended with the process.
             peer.state, peer.phase, peer.leader_id = "DOWN", "ELECTION", -1
             if state.zab_leader_id == number:
                 state.zab_leader_id = -1
     elif role == "broker":
         broker = state.broker(number)
         if (broker.process, process) == ("down", "running"):
-            # This is another process, which has not reported anything yet; the belief of the previous one does not
-            # count.
+            # The new process has not reported anything yet, and the previous process's belief does not count.
             broker.believed_controller_id, broker.believed_controller_epoch, broker.believed_since_us = -1, 0, 0
         if broker.process != process:
             broker.process_since_us = entry.wall_us
@@ -213,7 +214,7 @@ def _zxid_checkpoint(state: ClusterState, entry: Entry, event: e.ZxidCheckpoint)
 
 @_on(e.SessionClosed)
 def _session_closed(state: ClusterState, entry: Entry, event: e.SessionClosed) -> None:
-    # Every peer reports it; only the first report still changes anything.
+    # Every peer reports this; only the first report changes the state.
     for broker in state.brokers.values():
         if broker.session_id == event.session_id and broker.registered:
             broker.registered = False
@@ -227,7 +228,7 @@ def _broker_registered(state: ClusterState, entry: Entry, event: e.BrokerRegiste
     broker = _named_broker(state, entry, event.broker_id)
     broker.registered, broker.broker_epoch, broker.session_id = True, event.broker_epoch, event.session_id
     if entry.node != f"broker-{event.broker_id}":
-        # Another node reported it: the broker has no journal here, and its process is not managed here.
+        # Another node reported the broker: it has no journal here, and its process is not managed here.
         broker.process = "unknown"
 
 
@@ -250,7 +251,7 @@ def _controller_elected(state: ClusterState, entry: Entry, event: e.ControllerEl
     state.end_controller_term(entry.wall_us, "superseded")
     state.controller_id, state.controller_epoch = event.broker_id, event.controller_epoch
     state.controller_zk_version = event.zk_version
-    # A broker without a journal here does not report its first decision; its election is the closest known time.
+    # A broker without a journal here does not report its first decision; the closest known time is its election.
     ready_us = None if entry.node == f"broker-{event.broker_id}" else entry.wall_us
     term = ControllerTermView(
         event.broker_id, event.controller_epoch, event.zk_version, entry.wall_us, ready_us=ready_us
@@ -279,7 +280,7 @@ def _write_fenced(state: ClusterState, entry: Entry, event: e.WriteFenced) -> No
 
 @_on(e.RequestFenced)
 def _request_fenced(state: ClusterState, entry: Entry, event: e.RequestFenced) -> None:
-    # Counted for the sender, if it is known: the sender of a rejected request was wrong.
+    # This is counted for the sender, if known, because the sender of a rejected request was wrong.
     if event.sender_id >= 0:
         _named_broker(state, entry, event.sender_id).fenced_requests += 1
 
@@ -287,7 +288,8 @@ def _request_fenced(state: ClusterState, entry: Entry, event: e.RequestFenced) -
 @_on(e.TopicCreated)
 def _topic_created(state: ClusterState, entry: Entry, event: e.TopicCreated) -> None:
     if state.topics.get(event.topic, event.topic_id) != event.topic_id:
-        # The controller that deleted the previous topic died before it logged the deletion: drop the old topic's state.
+        # The controller that deleted the previous topic died before it logged the deletion, so discard the old
+        # topic's state.
         _forget_topic(state, event.topic)
     state.topics[event.topic] = event.topic_id
     for number in sorted(event.assignment):
@@ -349,7 +351,7 @@ def _leadership_taken(state: ClusterState, entry: Entry, event: e.LeadershipTake
     partition.roles[event.broker_id] = RoleView(event.leader_epoch, True, event.high_watermark)
     note_reached(partition, event.leader_epoch, event.high_watermark)
     if partition.held is not None and partition.held.broker_id != event.broker_id:
-        # The new leader reports a held offset itself.
+        # The new leader will report a held offset itself.
         partition.held = None
 
 
@@ -463,7 +465,7 @@ def _group_changed(state: ClusterState, entry: Entry, event: e.GroupChanged) -> 
 
 
 _OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
-"""The states of transactional ids with an open transaction."""
+"""The states of transactional ids that have an open transaction."""
 
 
 @_on(e.TransactionChanged)

@@ -1,4 +1,4 @@
-"""The high watermarks of a broker's replicas, from the broker's journal files."""
+"""Reads the high watermarks of a broker's replicas from the broker's journal files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from zabka.journal.high_watermarks import TAKEN, high_watermarks_reached
 from zabka.journal.reader import decode_line, node_files
 
 READ_BYTES_MAX = 4 * 1024 * 1024
-"""Only the end of a journal is read. The checkpoint contains older values."""
+"""The limit for reading the end of a journal. Older values are in the checkpoint."""
 
 _TAGS = tuple(f'"type":"{snake(kind.__name__)}"'.encode() for kind in TAKEN)
 
 
 def read_high_watermarks(directory: Path, node: str) -> dict[TopicPartition, int]:
-    """Return them from the end of a node's journal files. Unreadable lines are skipped. Raises OSError."""
+    """Return the high watermarks from the end of a node's journal files. Unreadable lines are skipped. Raises
+    OSError."""
     return high_watermarks_reached(_events(_end_of_journal(directory, node)))
 
 

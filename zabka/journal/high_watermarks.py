@@ -1,7 +1,7 @@
 """The high watermarks that a broker's replicas have reached, according to the broker's own journal.
 
 A broker that is killed restarts with the high watermarks of its checkpoint, which is up to
-`replica.high.watermark.checkpoint.interval.ms` old. Its journal reports them several times a second, so it is more
+`replica.high.watermark.checkpoint.interval.ms` old. Its journal records them several times a second, so it is more
 precise about committed records. Only the numbers of lost records use this; replication uses the checkpoint, as in
 Kafka.
 """
@@ -20,11 +20,11 @@ from zabka.journal.events.broker import (
 )
 
 TAKEN = (ReplicaProgressed, ReplicaLoaded, LogTruncated, LeadershipTaken, FollowershipTaken)
-"""The relevant event types."""
+"""The event types that affect high watermarks."""
 
 
 def high_watermarks_reached(events: Iterable[Event]) -> dict[TopicPartition, int]:
-    """Return the high watermark that each replica of a broker has reached, from that broker's events in order.
+    """Return the high watermark that each replica of a broker has reached, from the broker's events in order.
 
     A log that ends below the high watermark lowers it: the log was truncated, or its topic was deleted and created
     again.

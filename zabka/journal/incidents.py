@@ -40,10 +40,10 @@ from zabka.journal.sentences import Sentences
 from zabka.journal.spans import NO_REPLICA, Spans
 
 SHOWN_MAX = 10
-"""The most partitions that a sentence lists."""
+"""The maximum number of partitions that a sentence lists."""
 _PROGRESS = (e.ReplicaProgressed, e.ZxidCheckpoint, e.ConsumerProgressed, e.SnapshotTaken, e.GroupChanged)
 KINDS = tuple(name for name, kind in BY_NAME.items() if kind.level is Level.NORMAL and not issubclass(kind, _PROGRESS))
-"""The types of events that incidents are made of: all of the normal level but those of mere progress."""
+"""The types of events that make up incidents: all types of the normal level, except reports of progress."""
 _STOPPED = ("down", "paused")
 _STOPS = ("crash", "power_loss", "pause")
 _ACKNOWLEDGING = ("all", "1")
@@ -58,14 +58,14 @@ _EFFECTS = (*_DETECTS, e.ControllerElected, e.LeaderEstablished, e.RecordsLost)
 
 
 class Expiry(NamedTuple):
-    """A broker whose session expired, and when the ensemble's leader declared it."""
+    """A broker whose session expired, and the time when the ensemble's leader declared it expired."""
 
     node: str
     at_us: int
 
 
 class Failover(NamedTuple):
-    """A change of the controller, and the time without one; the latter is None if no journal reports it."""
+    """A change of the controller, and the time without a controller; None if no journal reports that time."""
 
     previous_broker_id: int
     broker_id: int
@@ -75,7 +75,7 @@ class Failover(NamedTuple):
 
 
 class Outage(NamedTuple):
-    """A partition without a living leader; `to_us` is None while it lasts."""
+    """A partition without a live leader; `to_us` is None until it ends."""
 
     partition: str
     from_us: int
@@ -83,7 +83,7 @@ class Outage(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """A replica that left an ISR; `to_us` is when it returned, None while it has not."""
+    """A replica that left an ISR; `to_us` is the time of its return, None until then."""
 
     partition: str
     replica: int
@@ -96,7 +96,7 @@ class Removal(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """A time in which a write of a workload waited (`WorkloadProgressed.waited_ms`), and the records that failed."""
+    """A time in which a workload's write waited (`WorkloadProgressed.waited_ms`), and the records that failed."""
 
     workload_id: str
     topic: str
@@ -127,7 +127,7 @@ class Missing(NamedTuple):
 
 
 class Incident(msgspec.Struct):
-    """A first cause and its effects. `detected` is the first decision that followed from it, on another node."""
+    """A first cause and its effects. `detected` is the first resulting decision on another node."""
 
     number: int
     cause: Entry
@@ -139,7 +139,7 @@ class Incident(msgspec.Struct):
     outages: list[Outage] = []
     removals: list[Removal] = []
     unclean: list[str] = []
-    """The partitions that an unclean election gave a leader."""
+    """The partitions whose leader an unclean election selected."""
     stalls: list[Stall] = []
     losses: list[Loss] = []
     requester: str = ""
@@ -149,12 +149,12 @@ class Incident(msgspec.Struct):
 
     @property
     def from_us(self) -> int:
-        """When it began."""
+        """The time when the incident began."""
         return self.cause.wall_us
 
     @property
     def to_us(self) -> int | None:
-        """When leaders, controller, ISRs and clients were as before. None while one of them is not."""
+        """The time when leaders, controller, ISRs and clients had recovered; None if one of them has not."""
         ends = [outage.to_us for outage in self.outages]
         ends += [removal.to_us for removal in self.removals]
         ends += [stall.to_us for stall in self.stalls]
@@ -174,7 +174,7 @@ def incidents(entries: Sequence[Entry]) -> list[Incident]:
 
 
 class _Decided(NamedTuple):
-    """A decision and its first cause. `recovers` is whether the chain leads through the start of a stopped node."""
+    """A decision and its first cause. `recovers` is true if the chain contains the start of a stopped node."""
 
     entry: Entry
     root: Entry
@@ -183,7 +183,7 @@ class _Decided(NamedTuple):
 
 
 class _History:
-    """One pass over a history, which collects its decisions, outages, removals and waits; then `incidents`."""
+    """One pass over a history, which collects its decisions, outages, removals and waits, and then `incidents`."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = entries
@@ -264,7 +264,7 @@ class _History:
         return _Decided(entry, last, end, recovers)
 
     def _incident(self, decided: _Decided) -> Incident:
-        """Return the incident of a first cause, with this decision as its latest one."""
+        """Return the incident of a first cause, with this decision as its latest decision."""
         root = decided.root
         key = (root.node, root.node_seq)
         if key not in self._found:
@@ -283,14 +283,14 @@ class _History:
         return event.requester if isinstance(event, e.FaultInjected | e.ProcessChanged) else ""
 
     def _is_candidate(self, decided: _Decided) -> bool:
-        """Return whether a decision of this first cause is part of an incident."""
+        """Return whether a decision with this first cause is part of an incident."""
         event = decided.root.event
         if isinstance(event, e.FaultInjected):
             return True
         if isinstance(event, e.ProcessChanged):
             return event.process in _STOPPED
         if isinstance(decided.entry.event, e.PeerStateChanged | e.LeaderEstablished):
-            # An ensemble that forms is no incident.
+            # The formation of an ensemble is not an incident.
             return False
         return decided.end in (End.TIMER, End.UNKNOWN, End.FAULT)
 
@@ -323,7 +323,7 @@ class _History:
         for span in sorted((row for row in rows if row.of == str(NO_REPLICA)), key=lambda row: (row.from_us, row.seq)):
             before = open_since.get(span.lane)
             if before is not None and before[2] == span.from_us:
-                # The controller wrote "no leader" for a leader that was down already.
+                # The controller wrote "no leader" for a leader that was already down.
                 open_since[span.lane] = (before[0], before[1], span.to_us)
                 continue
             if before is not None:
@@ -331,7 +331,7 @@ class _History:
             open_since[span.lane] = (span.seq, span.from_us, span.to_us)
         for lane, (seq, from_us, to_us) in (*whole, *open_since.items()):
             begun = self._entries[seq - 1]
-            # A new partition has no leader yet.
+            # A new partition does not have a leader yet.
             if (to_us is None or to_us > from_us) and not isinstance(begun.event, e.TopicCreated | e.AssignmentChanged):
                 decided = self._decided(begun)
                 partition = lane.removeprefix("isr:")
@@ -426,7 +426,7 @@ class _History:
 
 
 def _matters(incident: Incident) -> bool:
-    """Return whether the effects are more than decisions of the ensemble, or follow from an injected fault."""
+    """Return whether the effects include more than decisions of the ensemble, or follow from an injected fault."""
     if incident.requester == HOST_SHUTDOWN:
         return False
     if incident.outages or incident.losses or incident.failovers or incident.removals or incident.expiries:
@@ -435,7 +435,7 @@ def _matters(incident: Incident) -> bool:
 
 
 def _shared_us(incident: Incident, topic: str, from_us: int, to_us: int) -> int:
-    """Return for how long the incident affected partitions of the topic during that time."""
+    """Return how long the incident affected partitions of the topic during that time."""
     ends = [(outage.partition, outage.to_us) for outage in incident.outages]
     ends += [(removal.partition, removal.to_us) for removal in incident.removals]
     affected = [end or to_us for partition, end in ends if partition.rpartition("-")[0] == topic]
@@ -443,7 +443,7 @@ def _shared_us(incident: Incident, topic: str, from_us: int, to_us: int) -> int:
 
 
 class _Workload:
-    """The reports of a workload, and its waits so far: consecutive reports with a growing `waited_ms`."""
+    """A workload's reports and its waits so far; a wait is a sequence of reports with a growing `waited_ms`."""
 
     def __init__(self, first: e.WorkloadProgressed) -> None:
         self.last = first
@@ -470,7 +470,7 @@ class _Workload:
                 self._open = None
 
     def stalls(self) -> Iterator[Stall]:
-        """Yield the waits; the last one lasts if a record still has no reply."""
+        """Yield the waits; the last wait has not ended if a record still has no reply."""
         yield from self._stalls
         if self._open is not None:
             is_waiting = self._last.sent > self._last.acknowledged + self._last.failed
@@ -481,7 +481,7 @@ class _Workload:
 
 
 def headline(incident: Incident, sentences: Sentences) -> str:
-    """Return the time and the first cause of an incident."""
+    """Return a headline with the time and the first cause of an incident."""
     cause = incident.cause
     sentence = sentences.sentence(cause.node, cause.event)
     return f"{_time(cause.wall_us)} {sentence} ({cause.node}#{cause.node_seq})"
@@ -566,13 +566,14 @@ def _ms(us: int) -> str:
 
 
 def _time(us: int) -> str:
-    """Return the time of day of a moment, in UTC."""
+    """Return a moment's time of day in UTC."""
     ms = us // 1000 % 86_400_000
     return f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02}.{ms % 1000:03}Z"
 
 
 def kind_of(incident: Incident) -> str:
-    """Return the kind of the first cause: that of the fault, the action on the process, or the type of the event."""
+    """Return the kind of the first cause: the kind of the fault, the action on the process, or the type of the
+    event."""
     event = incident.cause.event
     if isinstance(event, e.FaultInjected):
         return event.kind
@@ -580,7 +581,7 @@ def kind_of(incident: Incident) -> str:
 
 
 def target_of(incident: Incident) -> str:
-    """Return the node that the first cause is about; for a link, both ends."""
+    """Return the node that the first cause affects; for a link, both ends."""
     event = incident.cause.event
     if isinstance(event, e.FaultInjected) and event.source != event.target:
         return f"{event.source} {event.target}"

@@ -1,7 +1,8 @@
 """Numbers of lost records of a partition, from the losses that its replicas reported.
 
-Several replicas may lose the same records, so each offset counts once. A topic that is deleted and created again has
-the same offsets again; its id distinguishes it from the earlier one. `api/web/losses.js` does the same on the page.
+Several replicas may lose the same records, so each offset counts once. A topic that is deleted and created again uses
+the same offsets again; its topic id distinguishes it from the earlier one. `api/web/losses.js` does the same in the
+dashboard.
 """
 
 from __future__ import annotations
@@ -12,20 +13,20 @@ from typing import NamedTuple
 from zabka.journal.cluster_state import Loss, PartitionView, RoleView
 
 EPOCHS_MAX = 100
-"""The number of leader epochs of a partition whose highest high watermark is kept."""
+"""The number of leader epochs for which a partition's highest high watermark is kept."""
 
 
 class LostRecords(NamedTuple):
-    """Records of a partition that a replica has lost, and how many of them were committed at least."""
+    """Records of a partition that a replica has lost, and the minimum number of committed records among them."""
 
     records: int = 0
     committed_at_least: int = 0
 
 
 def note_report(partition: PartitionView, role: RoleView, high_watermark: int) -> None:
-    """Note the high watermark that a replica reported in its role.
+    """Record the high watermark that a replica reported in its role.
 
-    A follower keeps the high watermark of an earlier leader epoch until it rises: only its leader's log makes it rise,
+    A follower keeps the high watermark of an earlier leader epoch until it rises. Only the leader's log makes it rise,
     so only a rise proves that these records were committed in this epoch.
     """
     before, role.high_watermark = role.high_watermark, high_watermark
@@ -34,7 +35,7 @@ def note_report(partition: PartitionView, role: RoleView, high_watermark: int) -
 
 
 def note_reached(partition: PartitionView, leader_epoch: int, high_watermark: int) -> None:
-    """Note that a replica's high watermark reached this offset in that leader epoch."""
+    """Record that a replica's high watermark reached this offset in that leader epoch."""
     reached = partition.reached
     reached[leader_epoch] = max(high_watermark, reached.get(leader_epoch, 0))
     if len(reached) > EPOCHS_MAX:
@@ -42,9 +43,10 @@ def note_reached(partition: PartitionView, leader_epoch: int, high_watermark: in
 
 
 def lost_by_partition(losses: Iterable[Loss], topic_ids: Mapping[str, str]) -> dict[str, LostRecords]:
-    """Return the lost records of each partition that has any, by the partition's name.
+    """Return the lost records of each partition that has any, keyed by the partition's name.
 
-    `topic_ids` are the ids of the present topics, by name: losses of deleted topics with the same names do not count.
+    `topic_ids` maps the names of the present topics to their ids: losses of deleted topics with the same names do not
+    count.
     """
     by_name: dict[str, list[Loss]] = {}
     for loss in losses:
@@ -54,7 +56,7 @@ def lost_by_partition(losses: Iterable[Loss], topic_ids: Mapping[str, str]) -> d
 
 
 def committed_records_lost(losses: Iterable[Loss]) -> int:
-    """Return how many committed records were lost at least, in all topics including deleted ones."""
+    """Return the minimum number of committed records lost in all topics, including deleted ones."""
     by_log: dict[tuple[str, int, str], list[Loss]] = {}
     for loss in losses:
         by_log.setdefault((loss.topic, loss.partition, loss.topic_id), []).append(loss)
@@ -62,7 +64,7 @@ def committed_records_lost(losses: Iterable[Loss]) -> int:
 
 
 def committed_at_least(losses: Iterable[Loss]) -> int:
-    """Return how many committed records these losses of one partition include at least."""
+    """Return the minimum number of committed records among these losses of one partition."""
     return covered([(loss.first_offset, loss.first_offset + loss.committed_at_least) for loss in losses])
 
 
@@ -71,7 +73,7 @@ def _records(losses: Iterable[Loss]) -> int:
 
 
 def covered(spans: list[tuple[int, int]]) -> int:
-    """Return how many offsets are in at least one of these ranges; a range excludes its end."""
+    """Return the number of offsets in at least one of these ranges; a range excludes its end."""
     total = end = 0
     for first, after in sorted(spans):
         total += max(0, after - max(first, end))

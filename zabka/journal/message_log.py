@@ -1,11 +1,11 @@
 """The log of messages that a process sends and receives, in files next to its journal.
 
-It is bounded, writes in batches, and never blocks the process. The code of a connection records its messages in
+The log is bounded, writes in batches, and never blocks the process. The code of a connection records its messages in
 `MessageNotes`, which on a host is a `MessageLog`.
 
 The lines (`zabka.journal.sightings`) are in `<node>.messages.<number of the first line, 10 digits>.jsonl`. A new file
-begins after FILE_LINES of them, and the oldest is removed once there are more than FILES_MAX: a ring of 50,000 lines. A
-thread encodes and writes. If the disk is too slow, messages are dropped and counted, and the next line has their
+begins after FILE_LINES lines, and the oldest file is removed if there are more than FILES_MAX: a ring of 50,000 lines.
+A thread encodes and writes. If the disk is too slow, messages are dropped and counted, and the next line contains their
 number.
 """
 
@@ -27,7 +27,7 @@ from zabka.journal.messages import Content
 from zabka.journal.sightings import Sighting, sighting_line
 
 OFF, CONTROL, ALL = LEVELS = ("off", "control", "all")
-"""The values of the key `zabka.messages`."""
+"""The values of the config key `zabka.messages`."""
 FILE_LINES = 10_000
 FILES_MAX = 5
 WAITING_MAX = 20_000
@@ -37,10 +37,10 @@ _IPV4_IN_IPV6 = "::ffff:"
 
 
 class Transport(Protocol):
-    """A connection's transport, as in asyncio."""
+    """A connection's transport, with the interface of asyncio's transports."""
 
     def get_extra_info(self, name: str) -> object:
-        """Return its `sockname` or `peername`."""
+        """Return the address `sockname` or `peername`."""
         ...
 
 
@@ -57,9 +57,10 @@ class _Noted(NamedTuple):
 
 
 class MessageNotes(ABC):
-    """Receives the messages of one process.
+    """The interface that receives the messages of one process.
 
-    `hears_everything` is `zabka.messages=all`; otherwise the callers leave out messages that are not about control.
+    `hears_everything` is true for `zabka.messages=all`; otherwise the callers omit messages that are not control
+    messages.
     """
 
     def __init__(self, *, hears_everything: bool) -> None:
@@ -67,7 +68,7 @@ class MessageNotes(ABC):
 
     @abstractmethod
     def now_us(self) -> int:
-        """Return the time by the clock for messages."""
+        """Return the time of the clock for messages."""
 
     @abstractmethod
     def note(self, us: int, sent: bool, line: MessageLine, key: str, content: Content, size: int | None) -> None:
@@ -110,7 +111,7 @@ class MessageLog(MessageNotes):
         self._thread.start()
 
     def now_us(self) -> int:
-        """Return the wall clock."""
+        """Return the time of the wall clock."""
         return self._clock_us()
 
     def note(self, us: int, sent: bool, line: MessageLine, key: str, content: Content, size: int | None) -> None:
@@ -158,10 +159,10 @@ class MessageLog(MessageNotes):
             self._complaint = ""
 
     def _write_some(self, count: int) -> int:
-        """Write up to `count` queued messages, as far as the file has room. Return the number written.
+        """Write up to `count` queued messages, as far as the file has room; return the number written.
 
-        Raises OSError. Either the messages stay in the queue, or none of them is in the file, and the next line has the
-        number of missing ones.
+        Raises OSError. Either the messages stay in the queue, or none of them is in the file, and the next line
+        contains the number of missing messages.
         """
         if self._lines_left == 0:
             self._begin_file()
@@ -177,7 +178,7 @@ class MessageLog(MessageNotes):
         return len(taken)
 
     def _complain(self, complaint: str) -> None:
-        # If the disk is full, so may be the log's. The thread must survive until there is space again.
+        # If the disk is full, the log's disk may be full as well. The thread must survive until there is space again.
         if complaint != self._complaint:
             self._complaint = complaint
             with contextlib.suppress(OSError):
@@ -206,14 +207,14 @@ class MessageLog(MessageNotes):
         )
 
     def _hand_over(self, lines: bytes) -> None:
-        """Write all of it, or nothing. Raises OSError."""
+        """Write all lines, or none of them. Raises OSError."""
         assert self._file is not None
         size, rest = os.fstat(self._file.fileno()).st_size, memoryview(lines)
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError:
-            # Half a line would make the next one unreadable as well.
+            # Half a line would make the next line unreadable as well.
             self._file.truncate(size)
             raise
 
@@ -264,7 +265,7 @@ def message_files(directory: Path, node: str) -> list[Path]:
 
 
 def open_message_log(directory: Path, node: str, level: str) -> MessageLog | None:
-    """Open the log for a value of `zabka.messages`; None for `off`. Raises OSError."""
+    """Open the log for a value of `zabka.messages`; return None for `off`. Raises OSError."""
     return None if level == OFF else MessageLog(directory, node, hears_everything=level == ALL)
 
 

@@ -1,7 +1,7 @@
 """Messages between processes: the content, the sender and receiver, and the times.
 
-They are in `<run>.messages.jsonl` next to a journal and never in it, so that a history is the same with or without
-recording.
+They are stored in `<run>.messages.jsonl` next to a journal and never in the journal, so that a history is the same with
+and without recording.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ CLASSES = (
 ANSWER = " answer"
 """Suffix for the kind of a response: `LeaderAndIsr answer`."""
 LISTED_MAX = 8
-"""Number of partitions, paths or operations that are listed per message; for more, their count is given."""
+"""The number of partitions, paths or operations listed for a message.
+
+If there are more, the message contains their count.
+"""
 
 Subject = dict[str, Any]
 
@@ -35,8 +38,8 @@ class Content(NamedTuple):
 class Message(msgspec.Struct, rename={"source": "from", "target": "to", "group": "class"}):
     """One message. Times are microseconds of the run's clock.
 
-    `arrived_us` is when the receiver's process took it: None if it never did, and then `lost` is the reason, if known.
-    `answers` is the id of the request.
+    `arrived_us` is when the receiver's process received it: None if it never did, and then `lost` is the reason, if
+    known. `answers` is the id of the request.
     """
 
     id: int
@@ -67,19 +70,19 @@ def message_line(message: Message) -> bytes:
 def in_utf8(subject: Subject) -> Subject:
     """Return the subject with "?" for each single surrogate, as Java's `String.getBytes` does.
 
-    A client may send one in a path, and UTF-8 has no bytes for it.
+    A client may send a single surrogate in a path, and UTF-8 cannot encode it.
     """
     encoded: Subject = json.loads(json.dumps(subject, ensure_ascii=False).encode(errors="replace"))
     return encoded
 
 
 def read_message(line: bytes) -> Message:
-    """Decode the message of a line. Raises msgspec.MsgspecError if it has none."""
+    """Decode the message in a line. Raises msgspec.MsgspecError if the line contains none."""
     return _decoder.decode(line)
 
 
 def listed(names: list[str]) -> Subject:
-    """Return the first of these names, and their number if there are more."""
+    """Return the first of these names, and the total number if there are more."""
     found: Subject = {"names": names[:LISTED_MAX]}
     if len(names) > LISTED_MAX:
         found["count"] = len(names)

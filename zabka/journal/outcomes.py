@@ -1,14 +1,15 @@
 """The first difference between two histories that leads to their different outcomes.
 
-Two runs of one scenario differ early in irrelevant ways, such as the order of transactions. So the search begins at the
+Two runs of one scenario differ early in irrelevant ways, such as the order of transactions, so the search begins at the
 end. An outcome is something that only one history has:
 
 - a violated invariant, at the event that shows it
-- a partition, a broker or a controller with another final state, at the last event about it
+- a different final state of a partition, broker or controller, at the last event about it
 - lost records
 
-From there the recorded causes (`causes`) lead back. The earliest event on the way that the other history lacks is the
-first difference. Events are the same if they agree in everything but times and counters.
+The recorded causes (`causes`) of an outcome lead back to the first cause. The earliest event in this chain that the
+other history lacks is the first difference. Events are the same if all their fields except times and counters are
+equal.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ class _Side(NamedTuple):
 
 
 def is_decision(event: Event) -> bool:
-    """Return whether an event is a decision or a change, not mere progress or a single message."""
+    """Return whether an event is a decision or a change, not merely progress or a single message."""
     return event.level is Level.NORMAL and not isinstance(event, _PROGRESS)
 
 
 def deciding(one: Sequence[Entry], other: Sequence[Entry]) -> Parting | None:
     """Return the first difference that leads to another outcome; if there is none, the first difference of any kind.
 
-    Both are in the order of their histories. None if they are the same.
+    Each history is in its own order. None if they are the same.
     """
     sides = _side(one, other), _side(other, one)
     ends = fold(one), fold(other)
@@ -122,7 +123,7 @@ def _outcomes(side: _Side, other: _Side, ends: tuple[ClusterState, ClusterState]
             for subject in _subjects(entry.event):
                 last[subject] = entry
     if CONTROLLER in subjects:
-        # An election and the resignation that follows it are one outcome; either can be logged last.
+        # An election and the resignation that follows it are one outcome; either of them can be logged last.
         subjects.append(RESIGNATION)
     for subject in subjects:
         if subject in last:

@@ -1,4 +1,4 @@
-"""Readers of the journal: whole files, or a growing file. Torn or invalid lines are set aside and never fatal."""
+"""Readers of the journal: whole files, or a growing file. Torn or invalid lines are collected and never fatal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import msgspec
 from zabka.journal.events import SCHEMA_VERSION, Entry, entry_from_dict
 
 CLOCK_US_MAX = 2**53
-"""No clock is further from its epoch: 285 years. Differences and sums of such times fit into 64 bits, too."""
+"""The maximum clock value: no clock is further from its epoch than 285 years.
+
+Sums and differences fit into 64 bits.
+"""
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -24,7 +27,7 @@ _decode_schema = msgspec.json.Decoder(_Schema).decode
 
 
 class BadLine(NamedTuple):
-    """A line that is not an entry: its place and the reason."""
+    """A line that is not an entry: its position and the reason."""
 
     file: str
     number: int
@@ -32,9 +35,9 @@ class BadLine(NamedTuple):
 
 
 def node_files(directory: Path, node: str | None = None) -> list[Path]:
-    """Return a directory's journal files, of one node or of all, each node's oldest first.
+    """Return the journal files in a directory, of one node or of all nodes, each node's oldest first.
 
-    Their names contain the first node_seq in twelve digits; other files are ignored.
+    File names contain the first node_seq in twelve digits; other files are ignored.
     """
     return sorted(directory.glob(f"{node or '*'}.{'[0-9]' * 12}.jsonl"))
 
@@ -42,8 +45,8 @@ def node_files(directory: Path, node: str | None = None) -> list[Path]:
 def split_lines(data: bytes) -> Iterator[bytes]:
     """Yield the complete lines of a byte string, without their newlines.
 
-    Only a newline ends a line: `splitlines` knows further line ends, which an entry's text may contain. Bytes after the
-    last newline are not a line yet.
+    Only a newline ends a line: `splitlines` knows other line ends, which an entry's strings may contain. Bytes after
+    the last newline are not a complete line.
     """
     begin = 0
     while (end := data.find(b"\n", begin)) >= 0:
@@ -52,9 +55,9 @@ def split_lines(data: bytes) -> Iterator[bytes]:
 
 
 def schema_of(line: bytes) -> int:
-    """Return the schema of a line: an event, or the head of a file.
+    """Return the schema version of a line: an event, or the head of a file.
 
-    SCHEMA_VERSION if the line has no schema or cannot be read.
+    It is SCHEMA_VERSION if the line has no schema or cannot be read.
     """
     try:
         return _decode_schema(line).schema
@@ -63,11 +66,11 @@ def schema_of(line: bytes) -> int:
 
 
 def decode_line(line: bytes) -> Entry:
-    """Decode the entry of one line.
+    """Decode the entry in one line.
 
-    Raises ValueError (with the reason) if it is not an entry, has a schema newer than the one known here, or has a
-    number beyond 64 bits or a time beyond any clock. No node writes such values; a fold with them could not be stored,
-    or would take that time for the present for good.
+    Raises ValueError (with the reason) if the line is not an entry, has a newer schema than this code, or has a number
+    beyond 64 bits or a time beyond any clock. No node writes such values. A fold with such values could not be stored,
+    or would use such a time as the present for ever.
     """
     try:
         raw = _decoder.decode(line)
@@ -105,8 +108,8 @@ def _check_schema(raw: dict[str, Any]) -> None:
 def _is_any_beyond_64_bits(values: Iterable[Any]) -> bool:
     """Return whether one of the values is a number beyond 64 bits.
 
-    A tree's digest has 64 bits without a sign. This runs for every line: checking decoded values takes a third of the
-    time of searching the text for many digits.
+    A tree's digest has 64 bits without a sign. This function runs for every line: checking decoded values takes a third
+    of the time of searching the line for many digits.
     """
     for value in values:
         kind = type(value)
@@ -122,7 +125,7 @@ def _is_any_beyond_64_bits(values: Iterable[Any]) -> bool:
 
 
 def read_file(path: Path, bad: list[BadLine] | None = None) -> Iterator[Entry]:
-    """Yield the entries of one file. Bad lines go to `bad`; an unfinished last line is skipped."""
+    """Yield the entries of one file. Bad lines are added to `bad`; an incomplete last line is skipped."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):
@@ -149,14 +152,14 @@ def merge(entries: Iterable[Entry]) -> list[Entry]:
     for node, own in by_node.items():
         latest = 0
         for entry in sorted(own, key=lambda e: e.node_seq):
-            # A wall clock that stepped back must not reorder a node's own entries.
+            # A wall clock that jumped back must not reorder a node's own entries.
             latest = max(latest, entry.wall_us)
             keyed.append((latest, node, entry.node_seq, entry))
     return [row[3] for row in sorted(keyed, key=lambda row: row[:3])]
 
 
 def last_node_seq(directory: Path, node: str) -> int:
-    """Return the highest node_seq that a node has written, 0 for none."""
+    """Return the highest node_seq that a node has written, 0 if there is none."""
     for path in reversed(node_files(directory, node)):
         newest = 0
         for line in split_lines(path.read_bytes()):

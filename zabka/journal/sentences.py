@@ -1,22 +1,22 @@
 """Events as sentences for people: a table of templates, and their rendering.
 
-The table is `zabka/journal/sentences.json`. Scenario stories use it through this module; the page uses the same table
-through `api/web/sentences.js`, and `tests/golden/sentences.jsonl` has the expected sentences of both. Each event type
-has these keys:
+The table is `zabka/journal/sentences.json`. Scenario stories use it through this module; the dashboard uses the same
+table through `api/web/sentences.js`, and `tests/golden/sentences.jsonl` has the expected sentences of both. Each event
+type has these keys:
 
-- `sentence`: a template. `{field}` is a field of the event and `{field:form}` the same in one of the forms below;
-  `[condition?text|otherwise]` is one text or the other, and `|otherwise` may be left out. Brackets do not nest.
+- `sentence`: a template. `{field}` is a field of the event and `{field:form}` the same field in one of the forms below.
+  `[condition?text|otherwise]` is one of the two strings; `|otherwise` is optional. Brackets do not nest.
 - `weight`: pairs of a weight (loss, election or trouble) and a condition. The first true condition decides how
-  important the event is on the page; without one the event is plain.
-- `spoken`: pairs of a template and a condition. The first pair with a true condition is what a screen reader announces;
-  without one it announces nothing.
+  important the event is in the dashboard; without one, the event is plain.
+- `spoken`: pairs of a template and a condition. A screen reader announces the first pair with a true condition; without
+  one, it announces nothing.
 - `progress`: true if the event only reports progress. Such events occur dozens of times a second under load, so the
-  page keeps and shows them separately.
+  dashboard stores and shows them separately.
 - `story`: the condition for including the event in a scenario's story; without it, the event is never included.
 
 A condition is empty (always true), or comparisons joined by `&`: `field` (neither zero, empty, false nor null),
-`!field`, `field=text`, `field!=text`, `field<number`, `field>number`. Besides the event's own fields there is `own`:
-whether the broker that the event is about wrote it itself.
+`!field`, `field=text`, `field!=text`, `field<number`, `field>number`. In addition to the event's own fields there is
+`own`: whether the broker that the event is about wrote the event itself.
 
 The forms are `hex` (64 bits, as ZooKeeper prints zxids and sessions), `words` (an identifier without its underscores),
 `list`, `pairs` (of a mapping), `offsets` (rows of topic, partition, high watermark and log end), `plural NOUN` (a
@@ -41,7 +41,7 @@ _UINT64_MASK = (1 << 64) - 1
 
 
 class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The table's entry for one type of event."""
+    """The table's entry for one event type."""
 
     sentence: str
     weight: list[tuple[str, str]] = []
@@ -51,7 +51,7 @@ class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sentences:
-    """The table of sentences by type. A type that it does not contain raises KeyError."""
+    """The table of sentences, keyed by event type. An unknown type raises KeyError."""
 
     def __init__(self, wordings: Mapping[str, Wording]) -> None:
         self._wordings = wordings

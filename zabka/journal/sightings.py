@@ -1,8 +1,8 @@
-"""Log lines about messages of real processes, and the joining of two lines, one from each end, to one message.
+"""Log lines about messages of real processes, and the joining of the two ends' lines into one message.
 
-Each end logs what it sent and received. Both use the same name for the connection and, within it, for the message (the
-protocol's own number, or kind and position), so the lines of sender and receiver are matched without guessing. The
-clocks of different hosts may differ: see `Skews`.
+Each end logs the messages that it sent and received. Both ends use the same name for the connection and, within it, for
+the message (the protocol's own number, or kind and position), so sender's and receiver's lines are matched without
+guessing. The clocks of different hosts may differ: see `Skews`.
 """
 
 from __future__ import annotations
@@ -16,32 +16,36 @@ import msgspec
 from zabka.journal.messages import Message, Subject, in_utf8
 
 DELAY_US_MAX = 15 * 60 * 1_000_000
-"""Lines further apart than this are different messages."""
+"""Lines with a larger time difference are different messages."""
 OPENED_US_MAX = 60 * 1_000_000
-"""The ends of one connection see it opened within this time of each other, clock differences included.
+"""The maximum time between the two ends' opening of a connection, clock differences included.
 
-Its addresses may be reused a minute after it was closed (TIME-WAIT), by a connection with the same message names.
+The addresses may be reused a minute after the connection was closed (TIME-WAIT), by a connection with the same message
+names.
 """
 CLOCKS_US_MAX = 10 * 1_000_000
-"""Larger differences between the clocks of hosts are not handled."""
+"""The maximum difference between the clocks of hosts that is corrected."""
 SKEW_WINDOW_US = 60 * 1_000_000
 SKEW_WINDOWS_MAX = 4_096
-"""Clocks drift and are adjusted, so a measured difference counts for a minute or two around its message."""
+"""The maximum number of windows.
+
+Clocks drift and are adjusted, so a measured difference counts only for a minute or two around its message.
+"""
 PAIRS_MAX = 200_000
 OPEN_MAX = 50_000
-"""Number of messages, and of messages logged at one end only, that are kept; the oldest are dropped."""
+"""The number of messages, and of messages logged at one end only, that are kept; the oldest are dropped."""
 LINES_MAX = 50_000
-"""Number of connections whose ends are known; each client has its own connection."""
+"""The number of connections whose ends are remembered; each client has its own connection."""
 UNSEEN = "its receiver wrote down no such message"
 UNSENT = "its sender wrote down no such message"
 OUT_OF_SIGHT = "its other end is no node of the cluster, and writes nothing down"
 CLAMPED = "the clocks of its ends differ by more than it took"
 OUTSIDE = "client"
-"""The name of any other end that is not a node of the cluster."""
+"""The name of any other end of a connection that is not a node of the cluster."""
 
 
 class Sighting(msgspec.Struct, rename={"group": "class", "other": "with"}, omit_defaults=True):
-    """A line of a node's file: a message that it sent or received, at its own wall clock.
+    """A line of a node's file: a message that it sent or received, timed by its own wall clock.
 
     `line` names the connection and `key` the message on it. `opened` is when this end opened the connection (0:
     unknown), and `missed` is the number of messages before this one that were not logged.
@@ -75,16 +79,17 @@ def sighting_line(sighting: Sighting) -> bytes:
 
 
 def read_sighting(line: bytes) -> Sighting:
-    """Decode the sighting of a line. Raises msgspec.MsgspecError if it has none."""
+    """Decode the sighting in a line. Raises msgspec.MsgspecError if the line contains none."""
     return _decoder.decode(line)
 
 
 class Skews:
     """The differences between the clocks of hosts, estimated from the messages between them.
 
-    For two hosts, the quickest message in each direction limits the difference: a time that seems negative in one
-    direction is added in the other. Half the difference of the two is the best estimate (as in NTP), wrong by at most
-    half their sum. With messages in one direction only, the only correction is that none arrives before it was sent.
+    For two hosts, the quickest message in each direction bounds the difference; a clock that is ahead adds its
+    difference in one direction and subtracts it in the other. Half the difference of the two times is the best estimate
+    (as in NTP), wrong by at most half their sum. With messages in one direction only, the only correction is that no
+    message arrives before it was sent.
     """
 
     def __init__(self, hosts: dict[str, str]) -> None:
@@ -93,7 +98,7 @@ class Skews:
         """The quickest message of each window, by pair of hosts."""
 
     def see(self, sent: Sighting, received: Sighting) -> None:
-        """Take a message into account."""
+        """Update the estimate with a message."""
         pair = (self._host(sent.node), self._host(received.node))
         if pair[0] == pair[1]:
             return
@@ -112,7 +117,7 @@ class Skews:
         return min((took_us for took_us in around if took_us is not None), default=None)
 
     def ahead_us(self, sender: str, receiver: str, at_us: int) -> int:
-        """Return how far the receiver's clock is ahead of the sender's at that time."""
+        """Return by how much the receiver's clock is ahead of the sender's clock at that time."""
         pair = (self._host(sender), self._host(receiver))
         if pair[0] == pair[1]:
             return 0
@@ -121,23 +126,23 @@ class Skews:
 
 
 class Matcher:
-    """Joins sightings to messages; `hosts` maps each node to its host."""
+    """Joins sightings into messages; `hosts` maps each node to its host."""
 
     def __init__(self, hosts: dict[str, str]) -> None:
         self._skews = Skews(hosts)
         self._open: dict[tuple[str, str, str], deque[Sighting]] = defaultdict(deque)
-        """Sightings of one name that wait for their other end, by direction.
+        """Sightings with one name whose other end is still missing, by direction.
 
         A client may use one name for all of its requests, and logs nothing itself.
         """
         self._waiting = 0
-        """Total number of waiting sightings."""
+        """The total number of waiting sightings."""
         self._pairs: list[tuple[Sighting, Sighting]] = []
         self._ends: dict[str, dict[str, None]] = {}
         self._others: dict[tuple[str, str], str] = {}
 
     def add(self, sightings: Iterable[Sighting]) -> None:
-        """Add lines of one or several nodes, in order per node."""
+        """Add lines of one or several nodes, each node's lines in order."""
         for sighting in sightings:
             # Connections without recent messages are dropped first.
             self._ends[sighting.line] = ends = self._ends.pop(sighting.line, {})
@@ -162,7 +167,7 @@ class Matcher:
                 self._others.pop((line, node), None)
 
     def _partner(self, sighting: Sighting) -> Sighting | None:
-        """Take the other end's sighting of the message out of the waiting ones, if there is one."""
+        """Remove and return the waiting sighting of the message's other end, if there is one."""
         name = (sighting.line, sighting.key, "received" if sighting.way == "sent" else "sent")
         for place, each in enumerate(self._open.get(name, ())):
             if _belong_together(each, sighting):
@@ -233,7 +238,7 @@ def _made_of(sighting: Sighting, source: str, target: str) -> Message:
 
 
 def _answer(messages: list[Message]) -> None:
-    """Link responses to their requests: `answer@N` on a connection answers `request@N`."""
+    """Link responses to their requests: `answer@N` on a connection belongs to `request@N`."""
     asked: dict[str, int] = {}
     for message in messages:
         line, _, key = message.subject.pop("on").partition(" ")

@@ -31,7 +31,7 @@ from zabka.journal.events import (
 from zabka.journal.events import SessionExpired as Expired
 
 RESTARTS_MAX = 8
-"""How many ends of a process are kept that was started again."""
+"""The number of process ends that are kept after the process was started again."""
 _STOPS = frozenset({"crash", "power_loss", "pause"})
 _STOPPED = frozenset({"down", "paused"})
 ANY = "*"
@@ -39,9 +39,9 @@ ANY = "*"
 
 
 class _Silence(NamedTuple):
-    """The silence of a node towards another one: how long it has lasted at the decision, and the limit.
+    """The silence of one node towards another: its duration at the decision, and the limit.
 
-    A node that waits for each response falls silent without it as well: then a cut in either direction causes it.
+    A node that waits for each response becomes silent without it as well, so that a cut in either direction is a cause.
     """
 
     node: str
@@ -53,12 +53,12 @@ class _Silence(NamedTuple):
     def began_with(self, by: Entry, decided: Entry) -> bool:
         """Return whether the silence began with that event: at most two thirds of the limit after the last message.
 
-        A working node sends something in each third of the limit; the other third allows for clock differences.
+        A working node sends something in each third of the limit; the last third allows for clock differences.
         """
         return by.wall_us <= decided.wall_us - 1000 * (self.lasts_ms - self.limit_ms * 2 // 3)
 
     def outlived(self, by: Entry, decided: Entry) -> bool:
-        """Return whether a message arrived long after that event, so that it was not the cause on its own."""
+        """Return whether a message arrived long after that event, so that the event was not the only cause."""
         return by.wall_us < decided.wall_us - 1000 * (self.lasts_ms + self.limit_ms // 3)
 
     def may_be_of(self, cut: Event) -> bool:
@@ -72,18 +72,18 @@ class _Silence(NamedTuple):
 
 
 class Silences:
-    """The stopped processes, the cut links, and their effects. Pass it every entry, in order."""
+    """Tracks stopped processes, cut links, and their effects. Pass it every entry, in order."""
 
     def __init__(self) -> None:
         self._owners: dict[int, str] = {}
         self._stopped: dict[str, Entry] = {}
         self._restarted: dict[str, list[Entry]] = {}
-        """The ends of processes that were started again, by node: the last few of each."""
+        """The last few ends of processes that were started again, by node."""
         self._resumed: dict[str, Entry] = {}
         """The last pause of each node that was resumed."""
         self._cuts: dict[str, Entry] = {}
         self._faulted: dict[tuple[str, str, str], Entry] = {}
-        """The first use of each request fault, by its id, the client and the node that applied it."""
+        """The first use of each request fault, keyed by fault id, client, and the node that applied it."""
         self._causes: dict[tuple[str, int], Entry] = {}
 
     def owns(self, session_id: int, node: str) -> None:
@@ -98,7 +98,7 @@ class Silences:
             case ProcessChanged(target=node):
                 self._runs(node)
             case NodeStarted(role="host"):
-                # The faults held by the host's agent ended with it.
+                # Faults that the host's agent applied ended together with the agent.
                 self._cuts = {fault: by for fault, by in self._cuts.items() if by.node != entry.node}
             case NodeStarted():
                 self._runs(entry.node)
@@ -119,12 +119,12 @@ class Silences:
             case Expired() | IsrProposed():
                 found = [self._silenced(entry, silence) for silence in self._silences(entry.event)]
                 found_causes = {(by.node, by.node_seq): by for by in found if by is not None}
-                # If several replicas leave at once, one event must explain all of them.
+                # If several replicas leave at the same time, one event must explain all of them.
                 if len(found_causes) == 1 and None not in found:
                     self._causes[entry.node, entry.node_seq] = next(iter(found_causes.values()))
 
     def _runs(self, node: str) -> None:
-        """Note that the process runs again."""
+        """Record that the process runs again."""
         ended = self._stopped.pop(node, None)
         if ended is not None and _is_process_end(ended.event):
             self._restarted[node] = [*self._restarted.get(node, ())[1 - RESTARTS_MAX :], ended]
@@ -132,7 +132,7 @@ class Silences:
             self._resumed[node] = ended
 
     def find_cause(self, effect: Entry) -> Entry | None:
-        """Return the cause of the silence that an event was decided by, or None if no journal contains it."""
+        """Return the cause of the silence that led to this event, or None if no journal contains it."""
         return self._causes.get((effect.node, effect.node_seq))
 
     def _silences(self, event: Event) -> list[_Silence]:
@@ -146,7 +146,8 @@ class Silences:
         if not isinstance(event, Expired):
             return []
         owner = self._owners.get(event.session_id) or session_text(event.session_id)
-        # A new leader knows no last message, so the silence has lasted for at least the limit.
+        # A new leader does not know the time of the last message, so the silence has lasted at least as long as the
+        # limit.
         lasts_ms = event.heard_ms_ago if event.heard_ms_ago >= 0 else event.timeout_ms
         return [_Silence(owner, f"peer-{event.heard_by}", lasts_ms, event.timeout_ms)]
 
@@ -157,11 +158,11 @@ class Silences:
         paused = self._resumed.get(silence.receiver)
         if paused is not None and silence.waits_for_answers and not silence.outlived(paused, decided):
             held.append(paused)
-        # A request fault may be used up, so it counts only if it began with the silence.
+        # The uses of a request fault may be exhausted, so it counts only if it began together with the silence.
         uses = [by for (_, client, at), by in self._faulted.items() if (client, at) == (silence.node, silence.receiver)]
         held += [by for by in uses if not silence.outlived(by, decided)]
         held = [by for by in held if silence.began_with(by, decided)]
-        # The first event near the last message, otherwise the latest event long before it.
+        # Prefer the first event near the last message, otherwise the latest event long before it.
         timely = [by for by in held if not silence.outlived(by, decided)]
         at = (lambda by: by.wall_us) if timely else (lambda by: -by.wall_us)
         return min(timely or held, key=at, default=None)

@@ -1,16 +1,16 @@
-"""Spans: how long each part of a cluster was in one state, as a fold next to that of the state.
+"""Spans: how long each part of a cluster was in one state, as a fold next to the fold of the state.
 
 At every event each lane has the value that the folded state gives it (`cells`). A span is the longest run of events
 during which that value stays the same. It begins at the time (`ClusterState.at_us`) of the event that set the value,
-and ends where the next span begins, or where the row no longer exists. The lanes and their rows are:
+and ends where the next span begins, or when the row is removed. The lanes and their rows are:
 
-- `controller`: `active`, `dead` (the controller is killed or frozen, and its session still holds /controller) or
-  `nobody`; the value has the broker, its controller epoch and the cause of the holder's loss.
-- `belief:broker-N`: the controller in that broker's last report is `right`, `stale` or `ahead` of what the ensemble
-  knows; `silent` while the broker is down or frozen, or has not reported yet.
+- `controller`: `active`, `dead` (the controller is killed or frozen, and its session still owns /controller) or
+  `nobody`; the value contains the broker, its controller epoch and the cause of the controller's loss.
+- `belief:broker-N`: the controller in that broker's last report is `right`, `stale` or `ahead`, compared with what the
+  ensemble knows; `silent` while the broker is down or frozen, or has not reported yet.
 - `isr:TOPIC-P`, one row per replica: `leader`, `in_sync` or `out` of the ISR as the controller last wrote it, `gone`
-  while its broker's process is down; and a separate row, `leaderless`, while no living leader serves.
-- `peer:N`: its role (`DOWN` while its process is), with its phase and epochs.
+  while its broker's process is down; and a separate row, `leaderless`, while no live leader serves.
+- `peer:N`: its role (`DOWN` while its process is down), with its phase and epochs.
 - `process:NODE`: `running`, `paused`, `down` or `unknown`.
 - `faults`, one row per fault: its kind.
 """
@@ -28,27 +28,27 @@ from zabka.journal.events import Entry, Event
 from zabka.journal.fold import apply
 
 NO_REPLICA = -1
-"""The row of an ISR lane for the partition instead of a replica: `leaderless`."""
+"""The row in an ISR lane for the partition itself, not for a replica: `leaderless`."""
 
 
 class Row(NamedTuple):
-    """The place of a span: a lane, and within it the replica or the fault; empty if a lane has one row."""
+    """The row of a span: a lane, and the replica or the fault within it; empty if the lane has one row."""
 
     lane: str
     of: str = ""
 
 
 class Cell(NamedTuple):
-    """The state of a row at a moment; `value` is JSON."""
+    """The state of a row at one time; `value` is JSON."""
 
     state: str
     value: Any = None
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
-    """A row was in that state from one time to another.
+    """A row's state from one time to another.
 
-    `to_us` is None while it lasts; `seq` is the event that began it.
+    `to_us` is None until the span ends; `seq` is the event that began it.
     """
 
     lane: str
@@ -61,7 +61,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True):
-    """The time and the event at which a row's present span began."""
+    """The time and the event at which a row's current span began."""
 
     lane: str
     of: str
@@ -129,7 +129,7 @@ def _belief(state: ClusterState, broker: BrokerView) -> Cell:
         return Cell("silent", reported)
     if broker.believed_controller_epoch > state.controller_epoch:
         return Cell("ahead", reported)
-    # A broker that knows of no controller is right while there is none, whatever the last epoch was.
+    # A broker that knows of no controller is right as long as there is none, whatever the last epoch was.
     right = broker.believed_controller_id == state.controller_id and (
         state.controller_id < 0 or broker.believed_controller_epoch == state.controller_epoch
     )
@@ -142,7 +142,7 @@ def _fault(fault: FaultView) -> Cell:
 
 def _partition(state: ClusterState, partition: PartitionView) -> Iterator[tuple[Row, Cell]]:
     if not partition.replicas:
-        # Replicas have reported it, but its state was not written yet.
+        # Replicas have reported the partition, but its state has not been written yet.
         return
     lane = f"isr:{partition.topic}-{partition.partition}"
     for replica in partition.replicas:
@@ -163,10 +163,10 @@ def _process_of(state: ClusterState, broker_id: int) -> str:
 
 
 class Spans:
-    """Folds a history into a state and its spans. `take_closed` returns the spans that ended since its last call."""
+    """Folds a history into a state and its spans. `take_closed` returns the spans that ended since the last call."""
 
     def __init__(self, state: ClusterState | None = None, begun: list[Begun] | None = None) -> None:
-        """Continue from a state and the starts of its spans; by default from before the first event."""
+        """Continue from a state and the starts of its spans; by default, start before the first event."""
         self.state = state or ClusterState()
         self._closed: list[Span] = []
         self._open: dict[Row, tuple[Cell, int, int]] = {}
@@ -194,7 +194,7 @@ class Spans:
         faults = len(state.faults)
         apply(state, entry)
         self._set(CONTROLLER, _controller(state))
-        # Any event of a frozen node ends its fault.
+        # Any event of a frozen node shows that its fault has ended.
         if (
             kind in _ABOUT_NODES
             or faults != len(state.faults)

@@ -1,12 +1,12 @@
 """Transactions in a history: the state of each producer's transactional id, and the reason why one stays open.
 
-A partition knows only the producer's id and epoch; the coordinator's journal has the rest. `find_cause` resolves the
+A partition knows only the producer's id and epoch; the rest is in the coordinator's journal. `find_cause` resolves the
 references of `cause`: to the newest state of the id, to the decision that a marker carries out, and to the open
 transaction that holds a last stable offset back.
 
-A transaction that the coordinator has open stays open because of what happened after its last change: the producer's
+If the coordinator has the transaction open, it stays open because of an event after its last change: the producer's
 process or the coordinator's process stopped. If the coordinator knows no open transaction, the partition has a hanging
-one (KIP-890), and the reason is the batch that began it.
+transaction (KIP-890), and the reason is the batch that began it.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Transactions:
         self._changes: dict[int, list[Entry]] = {}
         """The changes of transactional ids, by producer id."""
         self._begun: dict[tuple[int, str, int], list[Entry]] = {}
-        """The beginnings in partitions, by producer id, partition and offset."""
+        """The starts of transactions in partitions, keyed by producer id, partition and offset."""
         self._processes: dict[str, list[tuple[Entry, bool]]] = {}
-        """Starts and stops of processes by name, each with whether the process runs afterwards."""
+        """Starts and stops of processes by name, each with a flag: whether the process runs afterwards."""
         self._faults: dict[str, str] = {}
-        """The stopped process of each present fault."""
+        """The stopped process of each active fault."""
 
     def see(self, entry: Entry) -> None:
         """Add the next entry."""
@@ -70,7 +70,7 @@ class Transactions:
                 pass
 
     def find_cause(self, cause: str, place: int) -> Entry | None:
-        """Return the event before `place` that a reference means, or None if no journal contains it."""
+        """Return the event before position `place` that a reference means, or None if no journal contains it."""
         word, _, rest = cause.partition(" ")
         match word, rest.split():
             case "producer", [producer]:
@@ -85,9 +85,9 @@ class Transactions:
                 return None
 
     def left_open_by(self, changed: Entry, place: int) -> Entry | None:
-        """Return the stop of a process that kept the transaction as it was after that change, until `place`.
+        """Return the process stop that kept the transaction unchanged from that change until `place`.
 
-        The coordinator counts before the producer: without it, no transaction ends.
+        The coordinator is checked before the producer, because without it no transaction ends.
         """
         event = changed.event
         if not isinstance(event, TransactionChanged) or event.state not in _UNFINISHED:
@@ -96,7 +96,7 @@ class Transactions:
         return next((found for name in needed if (found := self._stopped(name, changed, place))), None)
 
     def producer_stopped(self, changed: Entry, place: int) -> Entry | None:
-        """Return the stop of the producer's process because of which its transaction timed out at `place`."""
+        """Return the stop of the producer's process that caused its transaction's timeout at `place`."""
         event = changed.event
         if not isinstance(event, TransactionChanged) or event.after != "timed out":
             return None
@@ -138,4 +138,4 @@ def _has_open(entry: Entry, partition: str) -> bool:
 
 
 REFERENCES = frozenset({PRODUCER, DECISION, OPEN})
-"""The first words of the references that are resolved here."""
+"""The first words of the references that this module resolves."""

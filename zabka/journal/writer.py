@@ -1,12 +1,12 @@
 """The journal's writer: one JSON Lines file per node, rotated and bounded.
 
-A node writes to `<directory>/<node>.<first node_seq, 12 digits>.jsonl`. When that file reaches `file_bytes_max` the
-next one begins, and the oldest is removed once there are more than `files_max`. Lines are buffered and written to the
+A node writes to `<directory>/<node>.<first node_seq, 12 digits>.jsonl`. When that file reaches `file_bytes_max` a new
+file begins, and the oldest is removed if there are more than `files_max`. Lines are buffered and written to the
 operating system at `flush()`, or automatically once BUFFER_BYTES_MAX are waiting, so a killed process loses at most the
-lines since its last flush. `node_seq` continues after restarts where the newest file ends.
+lines since its last flush. After a restart `node_seq` continues where the newest file ends.
 
-While the disk is full, lines wait in memory. Beyond WAITING_BYTES_MAX the oldest of them are dropped: their numbers are
-missing then, and the number of lost lines is written to standard error.
+While the disk is full, lines wait in memory. Beyond WAITING_BYTES_MAX the oldest lines are dropped: the journal lacks
+their numbers, and standard error receives the number of lost lines.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _encoder = msgspec.json.Encoder()
 def encode_line(node: str, node_seq: int, wall_us: int, mono_us: int, event: Event) -> bytes:
     """Encode one journal line, with the newline: the envelope's fields, then the body's.
 
-    Raises TypeError for an event whose type is not listed in `zabka.journal.events.EVENT_TYPES`: no reader would know
-    it.
+    Raises TypeError for an event whose type is not listed in `zabka.journal.events.EVENT_TYPES`, because no reader
+    would know it.
     """
     if type(event) not in KNOWN:
         raise TypeError(f"{type(event).__name__} is missing in journal.events.EVENT_TYPES")
@@ -56,11 +56,11 @@ class Journal(Protocol):
     """The interface for writing a node's events."""
 
     def write(self, event: Event) -> Cause:
-        """Add an event. Return the reference to it as the cause of other events."""
+        """Add an event. Return a reference to it, for use as the cause of other events."""
         ...
 
     def flush(self) -> None:
-        """End a batch: other processes can read its events now."""
+        """End a batch, so that other processes can read its events."""
         ...
 
     def high_watermarks_reached(self) -> dict[TopicPartition, int]:
@@ -105,7 +105,7 @@ class JournalWriter:
         file = files[-1].open("r+b", buffering=0)
         size = file.seek(0, 2)
         if size and (file.seek(size - 1), file.read(1))[1] != b"\n":
-            # A crash left half a line: end it, so that readers skip only that line.
+            # A crash left half a line. End this line, so that readers skip only it.
             file.write(b"\n")
             size += 1
         return file, size
@@ -115,9 +115,9 @@ class JournalWriter:
         return path.open("ab", buffering=0), 0
 
     def write(self, event: Event) -> Cause:
-        """Add an event with the current time; it reaches the file with the next flush.
+        """Add an event with the current time; the next flush writes it to the file.
 
-        Returns the reference to it as the cause of other events, or unknown if this journal's level leaves it out.
+        Returns a reference to it, for use as the cause of other events, or unknown if this journal's level omits it.
         Raises TypeError for an event whose type is not listed, as `encode_line` does.
         """
         if event.level is Level.FULL and not self._full:
@@ -130,9 +130,9 @@ class JournalWriter:
         return event_cause(self.node, self._node_seq)
 
     def flush(self) -> None:
-        """Write everything to the operating system.
+        """Write all lines to the operating system.
 
-        Lines that cannot be written wait, and standard error has the reason.
+        Lines that cannot be written wait, and standard error receives the reason.
         """
         if not self._buffer:
             return
@@ -154,7 +154,7 @@ class JournalWriter:
     def high_watermarks_reached(self) -> dict[TopicPartition, int]:
         """Return the high watermarks that the node's replicas have reached according to this journal.
 
-        None are returned if its files cannot be read.
+        The result is empty if the files cannot be read.
         """
         self.flush()
         try:
@@ -168,7 +168,7 @@ class JournalWriter:
             self._report(f"{reason.strerror or reason}; events wait until it can go on")
         surplus = len(self._buffer) - WAITING_BYTES_MAX
         if surplus > 0:
-            # Half of the first line may be in the file already, so it stays.
+            # Half of the first line may already be in the file, so keep that line.
             first = self._buffer.find(b"\n") + 1
             self._lose(first, self._buffer.find(b"\n", first + surplus) + 1)
 

@@ -1,4 +1,4 @@
-"""Which brokers hold which replicas of a new topic (kafka.admin.AdminUtils.assignReplicasToBrokers)."""
+"""Replica assignment of a new topic to brokers (kafka.admin.AdminUtils.assignReplicasToBrokers)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import count, islice, zip_longest
 from zabka.ensemble.ports import Random
 
 Racks = Mapping[int, str | None]
-"""The racks of brokers; None for a broker without one."""
+"""The racks of brokers; None for a broker without a rack."""
 
 
 class RacksIncomplete(Exception):
-    """Some brokers have a rack, and some have none."""
+    """Some brokers have a rack, and others have none."""
 
 
 def assign_replicas(
@@ -25,11 +25,11 @@ def assign_replicas(
     first_partition: int = 0,
     start_index: int = -1,
 ) -> dict[int, tuple[int, ...]]:
-    """Spread replicas: leaders round robin from a random broker, followers shifted by one more every round.
+    """Assign replicas: leaders round robin from a random broker, followers shifted by one more in every round.
 
-    `brokers` are ids in order, at least `replication_factor` of them.  With `racks` a partition's replicas go to as
-    many racks as there are.  A topic that grows continues the pattern with the `start_index` of its first partition's
-    leader.  Raises RacksIncomplete.
+    `brokers` are ids in order, at least `replication_factor` of them. With `racks`, a partition's replicas are spread
+    over as many racks as possible. A topic that gets more partitions continues the pattern with the `start_index` of
+    its first partition's leader. Raises RacksIncomplete.
     """
     assert 0 < replication_factor <= len(brokers), "the caller checks the replication factor"
     known = {broker: rack for broker, rack in (racks or {}).items() if broker in brokers and rack is not None}
@@ -50,13 +50,13 @@ def assign_replicas(
 
 
 def _after(order: Sequence[int], first: int, shift: int) -> Iterator[int]:
-    """Yield the other brokers in a circle, beginning `shift` after the next one."""
+    """Yield the other brokers in circular order, beginning `shift` after the next broker."""
     size = len(order)
     return (order[(first + 1 + (shift + step) % (size - 1)) % size] for step in count())
 
 
 def _elsewhere(order: Sequence[int], racks: Mapping[int, str], first: int, shift: int) -> Iterator[int]:
-    """Yield the other brokers, first those in racks that have no replica yet."""
+    """Yield the other brokers; brokers in racks without a replica come first."""
     every = dict.fromkeys(racks.values())
     taken, used = {order[first]}, {racks[order[first]]}
     for broker in _after(order, first, shift * len(every)):
@@ -67,7 +67,7 @@ def _elsewhere(order: Sequence[int], racks: Mapping[int, str], first: int, shift
 
 
 def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
-    """Return the brokers with one of each rack in turn, as long as a rack has any."""
+    """Return the brokers by taking one from each rack in turn, as long as the rack has any."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(brokers):
         by_rack.setdefault(racks[broker], []).append(broker)

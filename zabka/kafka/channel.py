@@ -1,8 +1,8 @@
 """Kafka requests over TCP to other brokers: the asyncio `BrokerChannel`.
 
-A connection carries its requests in order, and the server answers each only after the one before.  So kinds of requests
-that would block each other have connections of their own, as in Kafka (fetchers, the controller's control requests,
-requests to the controller).
+A connection carries its requests in order, and the server replies to each request only after the earlier ones. Kinds of
+requests that would block each other therefore have separate connections, as in Kafka (fetchers, the controller's
+control requests, requests to the controller).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OpenConnection(Protocol):
     """Opens a TCP connection to a broker, like `loop.create_connection`; link faults are applied here."""
 
     def __call__(self, factory: Callable[[], asyncio.Protocol], to: Endpoint) -> Awaitable[object]:
-        """Connect and call `factory` for the protocol.  Raises OSError."""
+        """Connect; create the protocol with `factory`. Raises OSError."""
         ...
 
 
@@ -48,7 +48,10 @@ class AsyncioChannel:
         self._connections: dict[tuple[int, int], tuple[Endpoint, _Connection]] = {}
 
     def call(self, to: Endpoint, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
-        """Send a request now, and return its response when awaited: None for Produce with acks=0, once it is sent."""
+        """Send a request immediately.
+
+        The awaitable returns the response, or None for Produce with acks=0 once it is sent.
+        """
         key = (to.broker_id, lane_of(request))
         known = self._connections.get(key)
         if known is None or known[1].closed or known[0] != to:
@@ -80,13 +83,13 @@ class _Call(NamedTuple):
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, possibly still being opened."""
+    """One connection, which may still be opening."""
 
     def __init__(self, client_id: str, to: Endpoint, open_connection: OpenConnection, tap: KafkaTap | None) -> None:
         self._tap = tap
         self._line: CallerLine | None = None
         self._unlogged: list[tuple[int, KafkaMessage, int]] = []
-        """Requests to log as sent once the connection is open."""
+        """Requests that will be logged as sent when the connection is open."""
         self._loop = asyncio.get_running_loop()
         self._client_id = client_id
         self._to = to
@@ -102,11 +105,11 @@ class _Connection(asyncio.Protocol):
     async def _open(self, open_connection: OpenConnection) -> None:
         try:
             await open_connection(lambda: self, self._to)
-        except (OSError, UnicodeError) as failed:  # UnicodeError: a host name that IDNA cannot encode
+        except (OSError, UnicodeError) as failed:  # A UnicodeError means a host name that IDNA cannot encode.
             self.close(str(failed) or type(failed).__name__)
 
     def call(self, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
-        """Queue a request."""
+        """Queue a request. The awaitable returns its response."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = encode_request(self._correlation_id, self._client_id, request)
         self._unsent.append(frame)
@@ -122,7 +125,7 @@ class _Connection(asyncio.Protocol):
         return answer
 
     def _log_sent(self, tap: KafkaTap, request: KafkaMessage, size: int) -> int:
-        """Log that a request is sent; return the time."""
+        """Log that a request is sent; return the time of sending."""
         if tap.wants(request):
             if self._line is None:
                 self._unlogged.append((self._correlation_id, request, size))
@@ -149,7 +152,7 @@ class _Connection(asyncio.Protocol):
                 call.answer.set_exception(broken(f"broker {self._to.broker_id}: {reason}"))
 
     def _timed_out(self, answer: asyncio.Future[KafkaMessage]) -> None:
-        # As in Kafka's clients: the responses that come after an overdue response cannot be awaited either.
+        # As in Kafka's clients: responses after an overdue response cannot be awaited either.
         if not answer.done():
             self.close("no answer in time")
 
@@ -161,12 +164,12 @@ class _Connection(asyncio.Protocol):
     def _flush(self) -> None:
         self._flushing = False
         if self._transport is not None and not self._transport.is_closing():
-            with contextlib.suppress(RuntimeError):  # uvloop, writing to a transport that is closing
+            with contextlib.suppress(RuntimeError):  # uvloop raises this when writing to a transport that is closing.
                 self._transport.write(b"".join(self._unsent))
         self._unsent.clear()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports, and those of faulty links, have only the interface of asyncio's.
+        # uvloop's transports and transports of faulty links implement only the interface of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         if self.closed:
             transport.close()
@@ -207,6 +210,6 @@ class _Connection(asyncio.Protocol):
 
 
 def _retrieved(answer: asyncio.Future[KafkaMessage]) -> None:
-    # A call may fail unseen after its caller was cancelled.
+    # The failure of a call can go unnoticed if its caller was cancelled.
     if not answer.cancelled():
         answer.exception()

@@ -1,7 +1,7 @@
 """The codecs of record batches and message sets: gzip, snappy, lz4 and zstd, as in Kafka's `compress` package.
 
-Untrusted data is unpacked piece by piece and up to a limit, because a batch does not declare its unpacked size. gzip
-and zstd return as much at a time as requested, lz4 and snappy a block.
+Untrusted data is decompressed piece by piece and up to a limit, because a batch does not declare its decompressed size.
+gzip and zstd return as much at a time as requested, lz4 and snappy one block.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from zabka.kafka.lz4_frame import Lz4FrameWriter, lz4_blocks
 from zabka.kafka.snappy_chunks import ChunkTooLarge, SnappyWriter, snappy_chunks
 
 try:
-    # Python's own, from 3.14 on.
+    # Python's own implementation, available since 3.14.
     from compression.zstd import ZstdDecompressor, ZstdError  # type: ignore[import-not-found,unused-ignore]
 except ImportError:
     from backports.zstd import ZstdDecompressor, ZstdError
 
 EXPANDED_BYTES_MAX = 64 << 20
-"""A batch that unpacks to more is refused.  Kafka has no such limit; 5,000,000 of the smallest records fit into it."""
+"""The limit for decompressed batches; larger ones are rejected.
+
+Kafka has no such limit; 5,000,000 of the smallest records fit into it.
+"""
 ZSTD_BYTES_MAX = 16 << 20
-"""The unpacked limit of a producer's zstd batch: the decompressor may have to keep all of it until the end."""
+"""The decompressed limit of a producer's zstd batch: the decompressor may have to keep all of it until the end."""
 PIECE_BYTES = 16 << 10
-"""The largest piece of gzip, zstd and uncompressed data; a block of lz4 may have 4 MiB."""
+"""The largest piece of gzip, zstd and uncompressed data; an lz4 block can have 4 MiB."""
 
 _GZIP_WINDOW = 31
 _GZIP_START = b"\x1f\x8b\x08"
@@ -35,7 +38,7 @@ Data = bytes | bytearray | memoryview
 
 
 class Codec(IntEnum):
-    """The three lowest bits of a batch's attributes (CompressionType.java)."""
+    """A compression codec: the three lowest bits of a batch's attributes (CompressionType.java)."""
 
     NONE = 0
     GZIP = 1
@@ -45,27 +48,27 @@ class Codec(IntEnum):
 
 
 CODECS = {"uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in Codec if codec}
-"""By their names in compression.type (BrokerCompressionType.java)."""
+"""Codecs by their names in compression.type (BrokerCompressionType.java)."""
 DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3}
 """The default levels of the codecs that have levels."""
 
 
 class CompressionError(Exception):
-    """Bytes that cannot be unpacked; the text states why."""
+    """Data that cannot be decompressed; the message states why."""
 
 
 class ExpandsTooFar(CompressionError):
-    """They unpack to more than is allowed."""
+    """The data decompresses to more bytes than allowed."""
 
 
 # ---- unpacking ------------------------------------------------------------------------------------------------
 
 
 def unpacked(codec: Codec, data: Data, bytes_max: int = EXPANDED_BYTES_MAX, magic: int = 2) -> Iterator[Data]:
-    """Yield the unpacked `data` in pieces, also empty ones, so that the caller can do other work in between.
+    """Yield the decompressed `data` in pieces, some of them empty, so that the caller can do other work in between.
 
-    `magic` is that of the batch or message: the oldest messages have lz4 frames with a wrong header checksum. Raises
-    CompressionError, and ExpandsTooFar before more than `bytes_max` bytes were unpacked.
+    `magic` is the magic of the batch or message: the oldest messages have lz4 frames with a wrong header checksum.
+    Raises CompressionError, and ExpandsTooFar before more than `bytes_max` bytes were decompressed.
     """
     left = bytes_max
     try:
@@ -81,7 +84,7 @@ def unpacked(codec: Codec, data: Data, bytes_max: int = EXPANDED_BYTES_MAX, magi
 
 
 def unpack(codec: Codec, data: Data, bytes_max: int = EXPANDED_BYTES_MAX, magic: int = 2) -> bytes:
-    """Return all unpacked `data`.  Raises as `unpacked` does."""
+    """Return all decompressed `data`. Raises as `unpacked` does."""
     return b"".join(unpacked(codec, data, bytes_max, magic))
 
 
@@ -104,7 +107,7 @@ def _plain_pieces(data: Data) -> Iterator[Data]:
 
 
 def _gzip_pieces(data: Data) -> Iterator[Data]:
-    """Yield every member of a gzip file; ignore trailing bytes that are no member, as Java does."""
+    """Yield every member of a gzip file; ignore trailing bytes that are not a member, as Java does."""
     view = memoryview(data)
     unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW)
     for at in range(0, len(view), _INPUT_BYTES):
@@ -127,7 +130,7 @@ def _gzip_pieces(data: Data) -> Iterator[Data]:
 
 
 def _zstd_pieces(data: Data) -> Iterator[Data]:
-    """Yield every frame, one after the other, as zstd-jni's stream does."""
+    """Yield every frame in turn, as zstd-jni's stream does."""
     view = memoryview(data)
     unpacker, is_whole = ZstdDecompressor(), False
     for at in range(0, len(view), _INPUT_BYTES):
@@ -149,7 +152,7 @@ def _zstd_pieces(data: Data) -> Iterator[Data]:
 
 
 class Packer:
-    """Packs data in pieces.  `level` is that of the codec, None for its default; `magic` as above."""
+    """Compresses data in pieces. `level` is the codec's level, None for its default; `magic` as for `unpacked`."""
 
     def __init__(self, codec: Codec, level: int | None = None, magic: int = 2) -> None:
         level = DEFAULT_LEVELS.get(codec, 0) if level is None else level
@@ -171,11 +174,11 @@ class Packer:
             self._add, self._end = bytes, bytes
 
     def add(self, data: Data) -> bytes:
-        """Add data; return the packed bytes that are ready."""
+        """Add data; return the compressed bytes that are ready."""
         return self._add(data)
 
     def finish(self) -> bytes:
-        """Finish; return the rest of the packed bytes."""
+        """Finish; return the remaining compressed bytes."""
         return self._end()
 
 
@@ -192,6 +195,6 @@ class _ZstdPacker:
 
 
 def pack(codec: Codec, data: Data, level: int | None = None, magic: int = 2) -> bytes:
-    """Pack all of `data`."""
+    """Compress all of `data`."""
     packer = Packer(codec, level, magic)
     return packer.add(data) + packer.finish()

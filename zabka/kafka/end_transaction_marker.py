@@ -1,7 +1,7 @@
 """Control batches that end a transaction (Kafka's EndTransactionMarker and ControlRecordType, KIP-98).
 
-A control batch holds one record. Its key is a version and a type, its value a version and the epoch of the coordinator
-that wrote it. The batch names the producer whose transaction ends.
+A control batch contains one record. Its key is a version and a type; its value is a version and the epoch of the
+coordinator that wrote it. The batch has the id and epoch of the producer whose transaction ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ABORT, _COMMIT = 0, 1
 
 
 class EndTransactionMarker(NamedTuple):
-    """The end of a transaction, and the epoch of the coordinator that decided it."""
+    """The outcome of a transaction, and the epoch of the coordinator that decided it."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -46,7 +46,7 @@ def marker_batch(producer_id: int, producer_epoch: int, marker: EndTransactionMa
 
 
 def read_marker(data: Data, position: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """Return the marker in a control batch, or None for an emptied batch, another type, or damage."""
+    """Return the marker in a control batch, or None if the batch is empty, of another type, or damaged."""
     try:
         record = next(iter_batch(memoryview(data), position, header), None)
     except BatchUnreadable:

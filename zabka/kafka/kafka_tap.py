@@ -1,7 +1,8 @@
-"""Logs a broker's messages in Kafka's protocol, for the file of its messages.
+"""Logs a broker's messages in Kafka's protocol, in its message log.
 
-With `zabka.messages=control` these are the messages between controller and brokers, and the fetch during which a
-connection to a leader was lost.  A request is identified by its connection and its number there, at both ends.
+With `zabka.messages=control` these are the messages between controller and brokers, and a fetch during which the
+connection to a leader was lost. At both ends, a request is identified by its connection and its number on that
+connection.
 """
 
 from __future__ import annotations
@@ -13,31 +14,31 @@ from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
 
 
 class KafkaTap:
-    """Logs the messages of one broker's connections, both opened and accepted ones."""
+    """Logs the messages of a broker's connections, both opened and accepted ones."""
 
     def __init__(self, notes: MessageNotes) -> None:
         self._notes = notes
         self._hears_everything = notes.hears_everything
 
     def wants(self, message: KafkaMessage) -> bool:
-        """Return whether the message is to be logged."""
+        """Return whether the message should be logged."""
         return self._hears_everything or message.__api_key__ in names.CONTROL
 
     def now_us(self) -> int:
-        """Return the time for stamping messages."""
+        """Return the time to log for a message."""
         return self._notes.now_us()
 
     def caller(self, transport: Transport, broker_id: int) -> CallerLine:
-        """Return the log of a connection that this broker has opened."""
+        """Return the log for a connection that this broker has opened."""
         return CallerLine(self._notes.line(transport, f"broker-{broker_id}"))
 
     def server(self, transport: Transport) -> ServerLine:
-        """Return the log of a connection that this broker has accepted."""
+        """Return the log for a connection that this broker has accepted."""
         return ServerLine(self, self._notes.line(transport))
 
 
 class CallerLine:
-    """The log of a connection on which this broker sends requests."""
+    """Logs a connection on which this broker sends requests."""
 
     __slots__ = ("_asked", "_line")
 
@@ -59,7 +60,7 @@ class CallerLine:
             self._line.received(names.response_content(response, group), f"answer@{number}", size)
 
     def broke(self, number: int, request: KafkaMessage, sent_us: int, reason: str) -> None:
-        """Log a fetch that got no answer because the connection was lost."""
+        """Log a fetch that got no response because the connection was lost."""
         if number not in self._asked and api_key_of(request) == ApiKey.FETCH:
             content = names.request_content(request)
             content.subject["failed"] = reason
@@ -67,7 +68,7 @@ class CallerLine:
 
 
 class ServerLine:
-    """The log of a connection on which this broker receives requests."""
+    """Logs a connection on which this broker receives requests."""
 
     __slots__ = ("_line", "_tap", "awaits")
 
@@ -75,7 +76,7 @@ class ServerLine:
         self._tap = tap
         self._line = line
         self.awaits: dict[int, str] = {}
-        """The class of each request that was logged and is not answered yet, by its number."""
+        """The class of each logged request without a response yet, by its number."""
 
     def came(self, number: int, client_id: str | None, request: KafkaMessage, size: int) -> None:
         """Log a request that was received."""

@@ -1,6 +1,6 @@
 """LZ4 frames as Kafka reads and writes them (Lz4BlockInputStream, Lz4BlockOutputStream): independent blocks only.
 
-Messages of magic 0 have a header checksum over too many bytes, a bug of Kafka's first version that has to stay.
+Messages of magic 0 have a header checksum over too many bytes, a bug of Kafka's first version that must be kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CONTENT_SIZE_BYTES = 8
 _STORED = 0x80000000
 """The bit of a block's length that marks an uncompressed block."""
 _GROWS_AT_MOST = 256
-"""A byte of a block unpacks to at most 255 bytes."""
+"""The maximum growth: a byte of a block decompresses to at most 255 bytes."""
 _VERSION = 1
 _BLOCK_64_KB = 4
 _WRITTEN_FLAGS = _VERSION << 6 | 1 << 5
@@ -30,7 +30,7 @@ _SHORT = 16
 
 
 def short_xxh32(data: bytes) -> int:
-    """Return XXH32 with seed 0 of fewer than 16 bytes, the size of every frame header."""
+    """Return XXH32 with seed 0 for fewer than 16 bytes, the size of every frame header."""
     assert len(data) < _SHORT
     value = _PRIME_5 + len(data)
     at = 0
@@ -73,7 +73,7 @@ class _Frame:
 
 
 def lz4_blocks(data: bytes | bytearray | memoryview, header_is_checked: bool) -> Iterator[bytes | bytearray]:
-    """Yield the content of each block of the first frame; ignore what follows it.
+    """Yield the content of each block of the first frame; ignore any data after that frame.
 
     Raises ValueError, and cramjam.DecompressionError.
     """
@@ -108,7 +108,7 @@ def _unpacked(block: memoryview, bytes_max: int) -> bytearray:
 
 
 def _checked_block(frame: _Frame, block: bytes) -> bytearray:
-    """Unpack a block with its checksum, which the library checks in a frame of its own."""
+    """Decompress a block with a checksum, which the library verifies in a separate frame."""
     described = bytes((_BLOCK_CHECKSUM_FLAGS, frame.size_code))
     head = _LENGTH.pack(_MAGIC) + described + bytes([_header_checksum(described)])
     buffer = bytearray(frame.block_bytes_max)
@@ -118,7 +118,7 @@ def _checked_block(frame: _Frame, block: bytes) -> bytearray:
 
 
 class Lz4FrameWriter:
-    """Writes a frame of blocks of 64 KB: fast compression without a `level`, else high compression."""
+    """Writes a frame with blocks of 64 KB: fast compression without a `level`, else high compression."""
 
     def __init__(self, level: int | None, header_is_checked: bool) -> None:
         self._level = level

@@ -1,4 +1,4 @@
-"""The names of Kafka's messages (ApiKeys.java), and the subject of each message."""
+"""The names of Kafka's messages (ApiKeys.java), and each message's subject for the log."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def api_name(api_key: int) -> str:
 
 
 def request_content(request: KafkaMessage) -> Content:
-    """Return the class, name and subject of a request.  A follower's Fetch is a `fetch`, a consumer's is `data`."""
+    """Return the class, name and subject of a request. The class of a follower's Fetch is `fetch`, a consumer's
+    `data`."""
     api_key = api_key_of(request)
     return Content(_request_class(api_key, request), api_name(api_key), _subject(request, _request_text))
 
@@ -57,7 +58,7 @@ def _request_class(api_key: int, request: KafkaMessage) -> str:
 
 
 def response_content(response: KafkaMessage, asked: str) -> Content:
-    """Return the content of an answer to a request of that class."""
+    """Return the content of a response to a request of that class."""
     return Content(asked, api_name(api_key_of(response)) + ANSWER, _subject(response, _error_text))
 
 
@@ -90,7 +91,7 @@ def _first(message: Any, names: tuple[str, ...]) -> Any:
 
 
 def _topic_name(topic: Any) -> str:
-    """Return the topic's name, or the beginning of its id if the message has no name."""
+    """Return the topic's name, or the beginning of its id if the message contains no name."""
     name = _first(topic, _TOPIC_NAMES)
     return name if isinstance(name, str) else f"topic {str(name)[:8]}"
 
@@ -108,7 +109,7 @@ def _partitions(message: KafkaMessage) -> Iterator[tuple[str, Any]]:
 
 
 def _request_text(row: Any) -> str:
-    """Return a request's data on a partition: its leader, epoch and ISR, or its fetch offset."""
+    """Describe a request's data on a partition: its leader, epoch and ISR, or its fetch offset."""
     leader = getattr(row, "leader", None)
     if leader is not None:
         isr = ",".join(map(str, row.isr))

@@ -1,8 +1,8 @@
 """Message sets of magic 0 and 1, which clients from before Kafka 0.11 send and read (LegacyRecord, RecordsUtil).
 
-A message is an offset, a size, a CRC-32, a magic, attributes, from magic 1 on a timestamp, a key and a value.  A
-compressed set is a message whose value is a set.  Kafka 3.9 stores batches of format 2 only, so produced messages are
-converted up, and messages fetched by such a client down.
+A message has an offset, a size, a CRC-32, a magic, attributes, from magic 1 on a timestamp, a key and a value. A
+compressed set is a message whose value is a set. Kafka 3.9 stores only batches of format 2, so produced messages are
+converted up, and messages that such a client fetches are converted down.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from zabka.kafka.record_refusals import (
 from zabka.kafka.record_rules import NO_TIMESTAMP, Append
 
 MESSAGE_SIZE_MIN = 14
-"""The bytes after the size of a message of magic 0 without key and value."""
+"""The smallest size field: the bytes after the size in a message of magic 0 without key and value."""
 
 _OVERHEAD = Struct(">qi")
 _HEAD = Struct(">Ibb")
@@ -54,7 +54,7 @@ class Message(NamedTuple):
     magic: int
     attributes: int
     timestamp_ms: int
-    """-1 in magic 0, which has none."""
+    """The timestamp; -1 in magic 0, which has none."""
     key: bytes | None
     value: bytes | None
 
@@ -63,14 +63,15 @@ class Message(NamedTuple):
 
 
 def message_checksum_holds(data: Data, at: int, end: int) -> bool:
-    """Return whether the CRC-32 of a message holds; its fields after the size are from `at` to `end`."""
+    """Return whether the CRC-32 of a message is correct; its fields after the size are from `at` to `end`."""
     view = memoryview(data)
     crc: int = _HEAD.unpack_from(view, at)[0]
     return crc == zlib.crc32(view[at + _CRC_SIZE : end])
 
 
 def read_message(data: Data, at: int, end: int) -> Message:
-    """Return the message at `at`.  Raises RecordsRefused (UNKNOWN_SERVER_ERROR, as Kafka) if its lengths are wrong."""
+    """Return the message at `at`. Raises RecordsRefused (UNKNOWN_SERVER_ERROR, as in Kafka) if its lengths are
+    wrong."""
     (offset, _), start = _OVERHEAD.unpack_from(data, at), at + _OVERHEAD.size
     _, magic, attributes = _HEAD.unpack_from(data, start)
     start += _HEAD.size
@@ -98,7 +99,7 @@ def _read_bytes(data: Data, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def write_message(message: Message) -> bytes:
-    """Encode a message, its checksum included."""
+    """Encode a message, including its checksum."""
     fields = [bytes((message.magic, message.attributes))]
     if message.magic:
         fields.append(_TIMESTAMP.pack(message.timestamp_ms))
@@ -112,7 +113,7 @@ def write_message(message: Message) -> bytes:
 
 
 class _Sliced:
-    """Counts steps, and decides when it is time for a pause."""
+    """Counts steps, and decides when to pause."""
 
     def __init__(self, records: int) -> None:
         self._records = records
@@ -126,7 +127,7 @@ class _Sliced:
 def _inner_messages(
     wrapper: Message, take: Callable[[Message, bool], None], pause: _Sliced
 ) -> Generator[None, None, None]:
-    """Pass on each message of a compressed set and whether its checksum holds, once the set is known to be sound."""
+    """Pass each message of a compressed set to `take`, with the result of its checksum, after checking the set."""
     codec = Codec(wrapper.attributes & CODEC_MASK)
     if codec is Codec.ZSTD:
         raise invalid("Invalid wrapper compressionType found in legacy deep record iterator")
@@ -226,8 +227,8 @@ def convert_up(
 ) -> Generator[None, None, tuple[bytes, BatchHeader]]:
     """Convert an old client's messages, or its compressed set (`source`), to one batch of format 2.
 
-    `places` are the start and end of each message; all have the same magic, and checked checksums.  Pauses after every
-    `slice_records`.  Raises RecordsRefused.
+    `places` are the start and end of each message. All messages have the same magic, and their checksums have been
+    checked. Pauses after every `slice_records`. Raises RecordsRefused.
     """
     pause = _Sliced(slice_records)
     first = read_message(data, *places[0])
@@ -250,7 +251,7 @@ def convert_up(
 
 
 class CannotConvert(Exception):
-    """A batch that cannot be converted to messages; `error` is Kafka's code for it."""
+    """A batch cannot be converted to messages; `error` is Kafka's error code."""
 
     def __init__(self, error: int, reason: str) -> None:
         super().__init__(reason)
@@ -258,7 +259,7 @@ class CannotConvert(Exception):
 
 
 NOTHING_FITS = _OVERHEAD.pack(-1, 61) + b"\0" * 5
-"""A truncated message that replaces batches without messages: it makes the client fetch with a larger size.
+"""A truncated message that replaces batches without messages, so that the client fetches with a larger size.
 
 It is the overflow batch of LazyDownConversionRecordsSend.
 """

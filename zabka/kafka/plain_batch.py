@@ -19,13 +19,13 @@ from zabka.kafka.record_batch import (
 )
 
 PLAIN_RECORDS_MAX = 2_000
-"""Batches with more records are checked in slices."""
+"""The maximum number of records in a plain batch; larger batches are checked in slices."""
 
 
 def plain_batch(data: Data, max_message_bytes: int) -> BatchHeader | None:
-    """Return the header of a valid plain batch that can be appended as it is, or None if it needs the full check.
+    """Return the header of a valid plain batch that can be appended unchanged, or None if it needs the full check.
 
-    For topics without rules on keys and times that keep the producer's codec (`TopicRules.asks_nothing`).
+    Only for topics without rules on keys and timestamps that keep the producer's codec (`TopicRules.asks_nothing`).
     """
     size = len(data)
     if not HEADER_SIZE <= size <= max_message_bytes:
@@ -53,17 +53,17 @@ def plain_batch(data: Data, max_message_bytes: int) -> BatchHeader | None:
 
 
 _ALIKE_MIN = 12
-"""The fewest remaining records that are checked all at once."""
+"""The minimum number of remaining records that are checked all at once."""
 _EVEN, _ODD = bytes(range(0, 256, 2)), bytes(range(1, 256, 2))
 _LAST, _MORE = bytes(range(0x80)), bytes(range(0x80, 0x100))
-"""The bytes that end a varint, and those that do not."""
+"""The bytes that end a varint, and the bytes that do not."""
 _UP_TO = [bytes(range(top + 1)) for top in range(0x100)]
 
 
 def _newest_of(data: bytes, at: int, count: int) -> int | None:
-    """Return the highest difference of the records' times from the batch's, if the records end with the data.
+    """Return the highest timestamp delta of the records, if the records end with the data.
 
-    Return None unless all lengths and differences have one or two bytes, in their shortest form.
+    Return None unless all lengths and deltas have one or two bytes, in their shortest form.
     """
     newest = -1
     stride, left, tries_at = 0, count, count
@@ -101,7 +101,7 @@ def _newest_of(data: bytes, at: int, count: int) -> int | None:
                     return None
                 size = size & 0x7F | data[at] << 7
             at += 1 if size & 1 else 1 + (size >> 1)
-            # The record's end determines how long its value must be, if it has no headers.
+            # If a record has no headers, its end determines how long its value must be.
             size = data[at]
             if size < 0x80:
                 if end - at - 2 != (0 if size & 1 else size >> 1):
@@ -121,12 +121,12 @@ def _newest_of(data: bytes, at: int, count: int) -> int | None:
             stride = end - start
     except IndexError:
         return None
-    # Times that all go back are rare enough for the full check.
+    # Batches in which all timestamps go back are rare enough for the full check.
     return newest >> 1 if at == len(data) and newest >= 0 else None
 
 
 def _places(data: bytes, at: int) -> tuple[int, int, int, int]:
-    """Return the positions of a record's time, offset, key length and value length, each of one or two bytes."""
+    """Return the positions of a record's timestamp, offset, key length and value length, each of one or two bytes."""
     time_at = at + (2 if data[at] < 0x80 else 3)
     offset_at = time_at + (1 if data[time_at] < 0x80 else 2)
     key_at = offset_at + (1 if data[offset_at] < 0x80 else 2)
@@ -137,10 +137,10 @@ def _places(data: bytes, at: int) -> tuple[int, int, int, int]:
 
 
 def _alike(data: bytes, start: int, end: int, most: int) -> tuple[int, int]:
-    """Return how many of the next records have the same lengths at the same places, and their highest time.
+    """Return how many of the next records have equal lengths at equal positions, and their highest timestamp delta.
 
-    The time is before zigzag decoding.  The comparison is not done record by record: each position is compared in all
-    records at once.
+    The delta is before zigzag decoding. Records are not compared one by one: each position is compared in all records
+    at once.
     """
     time_at, offset_at, key_at, value_at = _places(data, start)
     stride = end - start
@@ -168,7 +168,7 @@ def _alike(data: bytes, start: int, end: int, most: int) -> tuple[int, int]:
     if time_at + 1 == offset_at:
         return run, _highest(low.translate(None, _ODD))
     if low.translate(None, _EVEN):
-        # Some times go back: the records are checked one by one.
+        # Some timestamps go back, so the records are checked one by one.
         return 0, -1
     high = data[time_at + 1 + stride : time_at + 1 + stride + run * stride : stride]
     top = _highest(high)
@@ -176,14 +176,14 @@ def _alike(data: bytes, start: int, end: int, most: int) -> tuple[int, int]:
 
 
 def _highest(column: bytes) -> int:
-    """Return the highest byte, -1 if there is none; usually it is the last one, because times increase."""
+    """Return the highest byte, -1 if there is none. It is usually the last byte, because timestamps increase."""
     if not column:
         return -1
     return max(column) if column.translate(None, _UP_TO[column[-1]]) else column[-1]
 
 
 def _neighbours(low: bytes, high: bytes, top: int) -> bytes:
-    """Return the bytes of `low` whose neighbours in `high` are `top`."""
+    """Return the bytes of `low` whose counterparts in `high` are `top`."""
     first = high.index(top)
     if high.count(top) == len(high) - first:
         return low[first:]

@@ -1,4 +1,4 @@
-"""The interfaces through which controllers, brokers and clients reach brokers: addresses, messages, and the channel."""
+"""The interfaces for sending requests to brokers: addresses, messages, and the channel."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PartitionEpoch = NewType("PartitionEpoch", int)
 
 NO_LEADER = BrokerId(-1)
 UNKNOWN_BROKER_EPOCH = BrokerEpoch(-1)
-"""In requests: any incarnation of that broker.  Of a registered broker: with Historical.NO_BROKER_EPOCH."""
+"""In requests: any incarnation of that broker. For a registered broker: with Historical.NO_BROKER_EPOCH."""
 
 Emit = Callable[[Event], Cause]
 """Writes an event to this node's journal; returns a reference for other events that it causes."""
 
 KafkaMessage = Any
-"""A request or response payload: an instance of a class from `kio.schema`, which carries its API key and version."""
+"""A request or response payload: an instance of a `kio.schema` class, which carries its API key and version."""
 
 
 class Endpoint(NamedTuple):
@@ -36,20 +36,23 @@ class Endpoint(NamedTuple):
 
 
 class ChannelBroken(Exception):
-    """The request got no response: refused, connection lost or timed out.  It may have been carried out."""
+    """The request got no response, because the connection was refused or lost, or timed out.
+
+    It may have been carried out.
+    """
 
 
 class NeverSent(ChannelBroken):
-    """There was no connection for the request, so it was not carried out."""
+    """There was no connection for the request, so it was never sent and not carried out."""
 
 
 class BrokerChannel(Protocol):
-    """Kafka requests from this broker to another one (or to itself)."""
+    """Sends Kafka requests from this broker to another broker (or to itself)."""
 
     def call(self, to: Endpoint, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
-        """Send now, and return the response payload when awaited.  Raises ChannelBroken.
+        """Send a request immediately. The awaitable returns the response payload. Raises ChannelBroken.
 
-        Requests to one endpoint keep their order.  The response is of the kio class that matches the request's version.
+        Requests to one endpoint stay in order. The response has the kio class that matches the request's version.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The records that a consumer with isolation.level=read_committed gets (KIP-98, CompletedFetch)."""
+"""The records that a consumer with isolation.level=read_committed receives (KIP-98, CompletedFetch)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Aborted(Protocol):
 
 
 def committed_records(data: bytes, from_offset: int, aborted: Iterable[Aborted]) -> list[Record]:
-    """Return the records of a fetch response from `from_offset` on, without those of aborted transactions.
+    """Return the records of a fetch response from `from_offset` on, without records of aborted transactions.
 
-    A producer's batches are skipped from the first offset of an aborted transaction up to its marker.  Raises
+    A producer's batches are skipped from the first offset of an aborted transaction up to its marker. Raises
     BatchUnreadable.
     """
     headers = split_batches(data)
@@ -42,7 +42,8 @@ def committed_records(data: bytes, from_offset: int, aborted: Iterable[Aborted])
             aborting.add(waiting[begun].producer_id)
             begun += 1
         if is_control(header):
-            # Either the abort marker of that transaction, or a commit marker of a producer that aborts none here.
+            # Either the abort marker of that transaction, or the commit marker of a producer that has no aborted
+            # transaction here.
             aborting.discard(header.producer_id)
         elif not (is_transactional(header) and header.producer_id in aborting) and header.last_offset >= from_offset:
             records += [record for record in decode_batch(data, position, header) if record.offset >= from_offset]

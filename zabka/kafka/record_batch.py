@@ -1,8 +1,8 @@
 """Record batches, format 2 (Kafka's DefaultRecordBatch, KIP-98): 61 bytes of header, then records.
 
-A broker reads the header and leaves the records alone: they stay the producer's bytes from the request to the disk to
-the consumer.  Base offset and partition leader epoch are before the bytes that the CRC-32C covers, so an append patches
-both without touching the checksum.  Only `build_batch` and `decode_records` know the format of a record.
+A broker reads the header and does not change the records: the consumer receives the same bytes that the producer sent
+and the broker stored. Base offset and partition leader epoch are before the bytes that the CRC-32C covers, so an append
+patches both without changing the checksum. Only `build_batch` and `decode_records` know the format of a record.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from zabka.kafka.record_rules import as_long
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
 LENGTH_AT = 8
-"""The position of the batch length, which counts the bytes after itself."""
+"""The position of the batch length, which counts the bytes after this field."""
 LEADER_EPOCH_AT = 12
 CHECKED_FROM = 21
-"""The CRC covers everything from the attributes on."""
+"""The first byte that the CRC covers: the attributes."""
 SIZE_OVERHEAD = 12
 """The size of base offset and length, which the batch length does not include."""
 
@@ -31,11 +31,11 @@ MAGIC = 2
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
-"""The attribute of a batch whose records all have the time of its append, which is its highest timestamp."""
+"""The attribute of a batch whose records all have the time of its append, stored as its highest timestamp."""
 TRANSACTIONAL = 0x10
 """The attribute of a batch that is part of a transaction."""
 CONTROL = 0x20
-"""The attribute of a batch that holds no records of users, but the end of a transaction."""
+"""The attribute of a batch that contains no user records, but the end of a transaction."""
 DELETE_HORIZON = 0x40
 """The attribute of a batch whose base timestamp is the time from which its tombstones can be removed (KIP-534)."""
 _VARINT_BYTES_MAX = 10
@@ -46,7 +46,7 @@ _OFFSET = struct.Struct(">q")
 
 
 class BatchHeader(NamedTuple):
-    """A batch's header.  Offsets are absolute; `length` excludes the first 12 bytes, up to and including itself."""
+    """A batch's header. Offsets are absolute; `length` excludes the first 12 bytes, which end with the length field."""
 
     base_offset: int
     length: int
@@ -86,7 +86,7 @@ def read_header(data: bytes | bytearray | memoryview, position: int = 0) -> Batc
 
 
 def checksum_holds(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> bool:
-    """Return whether the CRC-32C of the batch at `position` holds.  The batch must be complete in `data`."""
+    """Return whether the CRC-32C of the batch at `position` is correct. The batch must be complete in `data`."""
     return checksum_of(data, position, header) == header.crc
 
 
@@ -96,7 +96,7 @@ def checksum_of(data: bytes | bytearray | memoryview, position: int, header: Bat
 
 
 def header_is_sane(header: BatchHeader) -> bool:
-    """Return whether the lengths and counts of a header are possible."""
+    """Return whether the lengths and counts in a header are possible."""
     return (
         header.length >= HEADER_SIZE - SIZE_OVERHEAD
         and header.last_offset_delta >= 0
@@ -105,10 +105,10 @@ def header_is_sane(header: BatchHeader) -> bool:
 
 
 def split_batches(data: bytes, checked: bool = True) -> list[BatchHeader] | None:
-    """Return the headers of the batches that make up `data`, or None if anything in it is damaged.
+    """Return the headers of all batches in `data`, or None if any part of it is damaged.
 
-    An incomplete batch at the end is no damage: a leader sends one if it cuts at a byte limit, and the fetcher gets the
-    rest with its next fetch.
+    An incomplete batch at the end is not damage: a leader sends one if it ends a response at a byte limit, and the
+    fetcher gets the rest with its next fetch.
     """
     headers: list[BatchHeader] = []
     position = 0
@@ -130,7 +130,7 @@ def split_batches(data: bytes, checked: bool = True) -> list[BatchHeader] | None
 def patch_batches(
     data: Data, headers: Sequence[BatchHeader], base_offset: int, leader_epoch: int
 ) -> tuple[bytes, list[BatchHeader]]:
-    """Set the offsets and the leader's epoch of batches; return the bytes to store and their headers."""
+    """Set the offsets and the leader epoch of batches; return the bytes to store and their headers."""
     view = memoryview(data)
     epoch = _EPOCH.pack(leader_epoch)
     pieces: list[bytes | memoryview] = []
@@ -140,7 +140,7 @@ def patch_batches(
         end = position + header.size
         length = view[position + LENGTH_AT : position + LEADER_EPOCH_AT]
         pieces += [_OFFSET.pack(base_offset), length, epoch, view[position + LEADER_EPOCH_AT + len(epoch) : end]]
-        # The result of `_replace`, in a third of its time.
+        # Gives the same result as `_replace` in a third of the time.
         patched.append(BatchHeader._make((base_offset, header.length, leader_epoch, *header[3:])))
         position = end
         base_offset += header.last_offset_delta + 1
@@ -151,7 +151,7 @@ def patch_batches(
 
 
 class Record(NamedTuple):
-    """One record as a consumer sees it, or as a producer passes it (then the offset is ignored)."""
+    """One record as a consumer receives it, or as a producer passes it (then the offset is ignored)."""
 
     key: bytes | None
     value: bytes | None
@@ -161,7 +161,7 @@ class Record(NamedTuple):
 
 
 class BatchUnreadable(Exception):
-    """A batch's records cannot be decoded: damaged, or compressed in an unsupported way."""
+    """A batch's records cannot be decoded, because they are damaged or compressed in an unsupported way."""
 
 
 def write_varint(out: bytearray, number: int) -> None:
@@ -214,9 +214,9 @@ def build_batch(
     codec: Codec = Codec.NONE,
     attributes: int = 0,
 ) -> bytes:
-    """Encode records (at least one) as one batch; timestamps are the records' own (CreateTime).
+    """Encode records (at least one) as one batch with the records' own timestamps (CreateTime).
 
-    `attributes` are set besides the codec: TRANSACTIONAL, CONTROL.
+    `attributes` are set in addition to the codec: TRANSACTIONAL, CONTROL.
     """
     assert records, "a batch holds at least one record"
     base_timestamp = records[0].timestamp_ms
@@ -282,7 +282,7 @@ def codec_of(header: BatchHeader) -> Codec:
 
 
 class Cut(NamedTuple):
-    """An encoded record: from `start` to `end` of `data`, its length in front, its fields from `fields_at` on."""
+    """An encoded record: `data` from `start` to `end`, including its length; its fields begin at `fields_at`."""
 
     data: memoryview
     start: int
@@ -291,7 +291,7 @@ class Cut(NamedTuple):
 
 
 def cut_records(data: bytes | memoryview, position: int, header: BatchHeader) -> Iterator[Cut]:
-    """Yield the records of one batch, unpacked a piece at a time.  Raises BatchUnreadable."""
+    """Yield the encoded records of one batch, decompressed one piece at a time. Raises BatchUnreadable."""
     body = memoryview(data)[position + HEADER_SIZE : position + header.size]
     codec = codec_of(header)
     left = header.record_count
@@ -319,7 +319,7 @@ def cut_records(data: bytes | memoryview, position: int, header: BatchHeader) ->
 
 
 def _cut(data: memoryview, count: int) -> Generator[Cut, None, tuple[int, tuple[int, int]]]:
-    """Yield the complete records; return how many are missing, where the rest begins and how much it needs."""
+    """Yield the complete records; return how many are missing, where the rest begins and how many bytes it needs."""
     at, size_of_data = 0, len(data)
     while count:
         try:
@@ -340,7 +340,7 @@ def _cut(data: memoryview, count: int) -> Generator[Cut, None, tuple[int, tuple[
 
 
 def is_control(header: BatchHeader) -> bool:
-    """Return whether the batch is a transaction marker, and holds no records of users."""
+    """Return whether the batch is a transaction marker, which contains no user records."""
     return bool(header.attributes & CONTROL)
 
 
@@ -371,13 +371,13 @@ def filter_batch(
     horizon_ms: int | None = None,
     is_removable_marker: bool = False,
 ) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
-    """Rebuild a batch without the records that do not stay; return None if it is unchanged.
+    """Rebuild a batch without the records for which `stays` is false; return None if it is unchanged.
 
     Pauses after `slice_records`.
 
-    Offsets, times, the codec and the producer's numbers do not change; the batch may be left without any record. If it
-    keeps tombstones without a horizon, or is the marker of a transaction without batches (`is_removable_marker`),
-    `horizon_ms` becomes theirs.  Raises BatchUnreadable.
+    Offsets, timestamps, the codec, and the producer's id, epoch and sequence do not change; the batch may be left
+    without any record. `horizon_ms` becomes the delete horizon of the batch if it has none yet and keeps tombstones or
+    is the marker of a transaction without batches (`is_removable_marker`). Raises BatchUnreadable.
     """
     kept = bytearray()
     kept_count = 0
@@ -413,7 +413,7 @@ def _with_records(header: BatchHeader, payload: bytes, count: int) -> tuple[byte
 
 
 def _timed_from(records: bytearray, more_ms: int, slice_records: int) -> Generator[None, None, bytearray]:
-    """Encode records with the same times for a batch whose base timestamp is earlier by `more_ms`."""
+    """Encode records with the same timestamps for a batch whose base timestamp is earlier by `more_ms`."""
     data, timed = memoryview(records), bytearray()
     at = number = 0
     while at < len(data):
@@ -444,7 +444,7 @@ def _packed(codec: Codec, body: bytearray) -> Generator[None, None, bytes]:
 
 
 def empty_batch(base_offset: int, last_offset: int, leader_epoch: int, timestamp_ms: int) -> bytes:
-    """Return a batch that replaces records, without any record (DefaultRecordBatch.writeEmptyHeader)."""
+    """Return a batch without any record, which replaces removed ones (DefaultRecordBatch.writeEmptyHeader)."""
     header = BatchHeader(
         base_offset=base_offset,
         length=HEADER_SIZE - SIZE_OVERHEAD,
@@ -464,14 +464,14 @@ def empty_batch(base_offset: int, last_offset: int, leader_epoch: int, timestamp
 
 
 def with_checksum(header: BatchHeader, body: Data) -> tuple[bytes, BatchHeader]:
-    """Return a batch of that header, with a correct checksum."""
+    """Return a batch with that header and a correct checksum."""
     head = HEADER.pack(*header)
     header = header._replace(crc=int(crc32c(body, crc32c(head[CHECKED_FROM:]))))
     return HEADER.pack(*header) + body, header
 
 
 def iter_batch(data: bytes | memoryview, position: int, header: BatchHeader) -> Iterator[Record]:
-    """Yield the records of one batch as it is unpacked.  Raises BatchUnreadable."""
+    """Yield the records of one batch while it is decompressed. Raises BatchUnreadable."""
     for body, _, fields_at, end in cut_records(data, position, header):
         yield _decode_one(body, fields_at, end, header)
 
@@ -482,7 +482,7 @@ def decode_batch(data: bytes | memoryview, position: int, header: BatchHeader) -
 
 
 def offset_after(data: bytes, from_offset: int) -> int:
-    """Return the next offset to fetch: after the last complete batch of the response.
+    """Return the next offset to fetch: the offset after the last complete batch of the response.
 
     Compaction may have removed the last records of that batch.
     """
@@ -491,15 +491,15 @@ def offset_after(data: bytes, from_offset: int) -> int:
 
 
 def stamped_offsets(data: bytes) -> list[range]:
-    """Return the offsets of those complete batches of a fetch response that have the leader's time (LogAppendTime)."""
+    """Return the offset ranges of complete batches of a fetch response with the leader's timestamp (LogAppendTime)."""
     headers = split_batches(data, checked=False) or []
     return [range(h.base_offset, h.next_offset) for h in headers if h.attributes & LOG_APPEND_TIME]
 
 
 def decode_records(data: bytes, from_offset: int = 0) -> list[Record]:
-    """Return the data records of a fetch response from `from_offset` on.  Raises BatchUnreadable.
+    """Return the data records of a fetch response from `from_offset` on. Raises BatchUnreadable.
 
-    The first batch may begin before `from_offset`.  An incomplete batch at the end and control batches are skipped.
+    The first batch may begin before `from_offset`. Control batches and an incomplete batch at the end are skipped.
     """
     headers = split_batches(data)
     if headers is None:

@@ -1,4 +1,4 @@
-"""A batch rebuilt from records that came in another codec or format (MemoryRecordsBuilder)."""
+"""A batch rebuilt from records that arrived in another codec or format (MemoryRecordsBuilder)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PACK_BYTES = 32 << 10
 
 
 class Producer(NamedTuple):
-    """The producer of a batch's records, as its header has it."""
+    """The producer fields of a batch's header."""
 
     producer_id: int = NO_PRODUCER
     epoch: int = -1
@@ -32,7 +32,7 @@ class Producer(NamedTuple):
 
 
 class BatchBuilder:
-    """Builds one batch of format 2, at offset 0, in the codec of the topic or else in `codec`."""
+    """Builds one batch of format 2 at offset 0, in the topic's codec or else in `codec`."""
 
     def __init__(self, append: Append, codec: Codec, producer: Producer) -> None:
         self._append = append
@@ -47,9 +47,9 @@ class BatchBuilder:
         self._max_timestamp = NO_TIMESTAMP
 
     def add(self, timestamp_ms: int, fields: Data) -> None:
-        """Append a record; `fields` are its encoded key, value and headers, which come after its offset.
+        """Append a record; `fields` are its encoded key, value and headers, which follow its offset.
 
-        Raises RecordsRefused if Kafka's builder rejects the timestamp, or if the batch gets too large.
+        Raises RecordsRefused if Kafka's builder rejects the timestamp, or if the batch becomes too large.
         """
         if timestamp_ms < NO_TIMESTAMP:
             raise unexpected(f"Invalid negative timestamp {timestamp_ms}")
@@ -78,11 +78,11 @@ class BatchBuilder:
             raise too_large(f"more than {self._append.rules.max_message_bytes} bytes after compression")
 
     def done(self) -> tuple[bytes, BatchHeader]:
-        """Return the batch of the records that were added."""
+        """Return the batch of all added records."""
         return self._done(self._base_timestamp, self._max_timestamp, self._count)
 
     def done_unchanged(self, base_timestamp: int, max_timestamp: int, count: int) -> tuple[bytes, BatchHeader]:
-        """Return the batch of the records that were taken over."""
+        """Return the batch of the records that `take_over` appended."""
         return self._done(base_timestamp, max_timestamp, count)
 
     def _done(self, base_timestamp: int, max_timestamp: int, count: int) -> tuple[bytes, BatchHeader]:

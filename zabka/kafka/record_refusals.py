@@ -1,4 +1,4 @@
-"""Why a broker refuses produced records: Kafka's error, and the text of the Produce response (KIP-467)."""
+"""Reasons why a broker rejects produced records: Kafka's error, and the message in the Produce response (KIP-467)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ UNSUPPORTED_COMPRESSION_TYPE = 76
 INVALID_RECORD = 87
 
 RECORD_ERRORS_MAX = 1_000
-"""The most bad records of a batch that are named; Kafka names them all, even millions."""
+"""The maximum number of a batch's bad records that are named; Kafka names all of them, even millions."""
 _SHOWN = 3
 
 
 class RecordError(NamedTuple):
-    """A record that is refused, by its place in its batch."""
+    """A rejected record, by its index in its batch."""
 
     batch_index: int
     message: str
@@ -31,8 +31,8 @@ class RecordError(NamedTuple):
 class RecordsRefused(Exception):
     """Produced records that are not appended.
 
-    `error` is Kafka's code.  `message` is sent to the client if single records are at fault, as in Kafka; any other
-    text of the exception is not sent.  `says_log_start`: the response has the log start offset.
+    `error` is Kafka's code. `message` is sent to the client if single records are at fault, as in Kafka; any other
+    message of the exception is not sent. `says_log_start` means that the response has the log start offset.
     """
 
     def __init__(
@@ -51,22 +51,22 @@ class RecordsRefused(Exception):
 
 
 def invalid(reason: str) -> RecordsRefused:
-    """INVALID_RECORD of a whole batch (InvalidRecordException)."""
+    """Return INVALID_RECORD for a whole batch (InvalidRecordException)."""
     return RecordsRefused(INVALID_RECORD, reason)
 
 
 def corrupt(reason: str) -> RecordsRefused:
-    """CORRUPT_MESSAGE (CorruptRecordException)."""
+    """Return CORRUPT_MESSAGE (CorruptRecordException)."""
     return RecordsRefused(CORRUPT_MESSAGE, reason, says_log_start=False)
 
 
 def too_large(reason: str) -> RecordsRefused:
-    """MESSAGE_TOO_LARGE (RecordTooLargeException)."""
+    """Return MESSAGE_TOO_LARGE (RecordTooLargeException)."""
     return RecordsRefused(MESSAGE_TOO_LARGE, reason, says_log_start=False)
 
 
 def unexpected(reason: str) -> RecordsRefused:
-    """An input on which Kafka's own code fails, and answers with UNKNOWN_SERVER_ERROR."""
+    """Return UNKNOWN_SERVER_ERROR, for an input on which Kafka's own code fails and returns that error."""
     return RecordsRefused(UNKNOWN_SERVER_ERROR, reason)
 
 

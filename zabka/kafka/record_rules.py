@@ -12,26 +12,26 @@ FOREVER_MS = 2**63 - 1
 
 
 class TopicRules(NamedTuple):
-    """A topic's configuration, as far as its records are concerned."""
+    """The part of a topic's configuration that affects its records."""
 
     compacts: bool = False
-    """cleanup.policy contains compact: every record must have a key."""
+    """True if cleanup.policy contains compact, so that every record must have a key."""
     stamps: bool = False
-    """message.timestamp.type is LogAppendTime."""
+    """True if message.timestamp.type is LogAppendTime."""
     before_max_ms: int = FOREVER_MS
     """message.timestamp.before.max.ms."""
     after_max_ms: int = FOREVER_MS
     """message.timestamp.after.max.ms."""
     codec: Codec | None = None
-    """compression.type; None is `producer`: batches keep their codec."""
+    """The codec of compression.type; None for `producer`: batches keep their codec."""
     level: int | None = None
-    """compression.CODEC.level; None is the codec's default."""
+    """The level of compression.CODEC.level; None for the codec's default."""
     max_message_bytes: int = 1_048_588
     """max.message.bytes."""
 
     @property
     def asks_nothing(self) -> bool:
-        """Whether a valid uncompressed batch is appended as it is."""
+        """Whether a valid uncompressed batch is appended unchanged."""
         is_timeless = self.before_max_ms == self.after_max_ms == FOREVER_MS
         return is_timeless and not self.compacts and not self.stamps and not self.codec
 
@@ -41,7 +41,7 @@ class Append(NamedTuple):
 
     rules: TopicRules
     topic_partition: object
-    """As messages name it: orders-0."""
+    """The partition as error messages name it: orders-0."""
     now_ms: int
 
     @property
@@ -53,9 +53,9 @@ class Append(NamedTuple):
     def check_record(
         self, errors: RecordErrors, index: int, offset: int, timestamp_ms: int, has_key: bool, stamped_as: str | None
     ) -> None:
-        """Note the error of a record, if it has one.
+        """Record the error of a record, if it has one.
 
-        `stamped_as` is Kafka's text for a record whose batch claims to have its append time, which only brokers may
+        `stamped_as` is Kafka's message for a record whose batch claims to have its append time, which only brokers may
         set; None without that claim.
         """
         rules = self.rules
@@ -76,5 +76,5 @@ class Append(NamedTuple):
 
 
 def as_long(number: int) -> int:
-    """Wrap a number as Java's 64 bits do."""
+    """Wrap a number as Java's 64-bit long does."""
     return (number + 2**63) % 2**64 - 2**63

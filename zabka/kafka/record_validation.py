@@ -1,8 +1,8 @@
 """Validation of produced records before they are appended, as in Kafka 3.9's UnifiedLog and LogValidator.
 
-Records are refused or rebuilt as in Kafka, with two limits that Kafka lacks: on the unpacked size of a batch, and on
-the number of bad records that a response names.  One check is stricter: a record whose fields do not end at its
-declared length is refused in compressed batches too, and so is a number that its type does not hold.
+Records are rejected or rebuilt as in Kafka, with two limits that Kafka lacks: on the decompressed size of a batch, and
+on the number of bad records that a response names. One check is stricter: also in compressed batches, a record is
+rejected if its fields do not end at its declared length, or if a number is out of its type's range.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from zabka.kafka.record_rules import Append, as_long
 from zabka.kafka.record_walk import RecordWalk, read_varint, read_varlong
 
 SLICE_RECORDS = 250
-"""The records in a slice of validation: about a quarter of a millisecond, for which other clients may have to wait."""
+"""The records in a slice of validation: about a quarter of a millisecond, during which other clients wait."""
 SLICE_CONVERTED = 60
-"""The same for records that are rebuilt."""
+"""The same limit for records that are rebuilt."""
 
 _START = Struct(">qiib")
 _HEAD = Struct(">qiibIh")
@@ -66,22 +66,22 @@ class ShallowBatch(NamedTuple):
 
 
 class Validated(NamedTuple):
-    """The data to append: whole batches, whose offsets are still the producer's, and their headers."""
+    """The data to append: complete batches, still with the producer's offsets, and their headers."""
 
     data: Data
     headers: list[BatchHeader]
     log_append_time_ms: int = -1
-    """-1 if the records keep their own times."""
+    """The append time; -1 if the records keep their own timestamps."""
 
 
 Validation = Generator[None, None, Validated]
-"""Runs one slice per step; returns the data to append, and raises RecordsRefused if it is invalid."""
+"""Runs one slice per step; returns the data to append, or raises RecordsRefused if the input is invalid."""
 
 
 def shallow_batches(data: Data) -> Iterator[ShallowBatch]:
-    """Yield the whole batches at the beginning of `data`, as ByteBufferLogInputStream does.
+    """Yield the complete batches at the beginning of `data`, as ByteBufferLogInputStream does.
 
-    An incomplete batch at the end is left out.  Raises RecordsRefused (CORRUPT_MESSAGE) for impossible lengths and
+    An incomplete batch at the end is omitted. Raises RecordsRefused (CORRUPT_MESSAGE) for impossible lengths and
     magics.
     """
     at, stop = 0, len(data)
@@ -104,7 +104,7 @@ def shallow_batches(data: Data) -> Iterator[ShallowBatch]:
 
 
 class ProduceRefused(Exception):
-    """A Produce request that Kafka answers with one error for all of its partitions."""
+    """A Produce request for which Kafka returns one error for all of its partitions."""
 
     def __init__(self, error: int, message: str | None = None) -> None:
         super().__init__(message)
@@ -113,11 +113,11 @@ class ProduceRefused(Exception):
 
 
 def check_request(data: Data, version: int, is_transactional: bool) -> None:
-    """Check that a Produce request of that version may carry this for a partition (ProduceRequest.validateRecords).
+    """Check that a Produce request of that version can carry this partition's data (ProduceRequest.validateRecords).
 
-    Raises RecordsRefused, whose response has neither a message nor the log start offset.  Raises ProduceRefused if the
-    request as a whole fails: for batches of transactions in a request without a transactional id (unless it
-    `is_transactional`), and for data that cannot be parsed.
+    Raises RecordsRefused, whose response has neither a message nor the log start offset. Raises ProduceRefused if the
+    request as a whole fails: for data that cannot be parsed, and for transactional batches in a request without a
+    transactional id (`is_transactional` is false).
     """
     if len(data) >= HEADER_SIZE:
         _, length, _, magic, _, attributes = _HEAD.unpack_from(data)
@@ -184,7 +184,7 @@ def _check_batch(data: Data, batch: ShallowBatch, append: Append) -> BatchHeader
 
 
 def _check_message(data: Data, batch: ShallowBatch, append: Append) -> Codec:
-    """Check a message of magic 0 or 1 in the same way."""
+    """Check a message of magic 0 or 1, as `_check_batch` does for a batch."""
     size = batch.end - batch.start
     if size > append.rules.max_message_bytes:
         raise too_large(f"The record batch size is {size} bytes")
@@ -194,7 +194,7 @@ def _check_message(data: Data, batch: ShallowBatch, append: Append) -> Codec:
 
 
 def validate(data: Data, append: Append) -> Validation:
-    """Validate what a producer sent for one partition, and convert it to the data to append."""
+    """Validate the data that a producer sent for one partition, and convert it to the data to append."""
     batches: list[ShallowBatch] = []
     headers: list[BatchHeader] = []
     source = Codec.NONE
@@ -226,7 +226,7 @@ def validate(data: Data, append: Append) -> Validation:
 
 
 def _check_header(header: BatchHeader) -> None:
-    """Check a client's batch, as LogValidator.validateBatch does."""
+    """Check the header of a client's batch, as LogValidator.validateBatch does."""
     if header.last_offset_delta + 1 <= 0:
         raise invalid("Batch has an invalid offset range")
     if header.record_count <= 0:
@@ -250,21 +250,21 @@ def _validate_batch(
         yield
     if append.rules.codec in (None, source):
         if source is not Codec.NONE and not walk.is_sequential:
-            # Kafka would rebuild the batch, and fail: it has skipped keys and values.
+            # Kafka would rebuild the batch and fail, because it has skipped keys and values.
             raise unexpected("offsets inside a compressed batch that do not follow each other")
         return _with_times(data, batch, header, walk, append)
     return (yield from _recompress(data, batch, header, walk, append))
 
 
 def _expands_to(codec: Codec) -> int:
-    """Return the bytes that a producer's batch may unpack to."""
+    """Return the maximum decompressed size of a producer's batch."""
     return ZSTD_BYTES_MAX if codec is Codec.ZSTD else EXPANDED_BYTES_MAX
 
 
 def _with_times(
     data: Data, batch: ShallowBatch, header: BatchHeader, walk: RecordWalk, append: Append
 ) -> tuple[Data, BatchHeader]:
-    """Return the batch with the times that its header must have (DefaultRecordBatch.setMaxTimestamp)."""
+    """Return the batch with the timestamps that its header must have (DefaultRecordBatch.setMaxTimestamp)."""
     stamps = append.rules.stamps
     max_timestamp = append.now_ms if stamps else walk.max_timestamp
     if header.max_timestamp == max_timestamp and bool(header.attributes & LOG_APPEND_TIME) == stamps:

@@ -1,7 +1,7 @@
 """A scan of a batch's records as bytes, without an object per record (DefaultRecordBatch's iterators).
 
-A walk proceeds piece by piece, as the batch is unpacked, and stops after a given number of records: 60 kB of gzip may
-hold millions of records, and other clients must not wait for them.
+A walk proceeds piece by piece while the batch is decompressed, and stops after a given number of records: 60 kB of gzip
+may contain millions of records, and other clients must not wait for all of them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from zabka.kafka.record_refusals import RecordErrors, RecordsRefused, invalid, t
 from zabka.kafka.record_rules import NO_TIMESTAMP, Append, as_long
 
 _PIECE_COSTS = 50
-"""Unpacking a piece takes as long as so many records."""
+"""The cost of decompressing a piece, in the number of records that could be scanned in that time."""
 _INT_MASK, _LONG_MASK = 2**32 - 1, 2**64 - 1
 _INT_BYTES, _LONG_BYTES = 5, 10
 
 
 def read_varint(data: Data, at: int) -> tuple[int, int]:
-    """Return a varint before zigzag decoding, and the position after it, if a Java int holds it.
+    """Return a varint before zigzag decoding, and the position after it, if it fits into a Java int.
 
-    Raises IndexError if the data end within it, RecordsRefused if it has more than five bytes, or 32 bits.
+    Raises IndexError if the data end within it, RecordsRefused if it has more than five bytes or more than 32 bits.
     """
     value = shift = 0
     for _ in range(_INT_BYTES):
@@ -36,7 +36,7 @@ def read_varint(data: Data, at: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Data, at: int) -> tuple[int, int]:
-    """Return a varint of up to ten bytes in the same way."""
+    """Return a varint of up to ten bytes, as `read_varint` does for up to five."""
     value = shift = 0
     for _ in range(_LONG_BYTES):
         byte = data[at]
@@ -49,12 +49,12 @@ def read_varlong(data: Data, at: int) -> tuple[int, int]:
 
 
 def signed(raw: int) -> int:
-    """Decode a number from zigzag."""
+    """Decode a zigzag-encoded number."""
     return (raw >> 1) ^ -(raw & 1)
 
 
 class RecordWalk:
-    """The scan of one batch; `pieces` are its unpacked parts."""
+    """The scan of one batch; `pieces` are its decompressed parts."""
 
     __slots__ = (
         "_append",
@@ -85,15 +85,15 @@ class RecordWalk:
         self._errors = RecordErrors()
         self._index = 0
         self._newest: int | None = None
-        """The highest difference from the batch's base timestamp."""
+        """The highest delta from the batch's base timestamp."""
         self._first_delta = 0
         self._goes_back = False
         self.is_sequential = True
-        """Whether the records' offsets are consecutive, starting with the batch's own."""
+        """Whether the records' offsets are consecutive, starting with the batch's base offset."""
         self._data: Data = b""
         self._at = 0
         self._needed = 1
-        """The number of bytes that the record at `_at`, or at least its length, needs."""
+        """The number of bytes that the record at `_at`, or at least its length field, needs."""
         self._waiting: list[Data] = []
         self._waiting_bytes = 0
         self._headers_left = 0
@@ -110,7 +110,7 @@ class RecordWalk:
 
     @property
     def may_be_copied(self) -> bool:
-        """Whether the records would be the same bytes in a batch built from them."""
+        """Whether a batch built from the records would contain the same bytes."""
         header = self._header
         return (
             self.is_sequential
@@ -121,7 +121,7 @@ class RecordWalk:
         )
 
     def step(self, records_max: int) -> bool:
-        """Scan that many more records; return whether the scan is complete.  Raises RecordsRefused."""
+        """Scan up to that many more records; return whether the scan is complete. Raises RecordsRefused."""
         left = records_max
         count = self._header.record_count
         while left > 0:
@@ -145,7 +145,7 @@ class RecordWalk:
         return False
 
     def _pull(self) -> bool:
-        """Take one more piece; return False if there is none."""
+        """Take the next piece; return False if there is none."""
         try:
             piece = next(self._pieces, None)
         except ExpandsTooFar as wrong:
@@ -159,7 +159,7 @@ class RecordWalk:
             self._waiting_bytes += len(piece)
             rest = len(self._data) - self._at
             if rest + self._waiting_bytes >= self._needed:
-                # The bytes of one record are joined once, not piece by piece.
+                # The bytes of one record are joined once instead of piece by piece.
                 parts = self._waiting if not rest else [memoryview(self._data)[self._at :], *self._waiting]
                 self._data = parts[0] if len(parts) == 1 else b"".join(parts)
                 self._at = self._waiting_bytes = 0
@@ -167,7 +167,7 @@ class RecordWalk:
         return True
 
     def _run(self, most: int) -> None:
-        """Scan complete records in the buffer, `most` at most."""
+        """Scan complete records in the buffer, at most `most`."""
         try:
             self._go_through(most)
         except IndexError:
@@ -284,7 +284,7 @@ class RecordWalk:
             kind = "PartialDefaultRecord"
             codec = header.attributes & CODEC_MASK
             if not codec or self._append.rules.codec not in (None, codec):
-                # Then Kafka has read the record to the end.
+                # In this case Kafka has read the record to the end.
                 kind, key, value = "DefaultRecord", max(key, 0), max(value, 0)
             shown = f"{kind}(offset={offset}, timestamp={timestamp_ms}, key={key} bytes, value={value} bytes)"
         self._append.check_record(self._errors, index, offset, timestamp_ms, not key_size & 1, shown)
@@ -301,7 +301,7 @@ class RecordWalk:
         return at
 
     def _skip_headers(self, most: int) -> int:
-        """Skip headers of the record that was just scanned, `most` at most; return how many."""
+        """Skip up to `most` headers of the record that was just scanned; return the number skipped."""
         data, at = self._data, self._at
         count = min(most, self._headers_left)
         try:

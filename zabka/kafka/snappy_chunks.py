@@ -15,20 +15,20 @@ _LENGTH = Struct(">i")
 _CHUNK_BYTES = 32 << 10
 """SnappyOutputStream's block size."""
 CHUNK_BYTES_MAX = 8 << 20
-"""The unpacked limit of a chunk: it is unpacked in one call, during which no other client is served.
+"""The decompressed limit of a chunk: it is decompressed in one call, during which no other client is served.
 
 Clients that write a whole batch as one chunk keep it below max.message.bytes before compression.
 """
 
 
 class ChunkTooLarge(Exception):
-    """A chunk unpacks to more than is allowed."""
+    """A chunk decompresses to more bytes than allowed."""
 
 
 def snappy_chunks(data: bytes | bytearray | memoryview, bytes_max: int) -> Iterator[bytes]:
-    """Yield the content of the chunks; data without the header is one chunk, as clients in other languages write it.
+    """Yield the content of the chunks; data without the header is one chunk, as non-Java clients write it.
 
-    A chunk declares its unpacked size, so no chunk above `bytes_max` or CHUNK_BYTES_MAX is unpacked.  Raises
+    A chunk declares its decompressed size, so no chunk above `bytes_max` or CHUNK_BYTES_MAX is decompressed. Raises
     ChunkTooLarge, ValueError, and cramjam.DecompressionError.
     """
     view = memoryview(data)
@@ -40,7 +40,7 @@ def snappy_chunks(data: bytes | bytearray | memoryview, bytes_max: int) -> Itera
     at = _HEADER_SIZE
     while len(view) - at >= _LENGTH.size:
         if view[at : at + len(_MAGIC)] == _MAGIC:
-            # Another header: the stream was made by joining two.
+            # Another header means that two streams were joined.
             at += _HEADER_SIZE
             continue
         (size,) = _LENGTH.unpack_from(view, at)
@@ -59,7 +59,7 @@ def _unpacked(chunk: memoryview, bytes_max: int) -> bytes:
 
 
 class SnappyWriter:
-    """Writes such a stream."""
+    """Writes a stream of snappy chunks."""
 
     def __init__(self) -> None:
         self._waiting = bytearray()

@@ -1,6 +1,6 @@
 """Topic ids: 128-bit numbers, written as 22 characters of base64url (org.apache.kafka.common.Uuid).
 
-Within the controller a topic id is that text.  Requests carry the UUID type of `kio.schema`.
+Within the controller a topic id is this string. Requests carry the UUID type of `kio.schema`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def random_topic_id(random: Random) -> str:
 
 
 def topic_id_to_kafka(topic_id: str | None) -> Any:
-    """Convert an id to the type of `kio.schema`, or return None."""
+    """Convert a topic id to the type of `kio.schema`; None stays None."""
     if topic_id is None:
         return None
     try:
@@ -37,12 +37,12 @@ def topic_id_to_kafka(topic_id: str | None) -> Any:
 
 
 def topic_id_from_kafka(value: Any) -> str | None:
-    """Return the text of an id from a request; None for null and for the zero id."""
+    """Convert a request's topic id to a string; return None for null and for the zero id."""
     return None if value is None or value == uuid_zero else _text(value.bytes)
 
 
 def is_topic_id(text: object) -> bool:
-    """Return whether the text is a topic id."""
+    """Return whether the string is a topic id."""
     return isinstance(text, str) and len(text) == 22 and topic_id_to_kafka(text) is not None
 
 

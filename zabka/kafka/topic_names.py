@@ -11,7 +11,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def invalid_name(topic: str) -> str | None:
-    """Return why a topic's name is invalid, in Kafka's words, or None if it is valid."""
+    """Return why a topic's name is invalid, in Kafka's wording, or None if it is valid."""
     if not topic:
         return "Topic name is invalid: the empty string is not allowed"
     if topic in (".", ".."):
@@ -27,5 +27,6 @@ def invalid_name(topic: str) -> str | None:
 
 
 def collide(topic: str, other: str) -> bool:
-    """Return whether the metric names of two topics collide: periods and underscores are the same there."""
+    """Return whether the metric names of two topics collide: metric names do not distinguish periods and
+    underscores."""
     return topic.replace(".", "_") == other.replace(".", "_")

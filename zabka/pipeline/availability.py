@@ -1,4 +1,4 @@
-"""How available partitions and clients' writes were."""
+"""Tables about the availability of partitions and of clients' writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zabka.pipeline.tables import LIFE, PARTITION, ends_of_lives, leader_writes
 _MIN_ISR = "min.insync.replicas"
 _ALL_BROKERS = "brokers/<default>"
 _HOW = ("down", "planned", "unseen")
-"""Why a process did not run: killed or paused, stopped on purpose, or its end was not seen."""
+"""Why a process did not run: killed or paused, stopped on purpose, or its end was not recorded."""
 _CONFIG = MapType(StringType(), StringType())
 
 
@@ -91,7 +91,7 @@ def _elections(journal: Journal) -> DataFrame:
 
 
 def _spans(journal: Journal) -> DataFrame:
-    """The spans between two writes of a partition, during which its state is constant.
+    """Return the spans between two writes of a partition, during which its state is constant.
 
     Columns: run, topic, partition, life, begin, end, leader, isr and replicas (null if no event gave them).
     """
@@ -100,7 +100,7 @@ def _spans(journal: Journal) -> DataFrame:
     end = f.coalesce(f.lead("run_us").over(in_order), "deleted_run_us", "end_us")
     return (
         leader_writes(journal)
-        # A change of an ISR does not contain the replicas.
+        # An ISR change does not contain the replicas.
         .withColumn("replicas", f.last("replicas", ignorenulls=True).over(in_order))
         .join(ends_of_lives(journal), LIFE, "left")
         .join(ends, "run")
@@ -111,10 +111,10 @@ def _spans(journal: Journal) -> DataFrame:
 
 
 def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
-    """The spans, split where min.insync.replicas changed, with min_isr, assigned (replicas), and length (microseconds).
+    """Split the spans where min.insync.replicas changed; add min_isr, assigned (replicas), and length (microseconds).
 
     The precedence is a broker's: the topic's override, else the leader's dynamic value, else the dynamic default of all
-    brokers, else the value that the leader started with.  It never exceeds the number of replicas (`Partition.min_isr`
+    brokers, else the value that the leader started with. It never exceeds the number of replicas (`Partition.min_isr`
     (`broker_sim/`)).
     """
     reported = timed(
@@ -124,7 +124,7 @@ def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
     reported = reported.withColumn("min_isr", f.col("config")[_MIN_ISR].cast(LongType()))
     altered, started = reported.where("type = 'config_changed'"), reported.where("type = 'node_started'")
     name = f.substring_index("entity", "/", -1)
-    # A topic's overrides are deleted with it, without an event of their own.
+    # A topic's overrides are deleted with the topic, without a separate event.
     of_topic = altered.where("entity LIKE 'topics/%'").withColumn("topic", name)
     of_topic = of_topic.unionByName(reported.where("type = 'topic_deleted'"))
     of_leader = altered.where("entity RLIKE '^brokers/[0-9]+$'").withColumn("leader", name.cast(LongType()))
@@ -149,8 +149,8 @@ def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
 def _cut(spans: DataFrame, reported: DataFrame, value: str, *keys: str) -> DataFrame:
     """Split the spans where `min_isr` in `reported` changed.
 
-    The new column `value` has it, null before the first change.  Every broker reports a change, some of them at the
-    same moment: the last report of a moment holds.
+    The new column `value` contains it, null before the first change. Every broker reports a change, some of them at the
+    same time: the last report of a time counts.
     """
     in_order = Window.partitionBy("run", *keys).orderBy("run_us", "node", "node_seq")
     changes = (
@@ -172,9 +172,9 @@ def _cut(spans: DataFrame, reported: DataFrame, value: str, *keys: str) -> DataF
 
 
 def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
-    """Add how long each span's leader did not run, and how long its ISR stalled while it ran.
+    """Add how long each span's leader did not run, and how long its ISR stalled while the leader ran.
 
-    The former are down_us, planned_us (on purpose), and unseen_us (possibly), the latter is stalled_us.
+    The columns of the leader are down_us, planned_us (on purpose), and unseen_us (possibly); stalled_us is for the ISR.
     """
     stopped = processes_not_running(journal)
     of_leader = spans.join(stopped, ["run", "leader"]).select(*_SPAN, "how", _within())
@@ -202,18 +202,18 @@ def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _within() -> Column:
-    """Return the part of a span from `since` to `until` (null: the end)."""
+    """Return the part of a span between `since` and `until` (null: the end)."""
     begin, end = f.greatest("begin", "since"), f.least("end", "until")
     return f.struct(begin.alias("begin"), end.alias("end")).alias("within")
 
 
 def _union(spans: Column) -> Column:
-    """Return how much time these spans cover together."""
+    """Return the total time that these spans cover, counting overlaps once."""
     zero = f.lit(0).cast(LongType())
     start = f.struct(zero.alias("total"), f.lit(None).cast(LongType()).alias("reached"))
 
     def add(found: Column, span: Column) -> Column:
-        # `greatest` ignores a null.
+        # `greatest` ignores nulls.
         new = f.greatest(span["end"] - f.greatest(span["begin"], found["reached"]), zero)
         return f.struct(
             (found["total"] + new).alias("total"), f.greatest(span["end"], found["reached"]).alias("reached")
@@ -278,7 +278,7 @@ def client_availability(journal: Journal) -> DataFrame:
         workload_id=StringType(), topic=StringType(), sent=LongType(), acknowledged=LongType(), failed=LongType(),
         lost=LongType(), acks=StringType(), running_ms=LongType(), waited_ms=LongType(),
     )  # fmt: skip
-    # Journals of older versions have none of them.
+    # Journals of older versions do not have any of these fields.
     reported = reported.withColumn("acks", f.nullif(f.col("acks"), f.lit("")))
     for name in ("running_ms", "waited_ms"):
         reported = reported.withColumn(name, f.when(f.col(name) >= 0, f.col(name)))

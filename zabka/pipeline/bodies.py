@@ -19,11 +19,11 @@ STANDINGS = ArrayType(
         ]
     )
 )  # fmt: skip
-"""The positions of followers when their leader decided about them (`ReplicaStanding`)."""
+"""The states of followers when their leader made a decision about them (`ReplicaStanding`)."""
 
 
 def bodies(reported: DataFrame, kinds: list[str], *columns: str, **fields: DataType) -> DataFrame:
-    """Return the entries of those types among a journal's rows.
+    """Return the entries of those types from a journal's rows.
 
     Columns: run, node, node_seq, at_us, mono_us, type, the given other columns, and the named fields of the bodies.
     """

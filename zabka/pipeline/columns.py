@@ -1,7 +1,7 @@
 """The columns of the gold tables: the name, type and unit of each, and the columns that every table gets.
 
-Beside each moment in microseconds (`from_us`) stands the same moment as a timestamp (`from_ts`), and beside `run` what
-kind of run it is: `cluster_run` or `simulated_run` has its name, and the other is null.
+Each time in microseconds (`from_us`) also exists as a timestamp (`from_ts`). In addition to `run` there are
+`cluster_run` and `simulated_run`: the column for the run's kind contains its name, and the other is null.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Described(NamedTuple):
 
 
 def finished(frame: DataFrame) -> DataFrame:
-    """Return a table with its timestamps, and with the kind of each run."""
+    """Return a table with timestamp columns, and with the kind of each run."""
     columns: list[Column] = []
     for name in frame.columns:
         columns.append(f.col(name))

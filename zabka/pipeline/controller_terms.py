@@ -21,11 +21,11 @@ from zabka.pipeline.processes import processes_not_running
 from zabka.pipeline.rows import Journal
 
 LET_GO = ("shutdown", "illegal_state")
-"""The reasons for which a controller resigns before its znode is deleted; it learns of all other ends afterwards."""
+"""Reasons for which a controller resigns before its znode is deleted; it learns of all other ends afterwards."""
 CLOSED = ("session_closed", "session_expired")
-"""The end of its session: closed on request, or expired."""
+"""The end of the controller's session: closed on request, or expired."""
 GAP = ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")
-"""The time without a controller that could act, and its parts."""
+"""The time without an active controller, and its parts."""
 _TERM = ["run", "controller_epoch"]
 
 
@@ -47,7 +47,8 @@ def controller_terms(journal: Journal) -> DataFrame:
     closings = journal.once("closings", lambda: _first_closings(terms, journal))
     ends = _with_endings(terms, closings, journal)
     moment = f.col("resigned_us") - f.col("from_us")
-    # A controller that resigns may then close its session, so the closing comes second, whatever other clocks show.
+    # A controller that resigns can close its session afterwards, so the close comes second, whatever other clocks
+    # show.
     first = ~f.col("expired") | (moment < f.col("closed_after"))
     before_closing = f.col("zxid_closed").isNull() | (f.col("reason").isin(*LET_GO) & first)
     before_next = f.col("next_zxid").isNull() | (moment < f.col("next_after"))
@@ -75,7 +76,7 @@ def controller_terms(journal: Journal) -> DataFrame:
 
 
 def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
-    """The terms with the time without a controller before each, and its parts, in microseconds."""
+    """Return the terms, each with the time before it without a controller, and its parts, in microseconds."""
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     ended = ends.join(_losses_of_holders(ends, journal), _TERM, "left").join(_loading(ends, journal), _TERM, "left")
@@ -88,7 +89,7 @@ def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
         f.last(f.when(f.col("loading").isNotNull(), f.col("end")), ignorenulls=True).over(before),
         f.lag("end").over(in_order),
     )
-    # In between there may have been controllers that never decided.
+    # Between the two there may have been controllers that never made a decision.
     election = f.col("last.gap") + f.col("run_us") - f.col("last.next_run_us")
     since_loss = f.col("run_us") - f.col("last.lost_run_us")
     superseded = f.col("last.ended_by") == "superseded"
@@ -105,10 +106,10 @@ def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _losses_of_holders(ends: DataFrame, journal: Journal) -> DataFrame:
-    """When the controller of each term died or froze for good: run, controller_epoch, lost_run_us."""
+    """Return when each term's controller died, or froze for good: run, controller_epoch, lost_run_us."""
     over = f.coalesce("closed_run_us", f.lead("run_us").over(Window.partitionBy("run").orderBy("controller_epoch")))
     held = ends.select(*_TERM, f.col("broker_id").alias("leader"), "run_us", over.alias("over_us"))
-    # An unseen end is known only at the next start.
+    # An end that was not seen is known only from the next start.
     lost = f.when(f.col("how") == "unseen", f.col("until")).otherwise(f.col("since"))
     return (
         held.join(processes_not_running(journal).withColumn("lost", lost), ["run", "leader"])
@@ -119,9 +120,9 @@ def _losses_of_holders(ends: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _loading(ends: DataFrame, journal: Journal) -> DataFrame:
-    """How long each controller took to its first decision: run, controller_epoch, loading.
+    """Return the time from each controller's election to its first decision: run, controller_epoch, loading.
 
-    A broker without a journal here does not report it; its election is the nearest known moment.
+    A broker without a journal here does not report its decision; its election is then the nearest known event.
     """
     ready = (
         bodies(journal.rows, ["controller_ready"], controller_epoch=LongType())
@@ -135,7 +136,7 @@ def _loading(ends: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _elected(journal: Journal) -> DataFrame:
-    """Every term once, with the beginning of the next one."""
+    """Return every term once, with the start of the next one."""
     reported = timed(
         journal, ["controller_elected"], broker_id=LongType(), controller_epoch=LongType(), zxid=LongType()
     )
@@ -154,9 +155,9 @@ def _elected(journal: Journal) -> DataFrame:
 
 
 def _first_reports(journal: Journal, kind: str, *keys: str) -> DataFrame:
-    """The first report of a session's creation or end by each peer.
+    """Return each peer's first report of a session's creation or end.
 
-    After a restart a peer reports the events that it replays again.
+    After a restart a peer reports the events again that it replays.
     """
     reported = timed(
         journal, [kind], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType()
@@ -175,7 +176,7 @@ def _first_reports(journal: Journal, kind: str, *keys: str) -> DataFrame:
 
 
 def _on_the_clocks_of_peers(terms: DataFrame, journal: Journal) -> DataFrame:
-    """When each term began on the clock of each peer: run, controller_epoch, peer, begin_us."""
+    """Return the start of each term on each peer's clock: run, controller_epoch, peer, begin_us."""
     connected = (
         bodies(journal.rows, ["broker_session_changed"], state=StringType(), session_id=LongType())
         .where("state = 'connected'")
@@ -196,7 +197,7 @@ def _on_the_clocks_of_peers(terms: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _first_closings(terms: DataFrame, journal: Journal) -> DataFrame:
-    """The end of the session that held /controller: run, controller_epoch, zxid_closed, peer, closed_us."""
+    """Return the end of the session that owned /controller: run, controller_epoch, zxid_closed, peer, closed_us."""
     closed = _first_reports(journal, "session_closed", "zxid").withColumnRenamed("zxid", "zxid_closed")
     closed = closed.withColumnRenamed("run_us", "closed_run_us")
     during = (f.col("zxid_closed") > f.col("zxid")) & (
@@ -213,7 +214,7 @@ def _first_closings(terms: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _with_endings(terms: DataFrame, closings: DataFrame, journal: Journal) -> DataFrame:
-    """Every term with the possible causes of its end, in microseconds after its beginning."""
+    """Return every term with the possible causes of its end, in microseconds after its start."""
     resigned = (
         bodies(
             journal.rows, ["controller_resigned"],
@@ -278,15 +279,15 @@ def _median(value: Column) -> Column:
 def failovers(journal: Journal) -> DataFrame:
     """The phases of each controller's failover, without a run's first controller, in milliseconds.
 
-    Columns: run, controller_epoch, broker_id, previous_broker_id, cause, at_us.  cause is how the term before ended,
+    Columns: run, controller_epoch, broker_id, previous_broker_id, cause, at_us. cause is the end of the previous term,
     and at_us is the election, on the new controller's clock.
 
     detect_ms lasts from the death or freeze of the last controller to the end of its session (0 if no journal reports
-    either), and elect_ms from there to the election.  read_ms and decide_ms last until the new controller had read the
-    state and sent its decisions, and propagate_ms until every broker had answered.  total_ms is the sum of
-    gap_before_ms of `controller_terms`, the time without a controller, and propagate_ms.  A phase that no journal
-    reports is null: a controller that ended during its own failover never propagated.  If no journal reports when the
-    gap began, detect_ms, elect_ms and total_ms are null.
+    either), and elect_ms from there to the election. read_ms and decide_ms last until the new controller had read the
+    state and sent its decisions, and propagate_ms until every broker had replied. total_ms is the sum of gap_before_ms
+    of `controller_terms`, the time without a controller, and propagate_ms. A phase that no journal reports is null: a
+    controller that ended during its own failover never propagated. If no journal reports when the gap began, detect_ms,
+    elect_ms and total_ms are null.
     """
     terms = journal.once("controller_terms", lambda: controller_terms(journal))
     in_order = Window.partitionBy("run").orderBy("controller_epoch")

@@ -1,4 +1,4 @@
-"""The ensemble's history: its clients' sessions, and its elections of a leader."""
+"""The ensemble's history: its clients' sessions and its leader elections."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _SESSION = ["run", "session_id"]
 def sessions(journal: Journal) -> DataFrame:
     """The sessions of the ensemble's clients.
 
-    Columns: run, session_id, timeout_ms, from_us, to_us, duration_ms, ended_by, and more.  from_us and to_us are of the
-    first peer that reported them; duration_ms is the median over the peers, each by its own clock.  ended_by is expired
-    or closed.  to_us, duration_ms and ended_by are null while the session lasts, from_us and timeout_ms if it began
-    before the journal.  heard_ms_ago is how long an expired session had been silent.
+    Columns: run, session_id, timeout_ms, from_us, to_us, duration_ms, ended_by, and more. from_us and to_us are from
+    the first peer that reported them; duration_ms is the median over the peers, each by its own clock. ended_by is
+    expired or closed. to_us, duration_ms and ended_by are null while the session lasts, from_us and timeout_ms if it
+    began before the journal. heard_ms_ago is how long an expired session had been silent.
     """
     reported = bodies(
         journal.rows, ["session_created", "session_closed"],
         session_id=LongType(), timeout_ms=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType(),
     )  # fmt: skip
-    # A peer that starts reports again what it replays: its first report of each event counts.
+    # A peer that starts reports again what it replays, so only its first report of each event counts.
     by_peer = reported.groupBy(*_SESSION, "node").agg(
         _first("at_us", "session_created").alias("created_us"),
         _first("at_us", "session_closed").alias("closed_us"),
@@ -86,7 +86,7 @@ def elections(journal: Journal) -> DataFrame:
     begins = (f.col("type") != "peer_state_changed") | f.coalesce(before_stable & ~stable, f.lit(False))
     steps = (
         reported.withColumn("span", f.sum(f.coalesce(begins, f.lit(True)).cast(LongType())).over(in_order))
-        # If it starts again without having stopped, it was killed at an unknown time before.
+        # If a node starts again without having stopped, it was killed at an unknown earlier time.
         .withColumn("until", f.when(f.lead("type").over(in_order) != "node_started", f.lead("at_us").over(in_order)))
         .where("type = 'peer_state_changed'")
         .withColumn("length", f.col("until") - f.col("at_us"))

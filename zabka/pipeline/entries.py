@@ -1,12 +1,12 @@
-"""The definition of an entry: which lines every job takes, and why it quarantines the others.
+"""The definition of an entry: the lines that every job accepts, and the reasons for quarantining the others.
 
 All jobs and the reader (`zabka.journal.reader`) share one definition: an object with a type and schema that this
-version knows, with every field of that type, and with clock readings in range.  In addition its numbers must fit
-Spark's columns.  A line that does not conform is quarantined with its reason, and the lines after it are not affected.
+version knows, with every field of that type, and with clock readings in range. In addition its numbers must fit Spark's
+columns. A line that does not conform is quarantined with its reason, and the lines after it are not affected.
 
-One pass of one decoder reads envelope and body together.  It is generated from the classes of `zabka.journal.events`,
-so a new type or field is known here too.  Spark parses the body again, unknown fields included, with limits of its own:
-a line beyond these limits would become a row of nulls.
+One decoder reads envelope and body together in one pass. It is generated from the classes of `zabka.journal.events`, so
+that it knows new types and fields too. Spark parses the body again, unknown fields included, with its own limits: a
+line beyond these limits would become a row of nulls.
 """
 
 from __future__ import annotations
@@ -22,16 +22,20 @@ from zabka.journal.events import BY_NAME, SCHEMA_VERSION, Event
 from zabka.journal.reader import CLOCK_US_MAX, schema_of
 
 LINE_BYTES_MAX = 8 * 1024 * 1024
-"""No node writes a line this long (its journal's files end at 16 MB); a longer one is not read into memory."""
+"""The longest line that is read into memory. No node writes such a line, because its journal's files end at 16 MB.
+"""
 SHOWN_CHARACTERS = 4096
-"""The number of characters kept of a quarantined line; its file and position show where the rest is."""
+"""The number of characters stored of a quarantined line; its file and position show where the rest is."""
 UNSIGNED = "digest"
-"""The one unsigned field of 64 bits: a tree's digest."""
+"""The only unsigned 64-bit field: a tree's digest."""
 
 NUMBER_CHARACTERS_MAX, NAME_BYTES_MAX, DEPTH_MAX = 1_000, 50_000, 500
-"""The limits of Spark's parser (Jackson's `StreamReadConstraints`; its depth is twice that, but not every Python's)."""
+"""The limits of Spark's parser.
+
+They are Jackson's `StreamReadConstraints`; its depth limit is twice as high, but not every Python supports that.
+"""
 _WITHIN_BYTES = 1_000
-"""A line that is no longer than this cannot exceed these limits."""
+"""The length up to which a line cannot exceed these limits."""
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Clock = Annotated[int, msgspec.Meta(ge=-CLOCK_US_MAX, le=CLOCK_US_MAX)]
@@ -45,7 +49,7 @@ _ENVELOPE: list[tuple[str, Any] | tuple[str, Any, Any]] = [
 
 
 def _bounded(kind: Any) -> Any:
-    """Return the same type, with every integer in it bounded to 64 bits."""
+    """Return the same type with every integer in it bounded to 64 bits."""
     if kind is int:
         return Long
     inner = tuple(each if each is ... else _bounded(each) for each in get_args(kind))
@@ -79,7 +83,7 @@ def _entry_class(name: str, event: type[Event]) -> type[msgspec.Struct]:
 
 
 ENTRIES: dict[str, type[msgspec.Struct]] = {name: _entry_class(name, event) for name, event in BY_NAME.items()}
-"""The class that the lines of each type become."""
+"""The class for the lines of each type."""
 _decoder: Any = msgspec.json.Decoder(Union[tuple(ENTRIES.values())])  # noqa: UP007
 _BOUND = re.compile(r"Expected `int` [<>]= -?[0-9]+ - at `\$\.(?P<where>.+)`")
 _CLOCKS = ("wall_us", "mono_us")
@@ -90,15 +94,15 @@ _TAG = re.compile(r"Invalid value (?P<type>'.*') - at `\$\.type`", re.DOTALL)
 
 
 class Refused(NamedTuple):
-    """The reason why a line is no entry."""
+    """The reason why a line is not an entry."""
 
     reason: str
 
 
 def check_lines(lines: Sequence[bytes]) -> list[Any] | None:
-    """Return the entries of these lines (members of ENTRIES' classes), or None if at least one line is no entry."""
+    """Return the entries in these lines (members of ENTRIES' classes), or None if any line is not an entry."""
     try:
-        # The decoder skips text that it does not keep without checking its bytes.
+        # The decoder does not check the bytes of text that it skips.
         b"\n".join(lines).decode()
         entries = [_decoder.decode(line) for line in lines]
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
@@ -107,7 +111,7 @@ def check_lines(lines: Sequence[bytes]) -> list[Any] | None:
 
 
 def check_line(line: bytes) -> Any:
-    """Return the entry in a line (without its newline), or why the line is quarantined: Refused."""
+    """Return the entry in a line (without its newline), or Refused with the reason for its quarantine."""
     try:
         line.decode()
         entry = _decoder.decode(line)
@@ -122,7 +126,7 @@ def check_line(line: bytes) -> Any:
 
 
 def _beyond_bounds(line: bytes) -> str | None:
-    """Return which limit of Spark's parser a line of JSON exceeds, or None."""
+    """Return the limit of Spark's parser that a line of JSON exceeds, or None."""
     if len(line) <= _WITHIN_BYTES:
         return None
     depth = 0
@@ -141,7 +145,7 @@ def _beyond_bounds(line: bytes) -> str | None:
 
 
 def _reason(line: bytes, message: str) -> str:
-    # The schema comes first: a newer one may define other types and fields.
+    # Check the schema first, because a newer schema may define other types and fields.
     if (schema := schema_of(line)) > SCHEMA_VERSION:
         return f"schema {schema} is newer than {SCHEMA_VERSION}, the newest that is known here"
     if (tag := _TAG.fullmatch(message)) is not None:

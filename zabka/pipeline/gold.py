@@ -1,7 +1,7 @@
 """The gold tables: the name of each, its function, its key, and its expectations.
 
-The jobs write this list, the page offers it and `docs/reference/tables.md` documents it.  To add a table: write its
-function, whose docstring defines a row, and add it here.
+The jobs write these tables, the dashboard offers them, and `docs/reference/tables.md` documents them. To add a table,
+write its function, whose docstring defines a row, and add it here.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ from zabka.pipeline.transactions import transactions
 
 
 class Expectation(NamedTuple):
-    """A condition on every row of a table: its name, and a function for a column that is true in rows that break it."""
+    """A condition on every row of a table: its name, and a function for a column that is true in rows that violate
+    it."""
 
     name: str
     broken: Callable[[], Column]
 
 
 class Table(NamedTuple):
-    """A gold table: `key` identifies a row, rows are written in `order`, `sources` are the event types it needs.
+    """A gold table. `key` identifies a row, rows are written in `order`, `sources` are the event types that it needs.
 
     `rows_of` is the event type without which the table has no row; the other types only add to its rows. A table
-    without sources is made of `made_of`.
+    without sources is made from `made_of`.
     """
 
     name: str
@@ -57,12 +58,12 @@ class Table(NamedTuple):
     made_of: str = ""
 
     def depends_on(self, new: AbstractSet[str], seen: AbstractSet[str]) -> bool:
-        """Return whether new events of these types change the table; `seen` are the types of all events so far."""
+        """Return whether new events of these types change the table. `seen` are the types of all events so far."""
         return not new.isdisjoint(self.sources) and (self.rows_of is None or self.rows_of in seen)
 
     @property
     def expectations(self) -> tuple[Expectation, ...]:
-        """The expectations of the table: that its key is unique, and its rules."""
+        """The expectations of the table: a unique key, and its rules."""
 
         def again() -> Column:
             return f.row_number().over(Window.partitionBy(*self.key).orderBy(*self.order)) > 1
@@ -71,7 +72,7 @@ class Table(NamedTuple):
 
 
 def rising(what: str, within: tuple[str, ...], order: tuple[str, ...]) -> Expectation:
-    """Expect that every row has a higher number than the row before in that order."""
+    """Expect that every row has a higher number than the row before it in that order."""
 
     def broken() -> Column:
         return f.col(what) <= f.lag(what).over(Window.partitionBy(*within).orderBy(*order))
@@ -80,7 +81,7 @@ def rising(what: str, within: tuple[str, ...], order: tuple[str, ...]) -> Expect
 
 
 def apart(begin: str, end: str, within: tuple[str, ...], order: tuple[str, ...]) -> Expectation:
-    """Expect that a span ends before the next one begins."""
+    """Expect that a span ends before the next span begins."""
 
     def broken() -> Column:
         return f.col(end) >= f.lead(begin).over(Window.partitionBy(*within).orderBy(*order))
@@ -89,7 +90,7 @@ def apart(begin: str, end: str, within: tuple[str, ...], order: tuple[str, ...])
 
 
 def never(name: str, broken: str) -> Expectation:
-    """Expect that the SQL expression is true of no row."""
+    """Expect that the SQL expression is true for no row."""
     return Expectation(name, lambda: f.expr(broken))
 
 
@@ -191,23 +192,23 @@ TABLES = (
     ),
 )  # fmt: skip
 TYPES = tuple(sorted({kind for table in TABLES for kind in table.sources}))
-"""The types of events that the tables are made of; a reader can skip all others."""
+"""The event types from which the tables are made; a reader can skip all others."""
 NAMES = tuple(table.name for table in TABLES)
 
 
 class Observed(NamedTuple):
-    """A table to write, which counts its rows, and the rows that break an expectation, while it is written."""
+    """A table to write. While it is written, it counts its rows and the rows that violate an expectation."""
 
     frame: DataFrame
     observation: Observation
     rules: list[str]
 
     def rows(self) -> int:
-        """Return how many rows were written; call it afterwards."""
+        """Return the number of written rows. Call it after writing."""
         return int(self.observation.get["rows"])
 
     def broken(self) -> dict[str, int]:
-        """Return how many rows break each expectation that was not met."""
+        """Return the number of rows that violate each unmet expectation."""
         counts = self.observation.get
         return {rule: counts[f"rule_{n}"] for n, rule in enumerate(self.rules) if counts[f"rule_{n}"]}
 
@@ -223,7 +224,7 @@ def observed(table: Table, journal: Journal) -> Observed:
 
 
 def checked(table: Table, journal: Journal) -> DataFrame:
-    """Return a table, in its order, with a column for each of its expectations: 1 in rows that break it."""
+    """Return a table, in its order, with a column for each of its expectations: 1 in rows that violate it."""
     broken = {
         check: f.coalesce(rule.broken(), f.lit(False)).cast(LongType())
         for check, rule in zip(checks(table), table.expectations, strict=True)
@@ -232,5 +233,5 @@ def checked(table: Table, journal: Journal) -> DataFrame:
 
 
 def checks(table: Table) -> list[str]:
-    """Return the names of the columns of its expectations."""
+    """Return the column names of the table's expectations."""
     return [f"rule_{n}" for n in range(len(table.expectations))]

@@ -1,11 +1,12 @@
-"""Journal files that a stream keeps until it has read them, even if they are removed from their own place.
+"""Journal files that a stream keeps until it has read them, even after the node has removed them.
 
-A node's journal is bounded: the node removes its oldest file when a new one begins.  A file that the stream has found
-gets a second name, a hard link, in a directory of the stream's own; appends through the first name are visible under
-the second.  A link costs no copy, and disk space only while the stream lags.  If a cluster is recreated in the same
-place, its files get the names of the earlier ones: they wait until the files held under these names were read.
+A node's journal is bounded: the node removes its oldest file when a new one begins. For each file that it finds, the
+stream creates a second name, a hard link, in a separate directory; appends through the first name are visible through
+the second. A link costs no copy, and it uses disk space only while the stream lags. If a cluster is recreated in the
+same directory, its files get the names of the earlier ones: they wait until the earlier files with these names were
+read.
 
-Without such a directory, or if it is on another file system, files are read in place.  Lines of a file that is removed
+Without such a directory, or if it is on another file system, files are read in place. Lines of a file that is removed
 before it was read are missing: the lake names them (`gaps`).
 """
 
@@ -20,7 +21,7 @@ from zabka.pipeline.runs import JournalFile, journal_files
 
 
 class Held:
-    """The journal files below `root`, and the removed ones that are still to be read."""
+    """The journal files below `root`, and the removed files that must still be read."""
 
     def __init__(self, root: Path, hold: Path | None) -> None:
         self._root = root
@@ -29,7 +30,7 @@ class Held:
         """Runs with a file that waits for an earlier file of the same name, as of the last call of `files`."""
 
     def files(self, start: Offset) -> dict[str, JournalFile]:
-        """Return every file by its key, linked so that it stays; everything up to `start` is stored elsewhere."""
+        """Return every file by its key, linked so that it is kept; everything up to `start` is stored elsewhere."""
         self.waiting = set()
         present = {key_of(self._root, file.path): file for file in journal_files(self._root)}
         if self._hold is None:
@@ -40,13 +41,14 @@ class Held:
         return present | kept
 
     def files_to_go_on_with(self, start: Offset) -> dict[str, JournalFile]:
-        """Return the same files without unread files of a waiting run: they belong to the recreated cluster."""
+        """Return the same files without unread files of a waiting run, because they belong to the recreated cluster."""
         return {key: file for key, file in self.files(start).items() if key in start or file.run not in self.waiting}
 
     def _link(self, key: str, file: JournalFile, start: Offset) -> None:
         assert self._hold is not None
         link = self._hold / key
-        # Another file system, a file system without links, or a file that was just removed: it is read in place.
+        # On another file system, on a file system without links, or if the file was just removed, the file is read in
+        # place.
         with contextlib.suppress(OSError):
             if link.exists() and not link.samefile(file.path):
                 # The name was reused for another file.
@@ -59,7 +61,7 @@ class Held:
                 os.link(file.path, link)
 
     def release(self, end: Offset) -> None:
-        """Release the files that were read to their end: everything up to `end` is stored elsewhere."""
+        """Release the files that were read to their end; everything up to `end` is stored elsewhere."""
         if self._hold is None:
             return
         for file in journal_files(self._hold):

@@ -1,7 +1,7 @@
-"""An accumulator that passes on the rows of tasks, task by task, on the driver.
+"""An accumulator that delivers the rows of tasks to the driver, task by task.
 
-Spark applies the update of an action's task once, however often the task was tried, and does so when the task ends, not
-the job.
+Spark applies the update of an action's task once, however often the task was tried, and it does so when the task ends,
+not when the job ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Keep = Callable[[bytes], object]
 
 
 class Inbox(AccumulatorParam[Any]):
-    """Rows in transit: a task's own list while it runs, and on the driver the function that keeps them."""
+    """Rows in transit: in a task, the task's own list; on the driver, the function that stores the rows."""
 
     def __init__(self, keep: Keep | None = None) -> None:
         self._keep = keep

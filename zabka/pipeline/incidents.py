@@ -1,4 +1,4 @@
-"""The table of incidents: what each fault led to (`zabka.journal.incidents`), one row for each."""
+"""The table of incidents: the effects of each fault (`zabka.journal.incidents`), in one row."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def incidents(journal: Journal) -> DataFrame:
     lasts counts until the end of the journals.  All moments are on the one clock of the run (`run_us`), so that a wall
     clock that was stepped changes none.
     """
-    # Kept, because Spark does not know that the result has the rows of a run in one partition, as a stream requires.
+    # Cached, because Spark does not know that the result has all rows of a run in one partition, which a stream
+    # requires.
     return journal.once("incidents", lambda: _incidents(journal))
 
 

@@ -1,4 +1,4 @@
-"""The batch job: journals in, tables out."""
+"""The batch job, which reads journals and writes tables."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from zabka.pipeline.ranges import UNREADABLE
 from zabka.pipeline.rows import Journal
 
 STAGE = "_stage"
-"""The place of intermediate results that several tables need, in a version that is not published yet."""
+"""The directory of intermediate results that several tables need, in a version that is not published yet."""
 AT_A_TIME = 3
-"""The number of tables made at the same time: one is planned while another one's tasks run."""
+"""The number of tables made at the same time: one is planned while the tasks of others run."""
 Progress = Callable[[str, int], None]
 
 
 def read_journal(spark: SparkSession, place: Place, types: str = ",".join(TYPES)) -> Journal:
-    """Return the events of those types from every journal there, as one batch.
+    """Return the events of those types from every journal at this place, as one batch.
 
-    An event that was written twice counts once, and so does a run copied to another place of a directory.
+    An event that was written twice counts once, and so does a run that was copied to another path of a directory.
     """
     return Journal(places.batch(spark, place, types))
 
 
 class Made(NamedTuple):
-    """The result of one table: its rows, and the number of rows that break each unmet expectation."""
+    """The result of one table: its rows, and the number of rows that violate each unmet expectation."""
 
     name: str
     rows: int
@@ -42,7 +42,7 @@ class Made(NamedTuple):
 
 
 def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> Iterator[Made]:
-    """Write tables as Parquet below a directory, several at a time, and yield each in their order."""
+    """Write tables as Parquet below a directory, several at a time, and yield their results in the given order."""
 
     def make(table: Table) -> Made:
         made = observed(table, journal)
@@ -54,13 +54,13 @@ def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> I
         try:
             yield from threads.map(make, wanted)
         except KeyboardInterrupt:
-            # Otherwise the interrupt would wait until the tables in progress are made.
+            # Otherwise the interrupt would wait until the tables in progress are complete.
             journal.break_off()
             raise
 
 
 class ClockStep(NamedTuple):
-    """A wall clock that was set by `step_ms`, while the node's monotonic clock went on."""
+    """A wall clock was set by `step_ms`, while the node's monotonic clock continued."""
 
     run: str
     node: str
@@ -68,8 +68,10 @@ class ClockStep(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The result of a job: the rows of each table, the expectations of each table that were not met, why journals could
-    not be read, and the steps of wall clocks.
+    """The result of a job.
+
+    It has the rows and the unmet expectations of each table, the reasons why journals could not be read, and the steps
+    of wall clocks.
     """
 
     rows: dict[str, int]
@@ -83,8 +85,8 @@ def write_tables(
 ) -> Written:
     """Write tables as Parquet, as one version of `out`.
 
-    Raises versions.InUse if another job writes there, OSError if the directory is not writable, or if something else
-    lies in a table's place, and commits.NewerLake.
+    Raises versions.InUse if another job writes there, OSError if the directory is not writable or if a table's path
+    contains something else, and commits.NewerLake.
     """
     commits.check_format(out)
     for table in wanted:
@@ -109,6 +111,6 @@ def write_tables(
 
 
 def _unreadable(bad_lines: Path) -> list[str]:
-    """Return the reasons, each with its file, why journals could not be read."""
+    """Return the reasons why journals could not be read, each with its file."""
     problems = pq.read_table(bad_lines, columns=["problem"])["problem"].to_pylist()
     return sorted({problem for problem in problems if problem.startswith(UNREADABLE)})

@@ -42,11 +42,12 @@ def records_lost(journal: Journal) -> DataFrame:
     reported = reported.join(high_watermarks(journal), [*_LOG, "leader_epoch"], "left")
     below_mark = f.try_subtract(f.least("reached", f.try_add("last_offset", f.lit(1))), f.col("first_offset"))
     below_mark = f.when(f.col("reached").isNotNull(), below_mark)
-    # Journals of older versions have the older name alone.
+    # Journals of older versions have only the older name.
     committed = f.greatest("committed_at_least", "below_high_watermark", below_mark, f.lit(0))
     in_order = Window.partitionBy(*_LOG).orderBy("first_offset", "last_offset", "node", "node_seq")
     reached = f.max("last_offset").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
-    # The committed records are each loss's first ones; an offset that an earlier row counts is not counted again.
+    # The committed records are the first records of each loss; an offset counted in an earlier row is not counted
+    # again.
     committed_before = f.max("committed_end").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
     fresh = f.try_subtract("committed_end", f.greatest("first_offset", committed_before))
     begins = f.coalesce(f.col("first_offset") > f.try_add(reached, f.lit(1)), reached.isNull()).cast(LongType())
@@ -77,7 +78,7 @@ def records_lost(journal: Journal) -> DataFrame:
 def high_watermarks(journal: Journal) -> DataFrame:
     """The highest high watermark that a replica reported: run, topic, partition, topic_id, leader_epoch, reached.
 
-    A report is of the leader epoch, and of the topic, of the role that its broker took last before it.
+    A report belongs to the leader epoch and to the topic of the last role that its broker took before the report.
     """
     reported = bodies(
         journal.rows, ["leadership_taken", "followership_taken", "replica_progressed"],
@@ -108,7 +109,7 @@ def high_watermarks(journal: Journal) -> DataFrame:
 
 
 def acknowledged_records(spans: DataFrame, journal: Journal) -> DataFrame:
-    """The spans of lost records with `acknowledged`, the number of records that built-in workloads miss."""
+    """Return the spans of lost records with `acknowledged`, the number of records that built-in workloads miss."""
     last = (
         bodies(
             journal.rows, ["workload_progressed"],

@@ -1,7 +1,7 @@
-"""Spark masters: local ones, and remote ones whose executors have nothing installed and get an archive.
+"""Spark masters: local ones, and remote ones whose executors have nothing installed and receive an archive.
 
 The driver and the executors start Python for Spark by the same name: a path below the working directory of a process.
-Executors unpack the archive there; the driver's Java has a script of that name in its directory.
+Executors unpack the archive at that path; the driver's Java has a script with that name in its directory.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from zabka.pipeline.packed import NAME, PYTHON, packed
 
 _LOCAL = re.compile(r"local(\[(?P<threads>[^,\]]+)(,\s*\d+)?\])?")
 TRIES = 4
-"""Spark's number of tries of a task on a cluster; by default it tries a task of a local master once."""
+"""Spark's number of attempts of a task on a cluster; by default it makes one attempt with a local master."""
 _OF_SPARK = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
 
 
 def tried_again(master: str) -> str:
-    """Return the master as it is, or a local master that tries a task as often as a cluster does."""
+    """Return the master unchanged, or a local master that attempts a task as often as a cluster does."""
     local = _LOCAL.fullmatch(master)
     return master if local is None else f"local[{local['threads'] or '1'},{TRIES}]"
 
@@ -43,7 +43,7 @@ def interpreters(
 ) -> Iterator[SparkSession.Builder]:
     """Provide the builder of a session whose tasks find their interpreter; create the session inside the block.
 
-    If executors are elsewhere, the archive for them is kept in the directory.  Raises NotPacked.
+    If executors are on other machines, their archive is stored in the directory. Raises NotPacked.
     """
     kept = {name: os.environ.get(name) for name in _OF_SPARK}
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -57,7 +57,7 @@ def interpreters(
         os.environ["PYSPARK_PYTHON"] = PYTHON
         archive = packed(directory, needs)
         own_directory = Path(tempfile.mkdtemp(prefix="zabka-driver-"))
-        # Java starts there and stays as long as this process does.
+        # Java starts in this directory and uses it until this process ends.
         atexit.register(shutil.rmtree, own_directory, ignore_errors=True)
         script = own_directory / PYTHON
         script.parent.mkdir(parents=True)

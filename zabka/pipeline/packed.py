@@ -1,7 +1,7 @@
-"""An interpreter with all that tasks need, in one archive: for executors on which nothing is installed.
+"""An interpreter and everything that tasks need, in one archive, for executors on which nothing is installed.
 
-The content is what a short program loads in a process of its own: the packages of zabka and their dependencies, Spark's
-Python side without its jars, the standard library, and this interpreter.  An executor needs the same kind of machine
+The content is what a short program loads in a separate process: the packages of zabka and their dependencies, Spark's
+Python side without its jars, the standard library, and this interpreter. An executor needs the same kind of machine
 (processor, C library) as the driver, a shell, and Java for Spark itself.
 """
 
@@ -19,7 +19,7 @@ from io import BytesIO
 from pathlib import Path
 
 NAME = "environment"
-"""The directory into which executors unpack it."""
+"""The directory into which executors unpack the archive."""
 PYTHON = f"./{NAME}/bin/python3"
 RUNS = """
 import pyspark.daemon, pyspark.worker
@@ -27,7 +27,7 @@ from zabka.pipeline.campaign.play import Run, play
 play(Run(0, 0, "calm", ("faults.ms=100", "drawn.topics=false")))
 play(Run(0, 9, "chaos", ("faults.ms=100",)))
 """
-"""Loads what a run of a campaign needs.  In the second run reads return pieces."""
+"""A program that loads what a run of a campaign needs. In its second run, reads return pieces."""
 JOURNALS = """
 import pkgutil
 import pyspark.daemon, pyspark.worker, pyspark.sql.worker
@@ -36,12 +36,12 @@ import zabka.pipeline.lake.writer, zabka.pipeline.places, zabka.pipeline.source,
 for found in pkgutil.iter_modules(pyspark.sql.worker.__path__, "pyspark.sql.worker."):
     __import__(found.name)
 """
-"""Loads what the sources of journals and the writer of the lake need."""
+"""A program that loads what the sources of journals and the writer of the lake need."""
 AUDITS = """
 import pyspark.daemon, pyspark.worker
 import zabka.pipeline.audits.jobs
 """
-"""Loads what an audit needs."""
+"""A program that loads what an audit needs."""
 _PRINT = """
 import json, sys
 found = {}
@@ -71,7 +71,7 @@ class NotPacked(Exception):
 
 
 def packed(directory: Path, needs: str) -> Path:
-    """Return the archive of what a program loads (RUNS, JOURNALS, AUDITS), in that directory.  Raises NotPacked.
+    """Return the archive with all that a program (RUNS, JOURNALS, AUDITS) loads, in that directory. Raises NotPacked.
 
     An archive with the same contents is reused.
     """

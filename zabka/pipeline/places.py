@@ -18,14 +18,14 @@ from zabka.pipeline.source import shares_of
 from zabka.pipeline.topic.connection import SCHEME, TopicPlace, parse_place
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?P<rest>.*)")
-"""Also matches a URI after `Path` has removed one of its slashes."""
+"""Matches a URI, also after `Path` has removed one of its slashes."""
 _AUTHORITY = re.compile(r"(?<=:)//[^/]+(?=/)")
 
 
 class Uri(NamedTuple):
-    """A directory, or one journal, of a file system that Hadoop's client knows: hdfs, s3a, file and others.
+    """A directory, or one journal, in a file system that Hadoop's client knows: hdfs, s3a, file and others.
 
-    `rest` begins with a slash if no authority is named (`hdfs:///user`): then Hadoop's client uses its default.
+    `rest` begins with a slash if the URI has no authority (`hdfs:///user`): then Hadoop's client uses its default.
     """
 
     scheme: str
@@ -50,7 +50,7 @@ def place_of(text: str) -> Place:
 
 
 def batch(spark: SparkSession, place: Place, types: str) -> DataFrame:
-    """Return the rows of every journal there, of those types."""
+    """Return the rows of those types from every journal at this place."""
     if isinstance(place, Path):
         return _of_directory(spark, place, types)
     if isinstance(place, TopicPlace):
@@ -60,14 +60,14 @@ def batch(spark: SparkSession, place: Place, types: str) -> DataFrame:
 
 
 def stream(spark: SparkSession, place: Path | TopicPlace, hold: Path) -> DataFrame:
-    """Return the rows as a stream that follows the growing journals; files are held until they are read."""
+    """Return the rows as a stream that follows growing journals; files are held until they are read."""
     if isinstance(place, Path):
         return spark.readStream.format("zabka-journal").option("hold", str(hold)).load(str(place))
     return spark.readStream.format("zabka-topic").options(bootstrap=place.bootstrap, topic=place.topic).load()
 
 
 def _of_directory(spark: SparkSession, root: Path, types: str) -> DataFrame:
-    """Return the rows of `zabka-journal`, planned here: Spark starts a Python for each step of planning a source."""
+    """Return the rows of `zabka-journal`, planned here: Spark would start a Python process for each planning step."""
     made = shares_of(root.resolve(), frozenset(types.split(",")))
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -79,7 +79,7 @@ def _of_directory(spark: SparkSession, root: Path, types: str) -> DataFrame:
 
 
 def _of_uri(spark: SparkSession, place: Uri, types: str) -> DataFrame:
-    """Return the rows of whole files that Hadoop's client reads, several per task, parsed like those of a directory."""
+    """Return the rows of whole files that Hadoop's client reads, several per task, parsed like files of a directory."""
     root, requested = str(place), frozenset(types.split(","))
     files = (
         spark.read.format("binaryFile")
@@ -104,7 +104,7 @@ def _of_uri(spark: SparkSession, place: Uri, types: str) -> DataFrame:
 def below(root: str, path: str) -> str:
     """Return a file's path from the root; file systems differ in the number of slashes after a scheme.
 
-    If the root names no authority, Hadoop's client returns paths with its default authority.
+    If the root has no authority, Hadoop's client returns paths with its default authority.
     """
     if ":///" in root:
         path = _AUTHORITY.sub("", path, count=1)

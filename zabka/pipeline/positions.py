@@ -1,10 +1,11 @@
-"""How far a stream has read: for every journal file a position, a mark of its beginning, and of the last line read.
+"""A stream's read positions: for every journal file a position, and marks of its first line and the last line read.
 
-The name of a file does not identify it: a cluster that is recreated in the same directory gives its files the names of
-the old cluster's.  So a position holds for a file that begins with the same line, and only if the last line read ends
-at that position.  (Histories of the simulated world begin alike.)  If another file has a known name, or a new file's
-number is not above all known numbers of its node, the cluster was recreated.  Then what comes from there is another
-run: `DIRECTORY~2`.  The files of its nodes may be found one after the other: all belong to that one run.
+A file's name does not identify it: a cluster that is recreated in the same directory gives its files the names of the
+old cluster's files. So a position is valid only for a file that begins with the same line, and only if the last line
+read ends at that position. (Histories of the simulated world have the same beginning.) If another file has a known
+name, or a new file's number is not above all known numbers of its node, the cluster was recreated. Then its lines
+belong to another run: `DIRECTORY~2`. The files of its nodes may be found one after the other: all belong to that one
+run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from zabka.pipeline.runs import JournalFile, node_of, run_of
 Offset = dict[str, list[Any]]
 """For every file, by its path from the root: [position, mark, life, ending].
 
-`life` counts how often the run was recreated.  `ending` is "" if it is unknown, and missing if an older zabka wrote the
+`life` counts how often the run was recreated. `ending` is "" if it is unknown, and missing if an older zabka wrote the
 offset.
 """
 _MARK_BYTES = 64 * 1024
@@ -33,7 +34,7 @@ def key_of(root: Path, path: Path) -> str:
 
 
 def mark_of(path: Path) -> str | None:
-    """Return a checksum of a file's first line, which identifies it among files of one name.
+    """Return a checksum of a file's first line, which identifies it among files with the same name.
 
     Return None while that line is incomplete.
     """
@@ -48,7 +49,7 @@ def ending_of(line: bytes) -> str:
 
 
 def _ending_at(path: Path, position: int) -> str:
-    """Return the checksum of the line that ends at a position of a file; "" if no line ends there."""
+    """Return the checksum of the line that ends at that position of a file; "" if no line ends there."""
     with path.open("rb") as file:
         file.seek(max(0, position - 1 - _ENDING_BYTES))
         before = file.read(position - file.tell())
@@ -57,7 +58,7 @@ def _ending_at(path: Path, position: int) -> str:
 
 
 def _goes_on(path: Path, mark: str | None, reached: list[Any]) -> bool:
-    """Return whether a file that begins with this mark is the file that was read, as far as it was read."""
+    """Return whether a file that begins with this mark is the file that was read so far."""
     _, known, _, *ending = reached
     return bool(known == mark and (ending in ([], [""]) or ending[0] == _ending_at(path, reached[0])))
 
@@ -69,14 +70,14 @@ def is_done(path: Path, reached: list[Any] | None) -> bool:
 
 
 class _Found(NamedTuple):
-    """A file that exists: its mark, and whether it shows that its run was recreated."""
+    """An existing file: its mark, and whether it shows that its run was recreated."""
 
     mark: str
     recreated: bool
 
 
 def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
-    """Return how far the files can be read now.
+    """Return the positions up to which the files can now be read.
 
     Files that were removed keep their position, unless later files of their node exist.
     """
@@ -87,7 +88,7 @@ def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
         begin, life = (
             (start[key][0], start[key][2]) if key in start and not recreated else (0, lives.get(files[key].run, 1))
         )
-        # It may be removed after its mark was read: then it keeps its position, as any removed file.
+        # The file may be removed after its mark was read. It then keeps its position, like any removed file.
         with contextlib.suppress(OSError):
             reached = max(begin, complete_bytes(files[key].path, begin))
             end[key] = [reached, mark, life, _ending_at(files[key].path, reached)]
@@ -100,9 +101,9 @@ def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
 
 
 def _lives(files: dict[str, JournalFile], found: dict[str, _Found], start: Offset) -> dict[str, int]:
-    """Return the life of each run that the files found now belong to.
+    """Return the life of each run to which the existing files belong.
 
-    A node that shows that its cluster was recreated begins the next life, unless another node has begun it already.
+    A node that shows that its cluster was recreated begins the next life, unless another node has already begun it.
     """
     lives: dict[str, int] = {}
     for key, (_, _, life, *_) in start.items():
@@ -121,7 +122,7 @@ def _lives(files: dict[str, JournalFile], found: dict[str, _Found], start: Offse
 def _found(files: dict[str, JournalFile], start: Offset) -> dict[str, _Found]:
     found = {}
     for key in sorted(files):
-        # Skip a file that cannot be read, or was removed: the lake's gaps list its lines.
+        # Skip a file that cannot be read or was removed; the lake's gaps list its lines.
         with contextlib.suppress(OSError):
             if (mark := mark_of(files[key].path)) is not None:
                 found[key] = _Found(mark, is_recreated(key, files[key].path, mark, start))
@@ -129,7 +130,7 @@ def _found(files: dict[str, JournalFile], start: Offset) -> dict[str, _Found]:
 
 
 def is_recreated(key: str, path: Path, mark: str, start: Offset) -> bool:
-    """Return whether a file with this mark shows that its run was recreated.  Raises OSError if it cannot be read."""
+    """Return whether a file with this mark shows that its run was recreated. Raises OSError if it cannot be read."""
     if key in start:
         return not _goes_on(path, mark, start[key])
     node = node_of(key)
@@ -146,9 +147,9 @@ def _newest(offset: Offset) -> dict[str, tuple[int, int]]:
 
 
 def ranges_between(files: dict[str, JournalFile], start: Offset, end: Offset) -> list[FileRange]:
-    """Return the ranges to read between two offsets, of the files that still exist.
+    """Return the ranges to read between two offsets, for the files that still exist.
 
-    Another file may have got the name of one since: lines of the earlier file are not read from it.
+    Another file may have received the name of an earlier one since: lines of the earlier file are not read from it.
     """
     ranges = []
     for key, reached in sorted(end.items()):
@@ -164,5 +165,5 @@ def ranges_between(files: dict[str, JournalFile], start: Offset, end: Offset) ->
 def _is_still(path: Path, reached: list[Any]) -> bool:
     with contextlib.suppress(OSError):
         return _goes_on(path, mark_of(path), reached)
-    # The reader of the file reports why it cannot be read, or finds that it was removed.
+    # The file's reader reports why the file cannot be read, or finds that it was removed.
     return True

@@ -1,4 +1,4 @@
-"""When brokers' processes did not run."""
+"""The times when brokers' processes did not run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PROCESSES = ["process_changed", "node_started", "node_stopped", "fault_injected
 
 
 def node_number(node: str) -> Column:
-    """Return the number of the node that a column names."""
+    """Return the number of the node in that column."""
     return f.regexp_extract(node, r"(\d+)$", 1).cast(LongType())
 
 
@@ -31,10 +31,10 @@ def _processes_not_running(journal: Journal) -> DataFrame:
     Columns: run, leader, since, until (null if it never ran again), how, resumed (whether it was paused and resumed at
     `until`).
 
-    A node reports its start and its stop, and its host what it saw of the process.  A simulated node has no host: its
-    faults record that it crashed or was paused, and its first event after a pause shows that it resumed, because a
-    frozen process writes none.  A process that starts although it was running ended unseen, for example with its host's
-    agent: after its last known event.
+    A node reports its start and its stop, and its host agent reports what it observed of the process. A simulated node
+    has no host: its faults record that it crashed or was paused, and its first event after a pause shows that it
+    resumed, because a frozen process writes none. If a process starts although it was running, its end was not
+    recorded, for example because it ended with its host's agent: it ended after its last known event.
     """
     reported = timed(
         journal, _PROCESSES,
@@ -63,7 +63,7 @@ def _processes_not_running(journal: Journal) -> DataFrame:
     )
     asked = (kind == "process_changed") & f.col("action").isin(*_STOPPED_BY_PERSONS)
     in_order = Window.partitionBy("run", "who").orderBy("run_us", "node", "node_seq")
-    # A process reports its stop before its host sees the end, and its host sees the start before the process reports
+    # A process reports its stop before its host sees the end; a host sees the start before the process reports
     # it.
     was_announced = f.coalesce((f.lag("now").over(in_order) == "planned") | f.col("asked"), f.lit(False))
     spawned = (kind == "process_changed") & (f.col("action") == "start")
@@ -96,7 +96,7 @@ def _processes_not_running(journal: Journal) -> DataFrame:
 
 
 def _signs_of_life(journal: Journal, paused: DataFrame) -> DataFrame:
-    """The events that show that brokers ran.
+    """Return the events that show that brokers ran.
 
     These are all other events of brokers that were ever paused, and the last event before each start.
     """

@@ -1,7 +1,7 @@
-"""Byte ranges of journal files, as the rows that Spark gets: whole lines, in batches of columns.
+"""Byte ranges of journal files, as rows for Spark: whole lines, in batches of columns.
 
 A block of lines is decoded at once: if all of them are entries, as they nearly always are, each line costs one step of
-Python.  If a block contains a line that is no entry, its lines are checked individually.
+Python. If a block contains a line that is not an entry, its lines are checked individually.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ SCHEMA = StructType(
 _LONGS = {"node_seq", "wall_us", "mono_us", "position"}
 ARROW_SCHEMA = pa.schema([(name, pa.int64() if name in _LONGS else pa.string()) for name in SCHEMA.names])
 BLOCK_BYTES = LINE_BYTES_MAX
-"""A line that does not end within a block is longer than any that a node writes."""
+"""The size of a block. A line that does not end within a block is longer than any line that a node writes."""
 SHARE_BYTES = 16 * 1024 * 1024
 UNREADABLE = "the file cannot be read"
-"""How the problem of a file begins that has no rows for this reason."""
+"""The beginning of the problem for a file that cannot be read and has no rows."""
 BATCH_ROWS = 20_000
 BATCH_BYTES = 16 * 1024 * 1024
 _FAULT, _START = ENTRIES["fault_injected"], ENTRIES["node_started"]
@@ -73,7 +73,7 @@ class LongLine(NamedTuple):
 
 
 class Share(InputPartition):
-    """The work of one task: byte ranges, and the types whose rows it returns (None for all)."""
+    """The work of one task: byte ranges, and the types of the rows to return (None for all)."""
 
     def __init__(self, ranges: list[FileRange], types: frozenset[str] | None) -> None:
         self.ranges = ranges
@@ -81,7 +81,7 @@ class Share(InputPartition):
 
 
 def shares(ranges: list[FileRange], types: frozenset[str] | None) -> list[Share]:
-    """Split the ranges into shares of about SHARE_BYTES: split a long range, combine short ones."""
+    """Split the ranges into shares of about SHARE_BYTES: long ranges are split, short ones combined."""
     pieces = [piece for part in ranges for piece in _pieces(part)]
     made: list[Share] = []
     size = SHARE_BYTES
@@ -96,7 +96,7 @@ def shares(ranges: list[FileRange], types: frozenset[str] | None) -> list[Share]
 
 def _pieces(part: FileRange) -> Iterator[FileRange]:
     begin = part.begin
-    # A file that was removed is not split; its reader reports that.
+    # A removed file is not split; its reader reports the removal.
     if part.end - begin > SHARE_BYTES * 3 // 2 and Path(part.path).exists():
         with Path(part.path).open("rb") as file:
             while part.end - begin > SHARE_BYTES * 3 // 2:
@@ -150,7 +150,7 @@ def read_share(share: Share) -> Iterator[pa.RecordBatch]:
 
 
 def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
-    """Group rows into batches of columns, as Spark takes them."""
+    """Group rows into batches of columns for Spark."""
     held: list[Row] = []
     size = 0
     for row in rows:
@@ -169,7 +169,7 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return the array that `pa.array` returns, but without loading pandas, which costs each Python worker 0.5 s."""
+    """Return the array that `pa.array` returns, without loading pandas, which costs each Python worker 0.5 s."""
     absent = values.count(None)
     if absent == len(values):
         return pa.nulls(absent, kind)
@@ -186,8 +186,8 @@ def read_range(part: FileRange, types: frozenset[str] | None = None) -> Iterator
     """Yield the rows of one byte range.
 
     With `types` the rows of all other types are skipped, except the latest of each block by either clock, which show
-    how long the history goes on, and the rows that show that a node ran (`_signs_of_life`).  A file that was removed
-    since it was found yields none; a file that cannot be read yields a row with the reason.
+    how long the history lasts, and the rows that show that a node ran (`_signs_of_life`). A file that was removed since
+    it was found yields no rows; a file that cannot be read yields a row with the reason.
     """
     name = Path(part.path).name
     try:
@@ -221,7 +221,7 @@ def requested_classes(types: frozenset[str] | None) -> frozenset[type] | None:
 def rows_of(
     run: str, file: str, lines: Sequence[bytes], starts: Sequence[int], requested: frozenset[type] | None
 ) -> Iterator[Row]:
-    """Yield the rows of some lines of a file; `starts` holds the position of each line."""
+    """Yield the rows of some lines of a file; `starts` contains the position of each line."""
     found: Sequence[Any] = check_lines(lines) or [check_line(line) for line in lines]
     for place in range(len(found)) if requested is None else _chosen(found, requested):
         entry, line = found[place], lines[place]
@@ -235,12 +235,12 @@ def rows_of(
 
 
 def long_line(run: str, file: str, line: LongLine) -> Row:
-    """Return the row of a line that is too long to keep."""
+    """Return the row for a line that is too long to keep."""
     return _quarantined(run, line.begin, file, line.position, f"a line of {line.size:,} bytes")
 
 
 def _chosen(found: Sequence[Any], requested: frozenset[type]) -> list[int]:
-    """Return the places of requested and quarantined lines, the latest entries by either clock, and signs of life."""
+    """Return the indexes of requested and quarantined lines, the latest entries by either clock, and signs of life."""
     kinds = [type(entry) for entry in found]
     chosen = {place for place, kind in enumerate(kinds) if kind in requested}
     places = [place for place, kind in enumerate(kinds) if kind is not Refused] if Refused in kinds else None
@@ -253,10 +253,10 @@ def _chosen(found: Sequence[Any], requested: frozenset[type]) -> list[int]:
 
 
 def _signs_of_life(entries: Sequence[Any]) -> set[int]:
-    """Return the places of each node's first and last entry, its first after each pause, and its last before a start.
+    """Return the indexes of each node's first and last entry, its first after each pause, and its last before a start.
 
-    No other entry shows that a simulated process resumed, or how long a process ran if its end was not seen.  The pause
-    may be in an earlier block, and the start in a later one.
+    No other entry shows that a simulated process resumed, or how long a process ran if its end was not recorded. The
+    pause may be in an earlier block, and the start in a later one.
     """
     nodes = [entry.node for entry in entries]
     lasts = dict(zip(nodes, range(len(nodes)), strict=True))
@@ -273,9 +273,9 @@ def _signs_of_life(entries: Sequence[Any]) -> set[int]:
 
 
 def is_pause(fault: Any) -> bool:
-    """Return whether an injected fault is the pause of a simulated process.
+    """Return whether an injected fault pauses a simulated process.
 
-    The host of a real cluster reports pauses in another event.
+    The host agent of a real cluster reports pauses in another event.
     """
     return bool(fault.kind == "pause" and fault.source == fault.target)
 

@@ -1,10 +1,10 @@
-"""A journal's rows, as every table takes them, with the intermediate results of several tables computed once.
+"""A journal's rows for all tables, with intermediate results of several tables computed once.
 
 On one machine the rows of a run are in one partition, in memory (or on disk if they do not fit), and so are all results
-made from them.  Then grouping, ordering or joining by run and more needs no exchange, and a table is one stage. On a
-cluster an intermediate result is written as Parquet and read again, so that the machine that made it may die. Either
-way the plans that use it begin there.  (In Spark's cache, each table's plan still held the plans of all before it, and
-planning took longer than the work.)
+made from them. Then grouping, ordering or joining by run and other columns needs no exchange, and a table is one stage.
+On a cluster an intermediate result is written as Parquet and read again, so that it survives the machine that made it.
+In both cases the plans that use it begin there. (With Spark's cache, each table's plan would still contain the plans of
+all earlier frames, and planning took longer than the work.)
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from zabka.pipeline.stepped_clocks import without_steps
 class Journal:
     """The rows of a journal (the columns of `zabka-journal`), and frames made from them; thread-safe.
 
-    An event that was written twice counts once.  On a cluster frames are staged in a directory that all its machines
-    see: `stage`, or by default a local temporary directory, which is removed when the process ends.
+    An event that was written twice counts once. On a cluster frames are staged in a directory that all its machines can
+    read: `stage`, or by default a local temporary directory, which is removed when the process ends.
     """
 
     def __init__(self, source: DataFrame, stage: Path | None = None) -> None:
         if stage is None:
             stage = Path(tempfile.mkdtemp(prefix="zabka-"))
-            # Frames made from it may outlive this object.
+            # Frames made from the directory can outlive this object.
             atexit.register(shutil.rmtree, stage, ignore_errors=True)
         self.stage = stage
         self._in_memory = is_local(str(source.sparkSession.sparkContext.master))
@@ -45,9 +45,10 @@ class Journal:
 
     @property
     def rows(self) -> DataFrame:
-        """All rows, without the steps of wall clocks (`stepped_clocks`); the journals are read once, at the first use.
+        """All rows, without the steps of wall clocks (`stepped_clocks`).
 
-        On one machine they are read in the background, so that the caller can plan tables; `read` waits for them.
+        The journals are read once, at the first use. On one machine they are read in the background, so that the caller
+        can plan tables; `read` waits for them.
         """
         rows = self.once("rows", lambda: without_steps(_without_duplicates(self._source)))
         self._start_reading(rows)
@@ -61,7 +62,7 @@ class Journal:
                 thread.shutdown(wait=False)
 
     def read(self) -> None:
-        """Wait until the requested rows are read.  Raises what Spark raised if they cannot be read."""
+        """Wait until the requested rows are read. Raises Spark's exception if they cannot be read."""
         if self._reading is not None:
             self._reading.result()
 
@@ -70,7 +71,7 @@ class Journal:
         self._source.sparkSession.sparkContext.cancelAllJobs()
 
     def once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
-        """Return the frame of that name, which is made at the first call."""
+        """Return the frame of that name, which `make` creates at the first call."""
         with self._lock:
             lock, made = self._made.setdefault(name, (Lock(), []))
         with lock:
@@ -79,7 +80,7 @@ class Journal:
         return made[0]
 
     def in_order(self, frame: DataFrame, order: Sequence[str]) -> DataFrame:
-        """Return the rows in an order that begins with `run`: on one machine, each run's rows in one partition."""
+        """Return the rows in an order that begins with `run`; on one machine, each run's rows are in one partition."""
         return frame.sortWithinPartitions(*order) if self._in_memory else frame.orderBy(*order)
 
     def _laid(self, source: DataFrame) -> DataFrame:
@@ -99,6 +100,6 @@ def _fill(kept: DataFrame) -> None:
 
 
 def _without_duplicates(rows: DataFrame) -> DataFrame:
-    """Return the rows without duplicates of an event; quarantined lines all count."""
+    """Return the rows without duplicates of an event; quarantined lines are never duplicates."""
     place = f.when(f.col("problem").isNotNull(), f.concat_ws("@", "file", "position"))
     return rows.withColumn("place", place).dropDuplicates(["run", "node", "node_seq", "body", "place"]).drop("place")

@@ -1,9 +1,10 @@
-"""Which run a journal file belongs to, and which files are copies of others.
+"""The run of each journal file, and the files that are copies of others.
 
-A run is one history: a cluster's journals, or one simulated run.  Events do not name their run, so it follows from the
-file's place.  Files of a node, `<node>.<first number>.jsonl`, belong to the cluster's directory that holds
-`<node>/journal/`, or otherwise to their own directory.  Any other `*.jsonl` is a history of its own, as `zabka replay
---out` writes them.  The name of a run is that path, from the directory that is read (`.` is that directory).
+A run is one history: a cluster's journals, or one simulated run. Events do not name their run, so it follows from the
+file's path. Files of a node, `<node>.<first number>.jsonl`, belong to the cluster's directory that contains
+`<node>/journal/`, or otherwise to the directory of the file. Any other `*.jsonl` is a separate history, as `zabka
+replay --out` writes them. The name of a run is that path, relative to the directory that is read (`.` is that
+directory).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NO_JOURNAL = re.compile(r"(^|/)[._]|\.messages\.[^/]*$")
 """The pipeline's own files, hidden files, and the files of messages that nodes write next to their journals."""
 _COMPARED_BYTES = 1024 * 1024
 _COMPARED_FIRST_BYTES = 4096
-"""Unrelated histories nearly always differ within so many bytes."""
+"""The number of bytes that are compared first: unrelated histories nearly always differ within them."""
 
 
 class JournalFile(NamedTuple):
@@ -39,7 +40,7 @@ class NodeFile(NamedTuple):
 
 
 def node_of(key: str) -> NodeFile | None:
-    """Parse the path of a node's file; return None for a file that is a history of its own."""
+    """Parse the path of a node's file; return None for a file that is a separate history."""
     folder, _, name = key.rpartition("/")
     found = _NODE_FILE.fullmatch(name)
     return None if found is None else NodeFile(f"{folder}/{found[1]}", int(found[2]))
@@ -48,17 +49,17 @@ def node_of(key: str) -> NodeFile | None:
 def journal_files(root: Path) -> list[JournalFile]:
     """Return every journal file below a directory, or `root` if it is a file, in the order of their paths.
 
-    Directories whose names begin with `_` or `.` are skipped: the pipeline's own, and hidden ones.
+    Directories whose names begin with `_` or `.` are skipped: they are the pipeline's own, or hidden.
     """
     if root.is_file():
-        # The name of a history ends like this, so that its rows can be told from those of a cluster.
+        # The names of histories have this suffix, which distinguishes their rows from those of a cluster.
         return [JournalFile(f"{root.name.removesuffix('.jsonl')}.jsonl", root.name, root)]
     keys = (path.relative_to(root).as_posix() for path in root.rglob("*.jsonl") if path.is_file())
     return [placed(root, key) for key in sorted(keys) if is_journal(key)]
 
 
 def is_journal(key: str) -> bool:
-    """Return whether a file of lines is a journal, by its path from the root."""
+    """Return whether a JSON Lines file is a journal, by its path from the root."""
     return not _NO_JOURNAL.search(key)
 
 
@@ -68,7 +69,7 @@ def run_of(key: str) -> str:
 
 
 def placed(root: Path, key: str) -> JournalFile:
-    """Return the file at that path from the root."""
+    """Return the journal file at that path from the root."""
     home = _home(key)
     if home == key:
         return JournalFile(key, key.rpartition("/")[2], root / key)
@@ -76,7 +77,7 @@ def placed(root: Path, key: str) -> JournalFile:
 
 
 def _home(key: str) -> str:
-    """Return the directory of a node's run, "" for the root; any other file is its own run."""
+    """Return the directory of a node's run, "" for the root; any other file is itself a run."""
     folder, _, name = key.rpartition("/")
     found = _NODE_FILE.fullmatch(name)
     if found is None:
@@ -88,10 +89,10 @@ def _home(key: str) -> str:
 
 
 def without_copies(files: list[JournalFile]) -> list[JournalFile]:
-    """Return the same files without those of copied runs: a run that is a copy of another one is taken as that one.
+    """Return the files without copies: of two equal runs, only one is kept.
 
     Two runs are the same if they share files, and of each shared file one is a prefix of the other; the longer file
-    counts.  Two runs that began alike and then differ are two runs.
+    counts. Two runs with the same beginning that differ later are two runs.
     """
     kept: dict[str, dict[str, Path]] = {}
     for run, members in _by_run(files).items():
@@ -117,12 +118,12 @@ def _is_copy(one: dict[str, Path], other: dict[str, Path]) -> bool:
     try:
         return bool(shared) and all(_begins_alike(one[name], other[name]) for name in shared)
     except OSError:
-        # A file that cannot be read, or was removed, does not make it a copy.
+        # A history is not a copy because of a file that cannot be read or was removed.
         return False
 
 
 def _size(path: Path) -> int:
-    """Return a file's bytes; 0 if it was removed meanwhile, as a journal's oldest file is."""
+    """Return a file's size; 0 if it was removed in the meantime, as a journal's oldest file is."""
     with contextlib.suppress(OSError):
         return path.stat().st_size
     return 0

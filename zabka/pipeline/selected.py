@@ -23,11 +23,11 @@ _NO_TABLES = ("bronze", "silver", "campaigns")
 
 
 class NoSuchTable(ValueError):
-    """There is no table of that name; the text lists the existing ones."""
+    """There is no table of that name; the message lists the existing tables."""
 
 
 class BadCondition(ValueError):
-    """The SQL condition cannot be evaluated on the table; the text gives the reason and the columns."""
+    """The SQL condition cannot be evaluated on the table; the message contains the reason and the columns."""
 
 
 def stored_tables(out: Path) -> list[str]:
@@ -59,7 +59,7 @@ def _place(out: Path, name: str) -> Path:
 
 
 def check_name(name: str) -> None:
-    """Check that journals can be made into the table.  Raises NoSuchTable."""
+    """Check that the table exists and can be built from journals. Raises NoSuchTable."""
     if OLDER_NAMES.get(name, name) not in _BY_NAME:
         raise NoSuchTable(_unknown(f"There is no table {name}", name, [*_BY_NAME]))
 
@@ -69,7 +69,7 @@ def _unknown(reason: str, name: str, known: list[str]) -> str:
 
 
 def built_rows(journal: Journal, name: str, where: str | None) -> pa.Table:
-    """Build a table from journals.  Return its rows, or the rows that meet an SQL condition.
+    """Build a table from journals. Return its rows, or only rows that meet an SQL condition.
 
     Raises NoSuchTable and BadCondition.
     """
@@ -79,7 +79,7 @@ def built_rows(journal: Journal, name: str, where: str | None) -> pa.Table:
 
 
 def unreadable_journals(journal: Journal) -> list[str]:
-    """Return why journals could not be read, each reason with its file."""
+    """Return the reasons why journals could not be read, each with its file."""
     problems = journal.rows.where(f.col("problem").startswith(UNREADABLE)).select("problem").distinct()
     return sorted(row["problem"] for row in problems.collect())
 
@@ -93,7 +93,7 @@ def _chosen(frame: DataFrame, where: str) -> DataFrame:
 
 
 def _in_order(name: str, rows: pa.Table) -> pa.Table:
-    """Return the rows in the table's order; Spark returns files in another order than that of their names."""
+    """Return the rows in the table's order, because Spark does not return files in the order of their names."""
     table = _BY_NAME.get(OLDER_NAMES.get(name, name))
     order = [] if table is None else [column for column in table.order if column in rows.column_names]
     return rows.sort_by([(column, "ascending") for column in order]) if order else rows

@@ -1,4 +1,4 @@
-"""Spark sessions: quiet, in UTC, with tasks on this interpreter, or on its copy sent to executors elsewhere."""
+"""Spark sessions: quiet, in UTC, with tasks on this interpreter, or on a copy that is sent to remote executors."""
 
 from __future__ import annotations
 
@@ -28,27 +28,30 @@ FAILURES = (PySparkException, Py4JError)
 """The exceptions that Spark raises when a job fails."""
 LOGGING = Path(__file__).with_name("log4j2.properties")
 _FOR_TABLES = {
-    # The source passes on one line in a hundred: planning again at each step, and compiling each plan, takes longer
-    # than processing the rows.
+    # The source forwards one line in a hundred, so planning again at each step and compiling each plan would take
+    # longer than processing the rows.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # A step that filters rows by rank before a window would still be compiled, as the only one.
+    # Otherwise a step that filters rows by rank before a window would be the only step that is compiled.
     "spark.sql.optimizer.windowGroupLimitThreshold": "-1",
-    # Rows partitioned by run are joined without an exchange (`zabka.pipeline.rows`); broadcasting them would be a job
-    # of its own.
+    # Rows partitioned by run are joined without an exchange (`zabka.pipeline.rows`); broadcasting them would need
+    # a separate job.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
-    # A text that is no number, in one line of a journal, becomes null in its row and does not fail the whole job.
+    # A string that is not a number, in one line of a journal, becomes null in its row and does not fail the whole
+    # job.
     "spark.sql.ansi.enabled": "false",
 }
 _SMALL_PLANS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -XX:ReservedCodeCacheSize=240m"
-"""Java plans more than it computes, because rows are few: its optimizing compiler costs more than it gains.
+"""Java options for small plans.
 
-So do the collections by which Java finds the size of Spark's classes.  Without that compiler Java has 48 MB for
-compiled code, which a stream fills within minutes, and then it compiles no more.  So the size is set to the default
-that it has with the compiler.
+Java plans more than it computes, so its optimizing compiler costs more than it gains.
+
+The same is true for the garbage collections by which Java finds the size of Spark's classes. Without that compiler Java
+has 48 MB for compiled code; a stream fills them within minutes, and then Java compiles no more. So the size is set to
+the default that it has with the compiler.
 """
 _NO_FILE_SYSTEM = re.compile(r"Class (?P<name>org\.apache\.hadoop\.fs\.[A-Za-z0-9.]+) not found")
 """Java's message if a URI's file system is in a module that PySpark does not contain."""
@@ -58,7 +61,7 @@ _ON_A_CLUSTER = {
     "spark.sql.requireAllClusterKeysForCoPartition": "true",
     "spark.sql.autoBroadcastJoinThreshold": str(10 * 1024 * 1024),
 }
-"""With many cores, rows are distributed among them, and small partitions are combined again."""
+"""Settings for a cluster: rows are distributed among many cores, and small partitions are combined again."""
 
 
 class NoSpark(Exception):
@@ -72,9 +75,9 @@ def open_session(
     ui_port: int = 0,
     directory: Path | None = None,
 ) -> SparkSession:
-    """Open a session that knows `zabka-journal` and `zabka-topic`; with a port, it serves Spark's page.
+    """Open a session that knows `zabka-journal` and `zabka-topic`; with a port, it serves Spark's web page.
 
-    The directory is for the archive that is sent to executors on other machines; by default a temporary one.  Raises
+    The directory is for the archive that is sent to executors on other machines; by default a temporary one. Raises
     NoSpark without a Java runtime, and if there is no such master.
     """
     ui = {"spark.ui.enabled": str(ui_port > 0).lower(), "spark.ui.port": str(ui_port)}
@@ -89,7 +92,7 @@ def open_session(
 def a_session(
     master: str, app_name: str, directory: Path, needs: str, settings: Mapping[str, str]
 ) -> Iterator[SparkSession]:
-    """Provide a session for tasks that need what that program loads, and which are retried.  Raises NoSpark."""
+    """Provide a session whose tasks are retried and need what the program `needs` loads. Raises NoSpark."""
     given = {"spark.ui.enabled": "false", **settings}
     spark = _session(tried_again(master), app_name, directory, needs, given, _SMALL_PLANS)
     try:
@@ -115,8 +118,8 @@ def _session(
     )
     for name, value in settings.items():
         builder = builder.config(name, value)
-    # Failures of a call to Java are raised; py4j also logs them on standard error, with all their stacks.
-    # So does PySpark with those of an SQL condition.
+    # Failures of calls to Java are raised; py4j also logs them on standard error with their stacks, and PySpark
+    # does the same for failures of SQL conditions.
     for name in ("py4j", "SQLQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_no_interruption)
@@ -124,27 +127,27 @@ def _session(
     with interpreters(builder, master, directory or Path(tempfile.gettempdir()), needs) as ready:
         try:
             return ready.getOrCreate()
-        except Exception as reason:  # Java's come as several types, and each means that there is no session.
+        except Exception as reason:  # Java raises several types of errors; each means that there is no session.
             raise NoSpark(f"no Spark session on {master}: {first_line(reason)}") from None
         finally:
-            # Spark's own handler of Ctrl-C calls Java, which fails during another call, and one is nearly always in
+            # Spark's own handler of Ctrl-C calls Java, which fails during another call, and a call is nearly always in
             # progress.
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, interrupted)
 
 
 def stop(spark: SparkSession) -> None:
-    """End a session; if Java has ended already, as it does at Ctrl-C on a terminal, there is nothing to end."""
+    """End a session. If Java has already ended, as it does after Ctrl-C on a terminal, do nothing."""
     with suppress(Py4JError, OSError), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         spark.stop()
 
 
 def was_interrupted(failed: BaseException) -> bool:
-    """Return whether a failure was caused by Ctrl-C.
+    """Return whether Ctrl-C caused a failure.
 
-    PySpark cleans up after an interrupted call by further calls.  If Java also received Ctrl-C these fail, and their
-    failure is what is raised.
+    PySpark cleans up after an interrupted call with further calls. If Java also received Ctrl-C these fail, and their
+    exception is raised instead.
     """
     before: BaseException | None = failed
     while before is not None and not isinstance(before, KeyboardInterrupt):
@@ -153,10 +156,10 @@ def was_interrupted(failed: BaseException) -> bool:
 
 
 def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Filter out py4j's stack trace of a call that Ctrl-C interrupts.
+    """Filter out py4j's stack trace of a call that Ctrl-C interrupted.
 
-    py4j logs it past its own logger; the command reports the interruption itself.  While Spark starts, its own handler
-    of Ctrl-C is installed, whose call to Java is the one that fails.
+    py4j does not log it through its own logger; the command reports the interruption itself. While Spark starts, its
+    own handler of Ctrl-C is installed, whose call to Java fails.
     """
     return record.msg not in ("KeyboardInterrupt while sending command.", "Exception while sending command.")
 

@@ -1,13 +1,13 @@
 """Journals as a Spark source, for batches and for streams.
 
-`spark.read.format("zabka-journal").load(DIRECTORY)` gives one row per line; `spark.readStream…` the same as files grow.
-A row is either an entry (its run, envelope columns, `type`, and the whole line in `body`) or a quarantined line
-(`problem` is the reason, and `body` its beginning).  Option `types`, names separated by commas, skips the rows of all
-other types, except some that show how long each history goes on.  All lines are checked all the same.
+`spark.read.format("zabka-journal").load(DIRECTORY)` returns one row per line; `spark.readStream…` does the same while
+files grow. A row is either an entry (its run, envelope columns, `type`, and the whole line in `body`) or a quarantined
+line (`problem` is the reason, and `body` its beginning). Option `types`, names separated by commas, skips the rows of
+all other types, except some that show how long each history lasts. All lines are checked nevertheless.
 
 The stream's offset records how far every file was read, and its mark (`positions`), so a restart from its checkpoint
-reads every line once.  Option `hold` is a directory on the same file system: files are linked into it when they are
-found, and stay until they are read to their end, even if they are removed from their own place.
+reads every line once. Option `hold` is a directory on the same file system: files are linked into it when they are
+found, and stay there until they are read to their end, even if they are removed from their original directory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zabka.pipeline.runs import journal_files, without_copies
 def _end(path: Path) -> int:
     """Return how far a file can be read.
 
-    A file that cannot be opened gets a share of its own, which reports the reason.
+    A file that cannot be opened gets a separate share, which reports the reason.
     """
     try:
         return complete_bytes(path)
@@ -40,7 +40,7 @@ def _end(path: Path) -> int:
 
 
 def shares_of(root: Path, types: frozenset[str] | None) -> list[Share]:
-    """Return all lines of the journals below a directory, in shares; a run that was copied is read once."""
+    """Return all lines of the journals below a directory, in shares; copies of a run are not read."""
     files = without_copies(journal_files(root))
     return shares([FileRange(file.run, str(file.path), 0, _end(file.path)) for file in files], types)
 
@@ -73,7 +73,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._all_now = True
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        # A file that waited for an earlier file of its name when all was requested is part of all.
+        # A file that was waiting for an earlier file with the same name when everything was requested is included.
         if self._target is None or not self._all_now or self._held.waiting:
             self._target = advance(self._held.files_to_go_on_with(start), start)
         return self._target
@@ -94,18 +94,18 @@ class JournalSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the name of the format."""
         return "zabka-journal"
 
     def schema(self) -> StructType:
-        """The columns: one row holds one line of a journal."""
+        """Return the columns; one row contains one line of a journal."""
         return SCHEMA
 
     def _root(self) -> Path:
         path = self.options.get("path")
         if not path:
             raise ValueError("zabka-journal needs a path: the directory whose journals are to be read")
-        # Tasks do not run in the driver's directory: the path must not depend on a working directory.
+        # Tasks do not run in the driver's directory, so the path must be absolute.
         return Path(path).resolve()
 
     def _types(self) -> frozenset[str] | None:

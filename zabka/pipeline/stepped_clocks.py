@@ -1,11 +1,11 @@
-"""Wall clocks that were stepped while their node ran: monotonic clocks decide how much time passed.
+"""Wall clocks that were stepped while their node ran; monotonic clocks show how much time passed.
 
-An operator or a time service may set a wall clock, by seconds or hours.  The monotonic clock of the same node goes on,
-so between two entries of a node the wall clock must have advanced by the same time.  A larger difference is a step.
-Its size is taken off all later readings of the node, which makes them those of a clock that was never stepped: moments
-(`_us`) and durations of all tables are as they would have been.
+An operator or a time service may set a wall clock, by seconds or hours. The monotonic clock of the same node is not
+affected, so between two entries of a node the wall clock must have advanced by the same time. A larger difference is a
+step. It is subtracted from all later readings of the node, so that they are the readings of a clock that was never
+stepped: times (`_us`) and durations in all tables are as they would have been.
 
-A machine that booted between two entries has a new monotonic clock, and its readings are left as they are.
+A machine that booted between two entries has a new monotonic clock, and its readings are not changed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 STEP_MIN_US = 1_000_000
-"""Smaller differences are no steps: a time service slews the clock by them."""
+"""The smallest step. A time service corrects smaller differences by slewing the clock."""
 DRIFT = 0.0005
-"""The most by which a time service slews a clock, as a share of the time that passes (adjtime, ntpd: 500 ppm)."""
+"""The maximum rate at which a time service slews a clock, as a share of the elapsed time (adjtime, ntpd: 500 ppm).
+"""
 
 
 def without_steps(rows: DataFrame) -> DataFrame:
-    """Return a journal's rows with the steps taken off `wall_us`, and the step just before each row: `step_us`."""
+    """Return a journal's rows with the steps subtracted from `wall_us`; `step_us` is the step just before a row."""
     in_order = Window.partitionBy("run", "node").orderBy("node_seq", "mono_us")
     passed = f.col("mono_us") - f.lag("mono_us").over(in_order)
     wall_passed = f.col("wall_us") - f.lag("wall_us").over(in_order)

@@ -1,8 +1,8 @@
-"""The stream: journals into the lake as they grow, and the gold tables after them.
+"""The stream: writes growing journals to the lake, and then updates the gold tables.
 
-Every batch is committed to bronze and silver.  Then the tables that depend on its events are made again.  Their plans
-are made once (`prepared`), and their rows are read once (`lake.needed`).  If it is killed at any point, the restarted
-stream takes the same batch again, and writes the same files.
+Every batch is committed to bronze and silver. Then the tables that depend on its events are made again. Their plans are
+made once (`prepared`), and their rows are read once (`lake.needed`). If the stream is killed at any point, it processes
+the same batch again after a restart, and writes the same files.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from zabka.pipeline.topic.connection import TopicPlace
 
 TRIGGER = "1 second"
 BATCH_S = 120.0
-"""The longest wait for a running batch when the stream ends; the first batch takes longest."""
+"""The maximum wait for a running batch when the stream ends; the first batch takes longest."""
 AVAILABILITY_EVERY_S = 4.0
-"""Availability changes as time passes, even while nothing else does; steps of clocks are looked for as often."""
+"""The interval for updating availability, which changes with time alone; steps of clocks are checked as often."""
 COMPACTION_BATCHES = compaction.FAN_IN
-"""How many batches come before small files are merged again."""
+"""The number of batches between two merges of small files."""
 CHECKPOINT, HELD, ROWS, STATUS, PROGRESS = "_checkpoint", "_held", "_rows.arrow", "_status.json", "_progress.json"
 GAPS = "gaps"
 _BRONZE = StructType([*(field for field in SCHEMA if field.name != "type"), StructField("type", StringType())])
@@ -44,23 +44,23 @@ _GAPS = pa.schema([("run", pa.string()), ("node", pa.string()), ("first", pa.int
 
 
 class LostCheckpoint(Exception):
-    """There is a lake, but no record of how far it has read."""
+    """There is a lake, but no record of how far its stream has read."""
 
 
 class Status(msgspec.Struct, kw_only=True):
-    """The state of the lake when the gold tables were last made (`_status.json`); moments in microseconds."""
+    """The state of the lake when the gold tables were last made (`_status.json`); times in microseconds."""
 
     batch: int
     lines: int
     quarantined: int = msgspec.field(name="set_aside")
     latest_us: int
-    """The latest moment of an entry."""
+    """The latest time of an entry."""
     written_us: int
-    """When these tables were made."""
+    """The time when these tables were made."""
     made_ms: int
-    """How long that took, from the beginning of the batch."""
+    """The duration from the start of the batch until the tables were made."""
     broken: dict[str, dict[str, int]]
-    """For each table, the expectations that are not met, and how many rows break them."""
+    """For each table, the unmet expectations, and the number of rows that violate them."""
 
 
 class Progress(msgspec.Struct, kw_only=True):
@@ -69,15 +69,15 @@ class Progress(msgspec.Struct, kw_only=True):
     seen_us: int
     message: str
     batch: int | None = None
-    """The last batch that ended; the figures below belong to it."""
+    """The last completed batch, to which the figures below belong."""
     rows: int = 0
     rows_per_second: float = 0.0
     durations_ms: dict[str, int] = {}
-    """The duration of each step, by Spark's names."""
+    """The duration of each step, keyed by Spark's name."""
 
 
 def note_progress(query: StreamingQuery, lake: Path) -> None:
-    """Write down Spark's current status of the query."""
+    """Store Spark's current status of the query."""
     progress = Progress(seen_us=time.time_ns() // 1000, message=query.status["message"])
     if (last := query.lastProgress) is not None:
         progress.batch, progress.rows = last["batchId"], last["numInputRows"]
@@ -104,8 +104,9 @@ def read_status(lake: Path) -> Status | None:
 def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -> DataFrame:
     """Return the rows of a lake that the tables need, in the columns of the journal's source.
 
-    These are the lines of some types, the quarantined lines, the latest entries of every run by either clock,
-    and the lines that show that a node ran.  Reports of replicas, of which few are kept, count among the latter too.
+    These are the lines of some types, the quarantined lines, the latest entries of every run by either clock, and the
+    lines that show that a node ran. Reports of replicas, of which few are kept, also count as lines that show that a
+    node ran.
     """
     bronze = spark.read.schema(_BRONZE).parquet(str(lake / "bronze"))
     chosen = bronze.where(f.col("type").isin(*kinds) | f.col("type").isNull())
@@ -113,7 +114,7 @@ def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -
     ends = bronze.where(f.col("type").isNotNull() & ~f.col("type").isin(*kept)).groupBy("run")
     moment = f.struct("wall_us", "mono_us")
     latest = ends.agg(f.max_by(moment, "wall_us").alias("by wall"), f.max_by(moment, "mono_us").alias("by mono"))
-    # Their bodies are different, so that they do not count as one entry.
+    # Their bodies differ, so that they do not count as the same entry.
     shown = [latest.select("run", f"`{body}`.*", f.lit(body).alias("body")) for body in BODIES]
     others = (
         shown[0].unionByName(shown[1]).withColumn("type", f.lit(LATEST)).unionByName(_signs_of_life(bronze, kept), True)
@@ -124,7 +125,7 @@ def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -
 def _signs_of_life(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
     """Return the lines of other types that show that a node ran.
 
-    For each node: the first after each simulated pause of it, the last before it starts, and the last of all.
+    For each node, they are the first line after each simulated pause, the last before it starts, and the last of all.
     """
     fault = f.from_json("body", "kind string, source string, target string")
     pauses = (
@@ -156,7 +157,7 @@ def _signs_of_life(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
 
 
 class _Trailing:
-    """Processes each batch."""
+    """Processes each batch of the stream."""
 
     def __init__(
         self, spark: SparkSession, lake: Path, wanted: Sequence[Table], done: Callable[[Status], None]
@@ -202,7 +203,7 @@ class _Trailing:
             self._since_compaction = 0
 
     def _note(self, commit: Commit) -> None:
-        """Add a commit to the state; a commit that comes again after a kill changes nothing."""
+        """Add a commit to the state; a commit that is repeated after a kill changes nothing."""
         self._lines = commits.merged([*self._lines, *commit.lines])
         if commit.batch > self._status.batch:
             self._status.batch = commit.batch
@@ -218,7 +219,7 @@ class _Trailing:
             self._due |= {"availability", "clock_steps"}
 
     def _make(self, begin: float) -> None:
-        """Make the tables that are due, as a new version."""
+        """Make the tables that must be updated, as a new version."""
         number, directory = versions.new_version(self._lake)
         self._tables.set_rows(self._needed.rows())
         for table in self._wanted:
@@ -247,10 +248,10 @@ def start(
     wanted: Sequence[Table] = TABLES,
     done: Callable[[Status], None] = lambda status: None,
 ) -> StreamingQuery:
-    """Read the journals below a directory, or of a topic, into a lake, exactly once, from where the last run stopped.
+    """Read journals of a directory or topic into a lake, exactly once, continuing where the last run stopped.
 
-    With `follow` the query goes on until it is stopped; without, it ends when everything present has been read.  The
-    caller holds the lake's lock (`versions.locked`).  Raises LostCheckpoint, versions.NoTable, commits.NewerLake, and
+    With `follow` the query continues until it is stopped; otherwise it ends when everything present has been read. The
+    caller holds the lake's lock (`versions.locked`). Raises LostCheckpoint, versions.NoTable, commits.NewerLake, and
     ValueError if a commit is damaged.
     """
     commits.check_format(lake)
@@ -273,9 +274,9 @@ def start(
 
 
 def stop_query(query: StreamingQuery) -> None:
-    """Stop a query, between two batches if the current one ends in time.
+    """Stop a query, between two batches if the current batch ends in time.
 
-    An interrupted batch is taken again; but Spark logs the interruption with stacks that do not help a user.
+    An interrupted batch is repeated later, but Spark logs the interruption with stack traces that do not help a user.
     """
     deadline = time.monotonic() + BATCH_S
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
@@ -284,7 +285,7 @@ def stop_query(query: StreamingQuery) -> None:
 
 
 def remove_orphans(lake: Path) -> int:
-    """Remove files of batches that were never committed; return how many.  Do not call it while a stream runs.
+    """Remove files of batches that were never committed; return how many. Do not call it while a stream runs.
 
     Raises ValueError if commits are missing or damaged: then orphans are unknown, and no file is removed.
     """
@@ -303,6 +304,6 @@ def remove_orphans(lake: Path) -> int:
 
 
 def _ended_batches(lake: Path) -> int:
-    """Return how many batches have ended according to Spark's checkpoint."""
+    """Return the number of completed batches in Spark's checkpoint."""
     ended = (int(path.name) for path in (lake / CHECKPOINT / "commits").glob("*") if path.name.isdigit())
     return 1 + max(ended, default=-1)

@@ -11,13 +11,13 @@ from typing import Any
 from zabka.pipeline.selected import stored_rows
 
 SHOWN_MAX = 10
-"""The most partitions that are listed."""
+"""The maximum number of partitions that are listed."""
 Rows = Sequence[dict[str, Any]]
 _LACKS = {
     "offline_ms": "without a leader", "leader_down_ms": "with its leader down", "under_min_isr_ms": "under min ISR",
     "isr_stalled_ms": "with a member of the ISR dead or cut off",
 }  # fmt: skip
-"""The parts of a partition's downtime, by their columns in `availability`."""
+"""The parts of a partition's downtime, keyed by column in `availability`."""
 
 
 def summary_of(out: Path) -> list[str]:
@@ -28,7 +28,7 @@ def summary_of(out: Path) -> list[str]:
 
 
 def summary(terms: Rows, failovers: Rows, partitions: Rows, losses: Rows) -> list[str]:
-    """Return one or more lines about each of the tables; indented lines belong to the line before."""
+    """Return one or more lines about each of the tables; indented lines are details of the line before."""
     several = len({row["run"] for row in (*terms, *partitions, *losses)}) > 1
     return [_of_terms(terms), _of_failovers(failovers, several), *_of_partitions(partitions, several),
             *_of_losses(losses, several)]  # fmt: skip
@@ -78,7 +78,7 @@ def _of_partition(row: dict[str, Any], several: bool) -> str:
 
 
 def _lacking_ms(row: dict[str, Any], acks: str) -> int:
-    """Return how long the partition could not be written to with these acks (1 or all)."""
+    """Return for how long the partition could not be written to with these acks (1 or all)."""
     lacking: int = row["observed_ms"] - row[f"available_acks_{acks}_ms"]
     return lacking
 
@@ -100,5 +100,5 @@ def _name(row: dict[str, Any], several: bool) -> str:
 
 
 def _run(row: dict[str, Any], several: bool) -> str:
-    """Return the row's run if the tables hold several runs."""
+    """Return the row's run if the tables contain several runs."""
     return f" of run {row['run']}" if several else ""

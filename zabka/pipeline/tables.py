@@ -1,10 +1,10 @@
 """The tables: pure functions from a frame of journal rows (or of other tables) to a frame.
 
-Every table has the column `run`: rows of different histories are never combined.  Order is decided by zxids, epochs
+Every table has the column `run`: rows of different histories are never combined. Order is determined by zxids, epochs
 and partition epochs, never by comparing clocks of different nodes; `zabka.journal.fold` of the history in its true
-order gives the same answers.  Times are microseconds of the wall clock of the node that wrote the event, without its
-steps (`stepped_clocks`); durations are milliseconds of the run's one clock (`clocks`), and `run_us` is a moment on
-it.  Input is what `zabka-journal` reads; quarantined lines are skipped here (`bad_lines` lists them).
+order yields the same results. Times are microseconds of the wall clock of the node that wrote the event, without its
+steps (`stepped_clocks`). Durations are milliseconds of the run's one clock (`clocks`), and `run_us` is a time on that
+clock. The input is the rows of `zabka-journal`; quarantined lines are skipped here (`bad_lines` lists them).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _ACTIONS = ("kill", "stop", "restart", "pause")
 
 
 def leader_writes(journal: Journal) -> DataFrame:
-    """Every write of a partition's state once, in the ensemble's order, with the life of the partition it belongs to.
+    """Every write of a partition's state once, in the ensemble's order, with the life of the partition.
 
-    A write that a frozen broker reports late still happened before the next one.  A write with a new leader and a new
-    ISR makes two events: the election's is the one with the cause.  A topic that is deleted and created again has new
+    A write that a frozen broker reports late still happened before the next write. A write with a new leader and a new
+    ISR produces two events: only the election's event has the cause. A topic that is deleted and created again has new
     znodes: a partition epoch that does not rise begins another life.
     """
     return journal.once("writes", lambda: _leader_writes(journal))
@@ -56,7 +56,7 @@ def _leader_writes(journal: Journal) -> DataFrame:
 def _deletions(journal: Journal) -> DataFrame:
     """The deletions of topics: run, topic, deleted_us, after_zxid (the last write that the controller reported before).
 
-    The event has no zxid of its own.  Its controller was elected, or created the topic, before it deleted it.
+    The event has no zxid. Its controller was elected, or created the topic, before it deleted it.
     """
     reported = timed(
         journal, ["controller_elected", "leader_elected", "isr_changed", "topic_deleted"],
@@ -121,7 +121,7 @@ def partition_leaderships(journal: Journal) -> DataFrame:
 
 
 def _proposals(journal: Journal) -> DataFrame:
-    """The proposals of leaders: run, topic, partition, caused_by (as the resulting write names it), proposed."""
+    """The proposals of leaders: run, topic, partition, caused_by (as in the resulting write), proposed."""
     names = f.format_string("proposal %s-%d@%d", "topic", "partition", "upon")
     return (
         bodies(
@@ -137,8 +137,8 @@ def _proposals(journal: Journal) -> DataFrame:
 def isr_changes(journal: Journal) -> DataFrame:
     """The changes of each ISR, one row for each write that changed the set of the ISR.
 
-    Columns: run, topic, partition, life, at_us, isr_before, isr, removed, added, cause, evidence, zxid.  The evidence
-    is the positions of the followers when their leader decided about them: in the event itself, or in the proposal that
+    Columns: run, topic, partition, life, at_us, isr_before, isr, removed, added, cause, evidence, zxid. The evidence is
+    the state of the followers when their leader made its decision: it is in the event itself, or in the proposal that
     led to it.
     """
     in_order = Window.partitionBy(*LIFE).orderBy("zxid", "partition_epoch")
@@ -197,8 +197,8 @@ def bad_lines(journal: Journal) -> DataFrame:
 def clock_steps(journal: Journal) -> DataFrame:
     """The steps of wall clocks: run, node, node_seq, at_us, step_ms.
 
-    The wall clock of the node was set by step_ms (negative: back), while its monotonic clock went on, before the entry
-    node_seq.  at_us is the time of that entry as if the clock had not been stepped, like all times of the tables.
+    The wall clock of the node was set by step_ms (negative: back), while its monotonic clock continued, before the
+    entry node_seq. at_us is the time of that entry as if the clock had not been stepped, like all times of the tables.
     """
     stepped = journal.rows.where(f.col("step_us").isNotNull())
     return stepped.select(
@@ -211,12 +211,12 @@ def faults(journal: Journal) -> DataFrame:
 
     A kill, stop, restart or pause of a process through its host agent is a fault of that kind (also the stop of a whole
     cluster), without a fault_id: its source and target are the process, and it lasts until the next change of that
-    process.  to_us and duration_ms are null while it holds.  The node that injects a fault removes it, so both readings
-    are of one clock.
+    process. to_us and duration_ms are null while it is active. The node that injects a fault removes it, so both
+    readings are of one clock.
 
-    requester is who requested the fault: page, fixture, a scenario with its name, an HTTP client with its address or
-    the name that it gave (header `Zabka-Requester`), the shutdown of the host agent, or the seed of a simulated run.
-    It is null in journals of older versions.
+    requester requested the fault: page, fixture, a scenario with its name, an HTTP client with its address or the name
+    that it gave (header `Zabka-Requester`), the shutdown of the host agent, or the seed of a simulated run. It is null
+    in journals of older versions.
     """
     reported = bodies(
         journal.rows, ["fault_injected", "fault_removed", "process_changed"],

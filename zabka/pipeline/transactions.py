@@ -15,7 +15,7 @@ _COMMITTED, _ABORTED = "committed", "aborted"
 _OUTCOMES = {
     "PrepareCommit": _COMMITTED, "CompleteCommit": _COMMITTED, "PrepareAbort": _ABORTED, "CompleteAbort": _ABORTED,
 }  # fmt: skip
-"""The outcome that each state of a transactional id means (kafka.coordinator.transaction.TransactionState)."""
+"""The outcome for each state of a transactional id (kafka.coordinator.transaction.TransactionState)."""
 
 
 def transactions(journal: Journal) -> DataFrame:
@@ -36,7 +36,7 @@ def transactions(journal: Journal) -> DataFrame:
     while it was paused can report the end of an older one later.
     """
     steps = _steps(journal)
-    # A broker that becomes coordinator reports the state that it loads.
+    # A broker that becomes coordinator reports the states that it loads.
     loaded = f.col("after") == "loaded"
     found = steps.groupBy(*_ID, "number").agg(
         f.min_by("producer_id", "step").alias("producer_id"),
@@ -62,7 +62,7 @@ def transactions(journal: Journal) -> DataFrame:
 
 
 def _moment(state: str, name: str, decided: Column) -> tuple[Column, Column]:
-    """Return the first moment of a state that a coordinator decided, on its clock and on the run's."""
+    """Return the first time of a state that a coordinator decided, on its clock and on the run's."""
     first = f.when(f.col("state").like(state) & decided, f.col("step"))
     return f.min_by("at_us", first).alias(f"{name}_us"), f.min_by("run_us", first).alias(f"{name}_run_us")
 
@@ -107,9 +107,9 @@ def _steps(journal: Journal) -> DataFrame:
 
 
 def _markers(journal: Journal, reported: DataFrame) -> DataFrame:
-    """The end markers in partitions: run, transactional_id, marked, and the envelope.
+    """Return the end markers in partitions: run, transactional_id, marked, and the envelope.
 
-    The coordinator sends them after the decision and waits for them, so their time shows the transaction.
+    The coordinator sends markers after the decision and waits for them, so their time identifies the transaction.
     """
     ids = reported.select("run", "producer_id", "transactional_id").distinct()
     written = timed(

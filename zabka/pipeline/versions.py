@@ -1,8 +1,8 @@
-"""The layout of tables on disk: every run of a job is a version, and readers see one whole version or another.
+"""The layout of tables on disk: every run of a job is a version, and a reader sees exactly one complete version.
 
-`OUT/_versions/000007/TABLE/` holds the Parquet files of version 7.  `OUT/_current` is a symbolic link to the current
-version, and `OUT/TABLE` one into `_current`: so any reader of Parquet takes `OUT/TABLE`, and all tables change at once,
-by one rename.  Older versions stay until they are vacuumed, for readers that still use them and for comparison.
+`OUT/_versions/000007/TABLE/` contains the Parquet files of version 7. `OUT/_current` is a symbolic link to the current
+version, and `OUT/TABLE` is a link into `_current`: so any reader of Parquet can read `OUT/TABLE`, and all tables change
+at once, by one rename. Older versions stay until they are vacuumed, for readers that still use them and for comparison.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ KEPT_S = 60.0
 
 
 class InUse(Exception):
-    """Another job writes here."""
+    """Another job is writing to this directory."""
 
 
 class NoTable(OSError):
-    """A table's place holds something else, which zabka must not remove."""
+    """A table's path contains something else, which zabka must not remove."""
 
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Keep other jobs from writing to `out`.
+    """Prevent other jobs from writing to `out`.
 
-    Raises InUse if one does, and OSError if the directory is not writable.
+    Raises InUse if another job does, and OSError if the directory is not writable.
     """
     out.mkdir(parents=True, exist_ok=True)
     with (out / LOCK).open("a") as lock:
@@ -78,14 +78,14 @@ def new_version(out: Path) -> tuple[int, Path]:
 
 
 def keep(out: Path, number: int, table: str) -> None:
-    """Give a version the same rows of a table as the version before it.  The files are linked, not copied."""
+    """Give a version the same rows of a table as the previous version. The files are linked, not copied."""
     before = directory_of(out, number - 1) / table
     if before.is_dir():
         shutil.copytree(before, directory_of(out, number) / table, copy_function=os.link)
 
 
 def publish(out: Path, number: int) -> None:
-    """Make this version the current one.  Raises NoTable if a table's place is taken by something else."""
+    """Make this version the current one. Raises NoTable if a table's path contains something else."""
     links = {table.name: table.name for table in directory_of(out, number).iterdir()}
     links |= {older: name for older, name in OLDER_NAMES.items() if name in links}
     for link in links:
@@ -96,17 +96,17 @@ def publish(out: Path, number: int) -> None:
 
 
 def lead(place: Path, target: str) -> None:
-    """Link a table's place to the target.  Raises NoTable if it is taken by something else."""
+    """Link a table's path to the target. Raises NoTable if the path contains something else."""
     check_table(place)
     if place.is_dir() and not place.is_symlink():
-        # A table that an older zabka wrote.
+        # An older zabka wrote this table.
         shutil.rmtree(place)
     if not place.is_symlink() or str(place.readlink()) != target:
         _point(place, target)
 
 
 def check_table(place: Path) -> None:
-    """Check that a table may be written there.  Raises NoTable if the place holds anything other than a table."""
+    """Check that a table may be written to this path. Raises NoTable if it contains anything other than a table."""
     if place.is_symlink() or not place.exists():
         return
     if not place.is_dir() or not all(_is_of_a_table(path) for path in place.rglob("*") if not path.is_dir()):
@@ -125,7 +125,7 @@ def _point(link: Path, target: str) -> None:
 
 
 def vacuum(out: Path, older_than_s: float) -> list[int]:
-    """Remove versions that were replaced longer ago than that; return their numbers."""
+    """Remove versions that were replaced longer ago than `older_than_s`; return their numbers."""
     newest = current(out)
     removed = []
     for number in numbers(out):

@@ -1,4 +1,4 @@
-"""The simulated world: a whole cluster in virtual time, from one seed, byte for byte the same at every run.
+"""The simulated world: a whole cluster in virtual time; the same seed gives the same run, byte for byte.
 
 Two engines run the code.  `cluster.world` runs the production processes of peers and brokers; their clocks, sockets,
 disks and signals are simulated.  `steps` runs the bare protocol, one packet or fsync at a time.  All time comes from

@@ -1,11 +1,11 @@
-"""Choice sequences: a run's random draws, recorded to replay it with a few choices changed.
+"""Choice sequences: a run's recorded random draws, used to replay the run with a few choices changed.
 
-A run draws all its randomness from streams of random numbers, one for each purpose
-(`zabka.simulation.draws`).  A choice sequence defines the values of some of these streams; all others are those of its
-seed.  So the choice sequence of a plain seed is empty, and its history is that seed's, byte for byte.
+A run draws all its randomness from streams of random numbers, one for each purpose (`zabka.simulation.draws`).  A
+choice sequence defines the values of some of these streams; the other streams are derived from its seed.  So an empty
+choice sequence gives the same history as its seed alone, byte for byte.
 
-A choice is a word of 64 bits: `getrandbits(k)` returns its k highest, `random()` its 53 highest.  The smallest word
-selects the first, shortest or least option of every draw.
+A choice is a 64-bit word: `getrandbits(k)` returns its k highest bits, `random()` its 53 highest.  The smallest word
+selects the first, shortest or smallest option in every draw.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ WORD_BITS = 64
 WORD_MAX = (1 << WORD_BITS) - 1
 FLOAT_BITS = 53
 RECORDED_MAX = 1_024
-"""The maximum number of words that are recorded of one stream."""
+"""The maximum number of words recorded per stream."""
 
 AGAIN = " again "
 STRIKE = "strike "
-"""The name prefix of the streams of single faults, followed by the fault's number."""
+"""Name prefix of the streams of single faults; the fault's number follows."""
 
 
 class Stream(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The values of one stream: `own` draws of the seed's stream, then `words`, then the stream that `tail` selects."""
+    """One stream's values: `own` draws from the seed's stream, then `words`, then the stream that `tail` selects."""
 
     own: int = 0
     words: tuple[int, ...] = ()
     tail: int | None = None
-    """The seed of all later draws; None for the choice sequence's own."""
+    """Seed of all draws after `words`; None for the choice sequence's own seed."""
     ends: bool = False
-    """Whether all later draws are zeros."""
+    """Whether all draws after `words` are zero."""
 
 
 class Choices(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A seed, and the changed streams by purpose."""
+    """A seed, and the changed streams keyed by purpose."""
 
     seed: int
     streams: dict[str, Stream] = {}
@@ -49,29 +49,28 @@ class Choices(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ReplayedSeed(int):
-    """The seed of a run that replays a choice sequence.  It can replace any seed, and records all draws."""
+    """The seed of a run that replays a choice sequence.  It can be used like any seed, and records all draws."""
 
     choices: Choices
     players: dict[str, Player]
 
     def __new__(cls, choices: Choices) -> ReplayedSeed:
-        """Create a seed whose number is the choice sequence's seed."""
+        """Create a seed with the number of the choice sequence's seed."""
         seed = super().__new__(cls, choices.seed)
         seed.choices, seed.players = choices, {}
         return seed
 
     def stream(self, purpose: str, seeded: Callable[[int], Random]) -> Random:
-        """Return the choice sequence's stream for a purpose; `seeded` creates the stream that a plain seed has for
-        it."""
-        # A second request for a purpose gets the same stream from a plain seed, but a stream of its own from a choice
-        # sequence.
+        """Return the choice sequence's stream for a purpose; `seeded` creates the stream of a plain seed."""
+        # For a second request for a purpose, a plain seed returns the same stream, but a choice sequence returns a
+        # separate stream.
         again = sum(name.partition(AGAIN)[0] == purpose for name in self.players)
         name = f"{purpose}{AGAIN}{again}" if again else purpose
         player = self.players[name] = Player(self.choices.streams.get(name, Stream()), self.choices.seed, seeded)
         return player
 
     def recorded(self) -> dict[str, tuple[int, ...]]:
-        """Return the words of every stream, except for streams with more than RECORDED_MAX words."""
+        """Return the words of every stream, except streams with more than RECORDED_MAX words."""
         return {purpose: tuple(player.given) for purpose, player in self.players.items() if not player.is_busy}
 
     def busy(self) -> dict[str, int]:
@@ -95,11 +94,11 @@ class Player(Random):
 
     @property
     def is_busy(self) -> bool:
-        """Whether it has drawn more words than are recorded."""
+        """Whether more words were drawn than are recorded."""
         return self.count > RECORDED_MAX
 
     def getrandbits(self, k: int, /) -> int:
-        """Return the highest bits of the next word, or of several words."""
+        """Return the highest bits of the next word, or of several words if k is over 64."""
         drawn = done = 0
         while done < k:
             bits = min(k - done, WORD_BITS)
@@ -129,7 +128,7 @@ class Player(Random):
         return value
 
     def _source(self) -> Random | None:
-        """Return the generator of the next draw, or None if the choice sequence's own words (or zeros) are next."""
+        """Return the generator of the next draw, or None if a word of the choice sequence or a zero is next."""
         if self.count < self._begin:
             return self._before
         if self.count < self._end or self._ends:

@@ -1,4 +1,4 @@
-"""Random numbers: one stream for each purpose, all derived from one seed."""
+"""Random numbers: one stream per purpose, all derived from one seed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from zabka.simulation.choices import ReplayedSeed
 
 
 def derive_random(seed: int, purpose: str) -> Random:
-    """Return the random stream of a purpose.  Separate streams keep an extra draw for one purpose from affecting
-    others.
+    """Return the random stream of a purpose.
 
-    For a `ReplayedSeed`, it is the stream that the choice sequence defines.
+    Streams are separate, so that an extra draw for one purpose affects no other.  For a `ReplayedSeed`, the choice
+    sequence defines the stream.
     """
 
     def seeded(number: int) -> Random:
@@ -22,7 +22,7 @@ def derive_random(seed: int, purpose: str) -> Random:
 
 
 def draw_below(random: Random, stop: int) -> int:
-    """Return the same number as `randrange(0, stop)`, in half its time."""
+    """Return the same number as `randrange(0, stop)` in half the time."""
     bits = stop.bit_length()
     drawn = random.getrandbits(bits)
     while drawn >= stop:

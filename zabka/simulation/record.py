@@ -1,4 +1,4 @@
-"""The world's journal: the events of all nodes in order of time, checked by the invariants."""
+"""The world's journal: the events of all nodes in time order, checked by the invariants."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from zabka.simulation.engine.scheduler import Scheduler
 
 
 class Record:
-    """One history: all nodes append to it, the invariants check it, and it is folded into the present state."""
+    """One history.  All nodes append to it, the invariants check it, and it is folded into the current state."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._node_seq: dict[str, int] = {}
         self._watchdog = Watchdog([*default_checkers(), *zab_checkers()])
         self.checked = CheckCounts()
-        """How often each checker other than the watchdog had something to check."""
+        """How often each checker other than the watchdog has checked something."""
         self.last_committed = 0
         """The highest zxid that any peer has applied as committed."""
         self.entries: list[Entry] = []
         self.listeners: list[Callable[[Entry], None]] = []
         """Called with every entry, after the watchdog."""
         self.stops: list[Callable[[str, Event, bool], None]] = []
-        """Called with a process's node and its event, before the event is written (True) and after it (False); each
-        can end the process."""
+        """Called with a node and its event, before the event is written (True) and after it (False).
+
+        Each can end the process.
+        """
         self.state = ClusterState()
 
     @property
@@ -41,14 +43,14 @@ class Record:
         return self._watchdog.violations
 
     def had_to_check(self) -> dict[str, int]:
-        """Return how often each invariant had something to check so far."""
+        """Return how often each invariant has checked something so far."""
         every = CheckCounts()
         every.add(self._watchdog.checked())
         every.add(self.checked.counts)
         return every.counts
 
     def write(self, node: str, wall_ms: int, event: Event) -> Cause:
-        """Append a node's event, and return the reference that names it as the cause of another."""
+        """Append a node's event, and return a reference to it, which later events can name as their cause."""
         node_seq = self._node_seq[node] = self._node_seq.get(node, 0) + 1
         mono_us = self._scheduler.now_us
         wall_us = wall_ms * 1000 + mono_us % 1000
@@ -68,5 +70,5 @@ class Record:
             yield encode_line(entry.node, entry.node_seq, entry.wall_us, entry.mono_us, entry.event)
 
     def high_watermarks_reached(self, node: str) -> dict[TopicPartition, int]:
-        """Return the high watermarks that a broker's events show its replicas to have reached."""
+        """Return the high watermarks that a broker's replicas have reached according to its events."""
         return high_watermarks_reached(entry.event for entry in self.entries if entry.node == node)

@@ -1,4 +1,4 @@
-"""The settings of a simulated world, and `--set KEY=VALUE` for them: ZooKeeper's and Kafka's own keys."""
+"""Settings of a simulated world, given as `--set KEY=VALUE` with ZooKeeper's and Kafka's own keys."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from zabka.broker_sim.configs.config_def import ConfigError
 
 
 class FaultSettings(msgspec.Struct, frozen=True):
-    """The faults of a run; by default, all settings but the duration are drawn from the seed."""
+    """The faults of a run.  By default, all settings except the duration are drawn from the seed."""
 
     duration_ms: int = 30_000
     gap_ms: int = 0
-    """The average time between faults; 0: drawn."""
+    """Average time between faults; 0 means drawn."""
     lasts_ms: tuple[int, int] = (100, 9_000)
-    """The range from which durations are drawn, for faults without a duration of their own."""
+    """Shortest and longest duration, for faults that do not define their own."""
     kinds: tuple[tuple[str, int], ...] = ()
-    """Kinds of faults, each with its relative frequency; empty: drawn."""
+    """Kinds of faults with their relative frequencies; empty means drawn."""
 
 
 class WorkloadSettings(msgspec.Struct, frozen=True):
-    """The topics and acks of the clients' writes; by default, the shapes of some topics are drawn from the seed."""
+    """The topics and acks of the clients' writes.  By default, the shapes of some topics are drawn from the seed."""
 
     partitions: int = 2
     replication_factor: int = 0
-    """The replication factor of the fixed topic; 0: three, or the number of brokers if that is lower."""
+    """Replication factor of the fixed topic.  0 means three, or the number of brokers if that is lower."""
     acks: int = -1
     draws_topics: bool = True
     """Whether the run may have topics of drawn shapes in addition to the fixed topic."""
 
 
 class WorldSettings(msgspec.Struct, frozen=True):
-    """The cluster's size and its ZooKeeper and Kafka keys, in their own units."""
+    """The size of the cluster, and its ZooKeeper and Kafka keys in the units of these keys."""
 
     peers: int = 3
     brokers: int = 3
@@ -55,13 +55,13 @@ class WorldSettings(msgspec.Struct, frozen=True):
     faulty_disks: bool = False
     """Whether disks may fail, and brokers may have two log directories."""
     racks: int = 0
-    """The number of racks, to which brokers are assigned in turn; 0: brokers have no rack."""
+    """Number of racks, to which brokers are assigned in turn; with 0, brokers have no rack."""
     faults: FaultSettings = FaultSettings()
     workload: WorkloadSettings = WorkloadSettings()
 
     @property
     def replication_factor(self) -> int:
-        """The replication factor of the fixed topic."""
+        """Return the replication factor of the fixed topic."""
         return self.workload.replication_factor or min(3, self.brokers)
 
 
@@ -70,7 +70,7 @@ class BadSetting(Exception):
 
 
 NODES_MAX = 255
-"""The maximum of each kind of node, the same as in a real cluster."""
+"""Maximum number of nodes of each kind, the same as in a real cluster."""
 
 _OWN_KEYS: dict[str, str] = {
     "tickTime": "tick_time_ms",
@@ -84,7 +84,7 @@ _OWN_KEYS: dict[str, str] = {
     "replica.lag.time.max.ms": "replica_lag_time_max_ms",
 }
 BROKERS_OWN_KEYS = ("zookeeper.session.timeout.ms", "replica.lag.time.max.ms")
-"""The keys in _OWN_KEYS that belong to brokers; the others belong to the ensemble or set the numbers of nodes."""
+"""The broker keys in _OWN_KEYS.  The other keys belong to the ensemble or set the numbers of nodes."""
 RACKS = "racks"
 _OWN_FLAGS = {
     "readonlymode.enabled": "read_only_mode",
@@ -97,7 +97,7 @@ _HARM = {"faults.ms": "duration_ms", "faults.gap.ms": "gap_ms"}
 _WORKLOAD = {"num.partitions": "partitions", "default.replication.factor": "replication_factor"}
 _ACKS = {"all": -1, "-1": -1, "1": 1}
 PLAYED_KEYS = (*_HARM, "faults.lasts.ms", "faults.kinds", *_WORKLOAD, "acks", "drawn.topics")
-"""Keys for faults and clients, which a script or a search sets itself."""
+"""Keys for faults and clients.  Scripts and searches set these themselves."""
 
 
 _WHOLE = re.compile(r"[0-9]{1,18}")
@@ -123,7 +123,7 @@ def _flag(key: str, value: str) -> bool:
 
 
 def own_settings(keys: dict[str, str]) -> dict[str, int | bool]:
-    """Return the settings of the world itself among these keys, by field of WorldSettings.  Raises BadSetting."""
+    """Return the settings of the world itself among these keys, keyed by field of WorldSettings.  Raises BadSetting."""
     numbers = {_OWN_KEYS[key]: _number(key, value) for key, value in keys.items() if key in _OWN_KEYS}
     return numbers | {_OWN_FLAGS[key]: _flag(key, value) for key, value in keys.items() if key in _OWN_FLAGS}
 
@@ -161,7 +161,7 @@ def _workload(keys: dict[str, str]) -> WorkloadSettings:
 
 
 def _check_together(world: WorldSettings) -> None:
-    """Reject settings that allow no write.  Raises BadSetting."""
+    """Reject combinations of settings that allow no write.  Raises BadSetting."""
     factor, wanted = world.replication_factor, int(world.broker_keys.get("min.insync.replicas", "1"))
     if factor > world.brokers:
         raise BadSetting(f"default.replication.factor={factor}: there are only {world.brokers} brokers")
@@ -172,7 +172,7 @@ def _check_together(world: WorldSettings) -> None:
 
 
 def split_settings(settings: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Split `KEY=VALUE` settings into those of the world itself and those of brokers.  Raises BadSetting."""
+    """Split `KEY=VALUE` settings into settings of the world itself and broker settings.  Raises BadSetting."""
     keys: dict[str, str] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")

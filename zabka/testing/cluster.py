@@ -15,7 +15,7 @@ import msgspec
 from zabka.testing.records import IsolationLevel, Payload, Record
 
 if TYPE_CHECKING:
-    # A live cluster is started before the clients for it are imported.
+    # A live cluster is started before its clients are imported.
     from zabka.kafka.client.group_admin import GroupInfo
     from zabka.testing.request_faults import RequestMatch, RequestSelection
 
@@ -25,19 +25,19 @@ Happening = dict[str, Any]
 """One journal event as JSON: envelope (node, mono_us, …), type, and the type's own fields (`zabka.journal.events`)."""
 
 ClientLibrary = Literal["confluent", "aiokafka", "kafka-python", "java"]
-"""The clients whose configuration a live cluster returns; confluent means all clients of librdkafka."""
+"""The client libraries whose configuration a live cluster returns; confluent means all clients of librdkafka."""
 
 READY_TIMEOUT_S = 90.0
 FIXTURE_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
-"""Settings of all clusters of tests, unless a test names others: the first member of a group does not wait for more."""
+"""Settings of all test clusters, unless a test overrides them: a group's first member does not wait for others."""
 
 
 class ClusterFailed(AssertionError):
-    """The cluster refused a request, did not start, or a condition did not become true in time."""
+    """The cluster rejected a request, did not start, or a condition did not become true in time."""
 
 
 class Believes(msgspec.Struct, frozen=True):
-    """The controller according to a broker, by its own last report."""
+    """The controller in a broker's last report."""
 
     controller_id: int
     controller_epoch: int
@@ -46,7 +46,7 @@ class Believes(msgspec.Struct, frozen=True):
 class Partition(msgspec.Struct, frozen=True):
     """One partition: its state in the ensemble, and the log positions of its replicas.
 
-    `high_watermark` is the leader's; `log_end_offsets` is by broker, as each last reported it.
+    `high_watermark` is the leader's; `log_end_offsets` maps each broker to its last report.
     """
 
     partition: int
@@ -65,7 +65,7 @@ class Partition(msgspec.Struct, frozen=True):
 
     @property
     def in_sync(self) -> bool:
-        """Whether the partition has a leader, and every replica in its ISR."""
+        """Whether the partition has a leader, and all replicas are in its ISR."""
         return not self.offline and sorted(self.isr) == sorted(self.replicas)
 
 
@@ -82,8 +82,8 @@ class WorkloadCounts(msgspec.Struct, frozen=True):
 class ConsumerCounts(msgspec.Struct, frozen=True):
     """The counts of a consumer.
 
-    They are records new to its group, records that the group had read before, records that came after a later one, and
-    its lag.  `partitions` are its current partitions.
+    They are records new to its group, records that the group had read before, records that came after a later record,
+    and its lag. `partitions` are its current partitions.
     """
 
     consumed: int
@@ -94,7 +94,7 @@ class ConsumerCounts(msgspec.Struct, frozen=True):
 
 
 class TransactionCounts(msgspec.Struct, frozen=True):
-    """The counts of a workload with transactions; `records` are those in committed transactions.
+    """The counts of a transactional workload; `records` counts the records in committed transactions.
 
     The outcome of a transaction is unknown if its commit was not acknowledged.
     """
@@ -120,11 +120,11 @@ class Node(Protocol):
 
     @property
     def process(self) -> str:
-        """`running`, `paused` or `down`."""
+        """The state of the process: `running`, `paused` or `down`."""
         ...
 
     def kill(self) -> None:
-        """SIGKILL; it stays down until `start`."""
+        """Send SIGKILL; the node stays down until `start`."""
         ...
 
     def stop(self) -> None:
@@ -132,38 +132,38 @@ class Node(Protocol):
         ...
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         ...
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         ...
 
     def start(self) -> None:
-        """Start again."""
+        """Start the stopped node again."""
         ...
 
     def restart(self) -> None:
-        """Stop, then start."""
+        """Stop the node, then start it."""
         ...
 
 
 class Broker(Node, Protocol):
-    """A broker."""
+    """A Kafka broker of the cluster."""
 
     @property
     def registered(self) -> bool:
-        """Whether its ephemeral znode exists in /brokers/ids, according to the ensemble."""
+        """Whether the broker's ephemeral znode exists in /brokers/ids, according to the ensemble."""
         ...
 
     @property
     def is_controller(self) -> bool:
-        """Whether the broker considers itself the controller, right or wrong."""
+        """Whether the broker considers itself the controller, correctly or not."""
         ...
 
     @property
     def believes(self) -> Believes:
-        """The controller according to this broker, by its own last report."""
+        """The controller in this broker's last report."""
         ...
 
 
@@ -172,17 +172,17 @@ class Peer(Node, Protocol):
 
     @property
     def state(self) -> str:
-        """LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
+        """The state: LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
         ...
 
     @property
     def phase(self) -> str:
-        """ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
+        """The phase: ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
         ...
 
 
 class Topic(Protocol):
-    """A topic."""
+    """A topic of the cluster."""
 
     @property
     def name(self) -> str:
@@ -191,7 +191,7 @@ class Topic(Protocol):
 
     @property
     def partitions(self) -> Sequence[Partition]:
-        """The topic's partitions as they are now, by number."""
+        """The topic's current partitions, ordered by number."""
         ...
 
     @property
@@ -200,7 +200,7 @@ class Topic(Protocol):
         ...
 
     def set_config(self, changes: Mapping[str, str | None]) -> None:
-        """Set overrides by Kafka's keys; a value of None removes an override."""
+        """Set configuration overrides; a value of None removes an override."""
         ...
 
     def delete(self) -> None:
@@ -209,7 +209,7 @@ class Topic(Protocol):
 
 
 class Topics(Protocol):
-    """The cluster's topics; `topics["orders"]` is the topic of that name."""
+    """The cluster's topics; `topics["orders"]` is the topic with that name."""
 
     def create(
         self,
@@ -220,11 +220,12 @@ class Topics(Protocol):
         assignment: Mapping[int, Sequence[int]] | None = None,
         config: Mapping[str, str] | None = None,
     ) -> Topic:
-        """Create a topic, by default with a replica on every broker; return once its partitions have leaders."""
+        """Create a topic, by default with a replica on every broker; return when its partitions have leaders."""
         ...
 
     def ask_for(self, name: str, partitions: int = 1) -> None:
-        """Ask the current controller for a topic with a replica on every broker, without waiting for an answer."""
+        """Ask the current controller to create a topic with a replica on every broker, without waiting for the
+        reply."""
         ...
 
     def names(self) -> list[str]:
@@ -235,7 +236,7 @@ class Topics(Protocol):
 
 
 class Fault(Protocol):
-    """A fault in effect."""
+    """An active fault."""
 
     def heal(self) -> None:
         """End the fault."""
@@ -243,34 +244,37 @@ class Fault(Protocol):
 
 
 class RequestFaults(Fault, Protocol):
-    """Request faults in effect: those of one rule, or of a ready set."""
+    """Active request faults: the faults of one rule, or of a ready-made set."""
 
     @property
     def used(self) -> int:
-        """The number of requests to which they have applied, on all nodes."""
+        """The number of requests to which the faults have been applied, on all nodes."""
         ...
 
 
 class Faults(Protocol):
-    """Faults on the links between running nodes, given as nodes or names; "*" is every other node. And of requests."""
+    """Faults on links between running nodes, and of requests.
+
+    The ends of a link are nodes or names; "*" means every other node.
+    """
 
     def cut(self, source: Node | str, target: Node | str = "*", *, both_ways: bool = True) -> Fault:
-        """Drop all traffic from source to target, or both ways."""
+        """Drop all traffic from source to target, or in both directions."""
         ...
 
     def delay(self, source: Node | str, target: Node | str, delay_ms: int, *, both_ways: bool = True) -> Fault:
-        """Delay all traffic."""
+        """Delay all traffic from source to target, or in both directions."""
         ...
 
     def on_request(self, name: str, **match: Unpack[RequestMatch]) -> RequestSelection[Any]:
-        """Select requests of a Kafka API or ZooKeeper operation, for a fault of them.
+        """Select requests of a Kafka API or ZooKeeper operation, to define a fault for them.
 
         `on_request("Produce", topic="orders").drop_response().once()` returns the `RequestFaults`.
         """
         ...
 
     def add_set(self, name: str, **narrowing: str | float) -> RequestFaults:
-        """Add a ready set of request faults, narrowed for example to a topic."""
+        """Add a ready-made set of request faults, narrowed for example to a topic."""
         ...
 
     def heal(self) -> None:
@@ -287,7 +291,7 @@ class Workload(Protocol):
         ...
 
     def stop(self) -> WorkloadCounts:
-        """Stop it: wait for requests in flight, read everything back, and return the final counts."""
+        """Stop the workload: wait for requests in flight, read everything back, and return the final counts."""
         ...
 
 
@@ -300,7 +304,7 @@ class Consumer(Protocol):
         ...
 
     def stop(self) -> ConsumerCounts:
-        """Let it commit and leave its group, and return the final counts."""
+        """Make the consumer commit and leave its group, and return the final counts."""
         ...
 
 
@@ -313,7 +317,7 @@ class Transactions(Protocol):
         ...
 
     def stop(self) -> TransactionCounts:
-        """Let it end the open transaction, and return the final counts."""
+        """Make the workload end its open transaction, and return the final counts."""
         ...
 
 
@@ -322,32 +326,32 @@ class Cluster(Protocol):
 
     @property
     def peers(self) -> Mapping[int, Peer]:
-        """The ensemble's servers by number."""
+        """The ensemble's servers, keyed by number."""
         ...
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """The brokers by number."""
+        """The brokers, keyed by number."""
         ...
 
     @property
     def topics(self) -> Topics:
-        """The topics."""
+        """The cluster's topics."""
         ...
 
     @property
     def faults(self) -> Faults:
-        """The link faults."""
+        """The cluster's faults."""
         ...
 
     @property
     def controller(self) -> Broker | None:
-        """The broker that the ensemble names controller."""
+        """The broker that is controller according to the ensemble."""
         ...
 
     @property
     def controller_epoch(self) -> int:
-        """/controller_epoch."""
+        """The value of /controller_epoch."""
         ...
 
     @property
@@ -357,15 +361,15 @@ class Cluster(Protocol):
 
     @property
     def now_us(self) -> int:
-        """The clock of the events' `mono_us`, the same for every node of a test's cluster."""
+        """The time of the events' `mono_us`, which is the same clock for every node of a test's cluster."""
         ...
 
     def settings(self, node: str = "broker-1") -> dict[str, str]:
-        """The effective configuration that a node journalled at its start."""
+        """Return the effective configuration that a node wrote to its journal at its start."""
         ...
 
     def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
-        """Return the events since the test began, or after a moment of `now_us`; given types, only those types."""
+        """Return the events since the test began, or after a time of `now_us`. With types, return only those types."""
         ...
 
     def elect(self, kind: str, topic: str, partition: int = 0) -> str | None:
@@ -381,7 +385,7 @@ class Cluster(Protocol):
         acks: int = -1,
         timeout_s: float = 10.0,
     ) -> int:
-        """Write values or whole records, in one batch for each partition, and return the first record's offset.
+        """Write values or whole records, in one batch per partition, and return the first record's offset.
 
         Raises ClusterFailed if they are not acknowledged.
         """
@@ -402,7 +406,7 @@ class Cluster(Protocol):
         isolation_level: IsolationLevel = "read_uncommitted",
         timeout_s: float = 10.0,
     ) -> list[Record]:
-        """Return every committed record of a partition, or of all partitions in their order.
+        """Return every committed record of a partition, or of all partitions in order.
 
         Raises ClusterFailed if no broker serves them.
         """
@@ -413,7 +417,7 @@ class Cluster(Protocol):
         ...
 
     def lag(self, group: str) -> dict[tuple[str, int], int]:
-        """Return the number of records after a group's committed offset, by topic and partition."""
+        """Return the number of records after a group's committed offset, keyed by topic and partition."""
         ...
 
     def move_leader(self, topic: str, partition: int, to: Broker | int, timeout_s: float = 30.0) -> None:
@@ -425,11 +429,11 @@ class Cluster(Protocol):
         ...
 
     def until_in_sync(self, topic: str, timeout_s: float = 60.0) -> None:
-        """Wait until every partition of a topic has a leader, and all its replicas in its ISR."""
+        """Wait until every partition of a topic has a leader and all its replicas in the ISR."""
         ...
 
     def until_stable(self, group: str, members: int | None = None, timeout_s: float = 60.0) -> GroupInfo:
-        """Wait until a group is Stable, with this number of members if it is given; return its description."""
+        """Wait until a group is Stable, with this number of members if given; return its description."""
         ...
 
     def until_caught_up(self, group: str, timeout_s: float = 60.0) -> None:
@@ -449,7 +453,7 @@ class Cluster(Protocol):
     ) -> Transactions:
         """Start a producer that writes one transaction after the other; every `abort_every`-th is aborted (0: none).
 
-        Without a transactional id it uses one of its own.
+        Without a transactional id it uses a generated one.
         """
         ...
 
@@ -460,19 +464,19 @@ class Cluster(Protocol):
         ...
 
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
-        """Poll until the condition returns a true value, and return that.
+        """Poll until the condition returns a true value, and return that value.
 
-        The condition may raise assertions and errors of clients (`zabka.testing.conditions`) until then.  Raises
+        Until then, the condition may raise assertions and errors of clients (`zabka.testing.conditions`). Raises
         ClusterFailed after `timeout_s`, with the condition's source and its last value or exception.
         """
         ...
 
     def until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until a quorum serves, there is a controller and every running broker is registered."""
+        """Wait until a quorum serves, there is a controller, and every running broker is registered."""
         ...
 
     def let_pass(self, seconds: float) -> None:
-        """Let time pass, for example to check that something does not happen."""
+        """Wait for `seconds`, for example to check that something does not happen."""
         ...
 
 

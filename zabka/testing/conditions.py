@@ -1,7 +1,7 @@
 """A condition that a test waits for: its evaluation, its source code, and the message if it does not become true.
 
 A condition is called again after it returned a false value, or raised an assertion, a failed lookup (KeyError,
-IndexError), an operating system's error such as a refused connection, or an error of a Kafka or ZooKeeper client.
+IndexError), an error of the operating system such as a refused connection, or an error of a Kafka or ZooKeeper client.
 Other exceptions are mistakes in the condition, and end the wait at once.
 """
 
@@ -30,7 +30,7 @@ _OF_CLIENTS = {
     "zabka.ensemble.errors": ("ZooKeeperError",),
     "zabka.kafka.client.client_errors": ("KafkaRequestFailed", "KafkaUnavailable"),
 }
-"""The clients' base classes of errors.  A client that the test has not imported raises none."""
+"""The base classes of clients' errors. A client library that the test has not imported cannot raise any."""
 
 
 def retried_errors() -> tuple[type[BaseException], ...]:
@@ -52,14 +52,14 @@ class Wait(Generic[T]):
         self._seen = "it was not evaluated"
 
     def holds(self) -> T | None:
-        """Evaluate the condition; return its value if that is true, else None."""
+        """Evaluate the condition; return its value if it is true, else None."""
         with self.evaluation() as found:
             found.append(self._condition())
         return found[0] if found else None
 
     @contextmanager
     def evaluation(self) -> Iterator[list[Any]]:
-        """Provide a list for the condition's value, and keep it there if it is true; record what was seen."""
+        """Provide a list for the condition's value, and keep the value if it is true; record the value or exception."""
         found: list[Any] = []
         try:
             yield found
@@ -80,7 +80,7 @@ class Wait(Generic[T]):
 
 
 def source_of(condition: Callable[..., object]) -> str:
-    """Return a condition's source: the expression of a lambda, the lines of a function, else its representation."""
+    """Return a condition's source: the expression of a lambda, the lines of a function, or else its representation."""
     code = getattr(condition, "__code__", None)
     if not isinstance(code, CodeType):
         return repr(condition)
@@ -98,7 +98,7 @@ def _expression(code: CodeType) -> str:
     """Return the source between the first and the last instruction of a lambda, without line breaks."""
     begins, ends = [], []
     for begin_line, end_line, begin, end in code.co_positions():
-        # Instructions without a place of their own have an empty one.
+        # Instructions without a source position have an empty one.
         if begin_line is not None and end_line is not None and begin is not None and end is not None and begin != end:
             begins.append((begin_line, begin))
             ends.append((end_line, end))
@@ -106,7 +106,7 @@ def _expression(code: CodeType) -> str:
         return ""
     (first, begin), (last, end) = min(begins), max(ends)
     lines = [linecache.getline(code.co_filename, number) for number in range(first, last + 1)]
-    # Positions are in bytes of UTF-8.
+    # Positions are counted in bytes of UTF-8.
     cut = [line.encode() for line in lines]
     cut[-1] = cut[-1][:end]
     cut[0] = cut[0][begin:]

@@ -7,7 +7,7 @@ No container is started; the servers are processes of this machine.
     with ZabkaZooKeeper() as zookeeper:
         client = KazooClient(zookeeper.get_connection_string())
 
-`cluster` and `ensemble` are what runs; a test can kill its controller, for example.
+The attributes `cluster` and `ensemble` control the servers; a test can kill the controller, for example.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class ZabkaContainer:
 
     @property
     def cluster(self) -> LiveCluster:
-        """The cluster.  Raises RuntimeError while it is not started."""
+        """The cluster. Raises RuntimeError if it is not started."""
         if self._running is None:
             raise RuntimeError("the cluster is not started: use `with ZabkaContainer() as kafka`, or start()")
         return self._running
 
     def start(self) -> Self:
-        """Start it, and wait until it is ready.  Raises ClusterFailed with the reason."""
+        """Start the cluster, and wait until it is ready. Raises ClusterFailed with the reason."""
         peers, brokers, settings = self._wanted
         self._running = self._ends.enter_context(running_cluster(peers=peers, brokers=brokers, settings=settings))
         return self
@@ -70,7 +70,7 @@ class ZabkaContainer:
 
 
 ZOOKEEPER_PORT = 2181
-"""The port of ZooKeeper's image, for which `get_exposed_port` returns the real one."""
+"""The port in ZooKeeper's image, for which `get_exposed_port` returns the real port."""
 
 
 class ZabkaZooKeeper:
@@ -83,13 +83,13 @@ class ZabkaZooKeeper:
 
     @property
     def ensemble(self) -> LiveEnsemble:
-        """The ensemble.  Raises RuntimeError while it is not started."""
+        """The ensemble. Raises RuntimeError if it is not started."""
         if self._running is None:
             raise RuntimeError("the ensemble is not started: use `with ZabkaZooKeeper() as zookeeper`, or start()")
         return self._running
 
     def start(self) -> Self:
-        """Start it, and wait until it serves.  Raises ClusterFailed with the reason."""
+        """Start the ensemble, and wait until it serves. Raises ClusterFailed with the reason."""
         peers, settings = self._wanted
         self._running = self._ends.enter_context(running_ensemble(peers=peers, settings=settings))
         return self
@@ -108,7 +108,7 @@ class ZabkaZooKeeper:
         return _host_of(self.get_connection_string())
 
     def get_exposed_port(self, port: int = ZOOKEEPER_PORT) -> int:
-        """Return the port of the first peer.  Raises ValueError for another port than ZooKeeper's 2181."""
+        """Return the port of the first peer. Raises ValueError for any other port than ZooKeeper's 2181."""
         if port != ZOOKEEPER_PORT:
             raise ValueError(f"a ZooKeeper container exposes port {ZOOKEEPER_PORT}, not {port}")
         return int(self.get_connection_string().partition(",")[0].rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""A journal as text: its last events as sentences, and the chain of causes of one of them."""
+"""A readable report of a journal: its last events as sentences, and the chain of causes of one of them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from zabka.kafka.topic_names import INTERNAL_TOPICS
 
 LAST_EVENTS = 20
 _DECISIONS = ("records_lost", "leader_elected", "controller_elected", "isr_changed", "session_expired")
-"""The event to explain: the newest event of the first of these types that the journal has."""
+"""The event types to explain. The newest event of the first of these types that occurs in the journal is explained.
+"""
 
 
 def report(entries: Sequence[Entry], since_us: int = -1) -> str:
     """Return the last events, and the causes of the newest event of the most important type.
 
-    Only events after `since_us` (of their `mono_us`) are listed or explained, and none of internal topics.  Causes can
-    be earlier events, and events of internal topics.
+    Only events after `since_us` (of their `mono_us`) are listed or explained, and no events of internal topics. Causes
+    can be earlier events, and events of internal topics.
     """
     shown = [entry for entry in entries if entry.mono_us > since_us and not _is_internal(entry.event)]
     if not shown:
@@ -44,7 +45,7 @@ def report(entries: Sequence[Entry], since_us: int = -1) -> str:
 
 
 def _is_internal(event: Event) -> bool:
-    """Return whether an event is about Kafka's internal topics only."""
+    """Return whether an event is only about Kafka's internal topics."""
     if isinstance(event, ReplicaProgressed):
         return all(topic in INTERNAL_TOPICS for topic, *_ in event.replicas)
     return getattr(event, "topic", None) in INTERNAL_TOPICS
@@ -56,7 +57,7 @@ def line(entry: Entry, sentences: Sentences) -> str:
 
 
 def story(chain: Chain, sentences: Sentences) -> Iterator[str]:
-    """Yield the chain of causes, the effect first: a line for each, and two for the rule of the decision."""
+    """Yield the chain of causes, the effect first: one line for each event, and two for the rule of the decision."""
     for place, entry in enumerate(chain.steps):
         yield f"{'because ' if place else ''}{line(entry, sentences)}"
         rule = rule_of(entry.event)

@@ -1,8 +1,8 @@
-"""kazoo's test harness over an ensemble of this package: `KazooTestHarness` and `KazooTestCase` without a JVM.
+"""kazoo's test harness with an ensemble of this package: `KazooTestHarness` and `KazooTestCase` without a JVM.
 
-A test that inherits from `kazoo.testing.KazooTestHarness` inherits from this module's class instead.  For a suite that
-cannot be changed, `pytest -p zabka.testing.kazoo_harness` replaces the servers of kazoo's own harness; kazoo's own
-suite runs that way.  The servers have no TLS port, so tests of TLS are skipped.
+A test that inherits from `kazoo.testing.KazooTestHarness` can inherit from this module's class instead. For a suite
+that cannot be changed, `pytest -p zabka.testing.kazoo_harness` replaces the servers of kazoo's own harness; kazoo's own
+suite runs that way. The servers have no TLS port, so tests of TLS are skipped.
 
 The environment variables of kazoo's harness apply: ZOOKEEPER_CLUSTER_SIZE, ZOOKEEPER_OBSERVER_START_ID,
 ZOOKEEPER_LOCAL_SESSION_RO and ZOOKEEPER_JAAS_AUTH=digest.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from zabka.testing.live.ensemble import LiveEnsemble
 
 for _name in ("jks", "OpenSSL"):
-    # kazoo's harness imports both for key stores of Java servers, and most installations lack them.
+    # kazoo's harness imports both for the key stores of Java servers, but most installations lack them.
     try:
         __import__(_name)
     except ImportError:
@@ -49,7 +49,10 @@ SETTINGS = {
     "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
     "DigestAuthenticationProvider.superDigest": "super:D/InIHSb7yEEbrWz8b9l71RjZJU=",
 }
-"""What kazoo's harness gives its servers (kazoo.testing.harness, ManagedZooKeeper.run).  The super password is test."""
+"""The settings of the servers in kazoo's harness (kazoo.testing.harness, ManagedZooKeeper.run).
+
+The super password is test.
+"""
 JAAS = """
 Server {
     org.apache.zookeeper.server.auth.DigestLoginModule required
@@ -57,7 +60,7 @@ Server {
     user_jaasuser="jaas_password";
 };
 """
-# kazoo's tests decide by it what the servers can do.
+# kazoo's tests use this version to decide what the servers support.
 os.environ.setdefault("ZOOKEEPER_VERSION", "3.9.5")
 _NO_TLS = "the servers of zabka.testing.kazoo_harness have no TLS port"
 _VARIABLES = {
@@ -69,7 +72,7 @@ _VARIABLES = {
 
 
 class Server:
-    """One peer, as kazoo's ManagedZooKeeper."""
+    """One peer with the interface of kazoo's ManagedZooKeeper."""
 
     def __init__(self, ensemble: LiveEnsemble, spec: PeerSpec) -> None:
         self._peer = ensemble.peers[spec.id]
@@ -88,21 +91,21 @@ class Server:
 
     @property
     def running(self) -> bool:
-        """Whether the process runs."""
+        """Whether the process is running."""
         return self._peer.process != "down"
 
     def run(self) -> None:
-        """Start it, unless it runs."""
+        """Start the server, unless it is running."""
         if not self.running:
             self._peer.start()
 
     def stop(self) -> None:
-        """Stop it, and keep its data."""
+        """Stop the server, and keep its data."""
         if self.running:
             self._peer.stop()
 
     def reset(self) -> None:
-        """Stop it, and delete its data."""
+        """Stop the server, and delete its data."""
         self.stop()
         for path in self._data.glob("version-2"):
             shutil.rmtree(path, ignore_errors=True)
@@ -110,12 +113,12 @@ class Server:
     destroy = reset
 
     def get_logs(self, num_lines: int = 100) -> list[str]:
-        """Return the last lines of its log."""
+        """Return the last lines of the server's log."""
         return self._log.read_text(errors="replace").splitlines(keepends=True)[-num_lines:]
 
 
 class Servers:
-    """An ensemble, as kazoo's ZookeeperCluster.  It runs from `start` to `terminate`."""
+    """An ensemble with the interface of kazoo's ZookeeperCluster. It runs from `start` to `terminate`."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self.variables = variables
@@ -125,7 +128,7 @@ class Servers:
 
     @property
     def ensemble(self) -> LiveEnsemble:
-        """The ensemble, started if it does not run."""
+        """The ensemble, which is started if it is not running."""
         if self._ensemble is None:
             directory = Path(self._ends.enter_context(TemporaryDirectory(prefix="zabka-kazoo-")))
             self._ensemble = _started(directory, self.variables)
@@ -154,7 +157,7 @@ class Servers:
             server.stop()
 
     def terminate(self) -> None:
-        """Stop every server, and delete their data.  The next ensemble has other ports."""
+        """Stop every server, and delete their data. The next ensemble has different ports."""
         self._ensemble = None
         self._ends.close()
 
@@ -170,7 +173,7 @@ class Servers:
 
 
 class _Shared:
-    """The ensemble that all tests use, while the variables of the environment stay the same."""
+    """The ensemble that all tests share, as long as the environment variables do not change."""
 
     def __init__(self) -> None:
         self._servers = Servers({})
@@ -207,15 +210,15 @@ atexit.register(_shared.close)
 
 
 class KazooTestHarness(harness.KazooTestHarness):  # type: ignore[misc]
-    """kazoo's harness, whose servers are an ensemble of this package."""
+    """kazoo's harness with an ensemble of this package as its servers."""
 
     @property
     def cluster(self) -> Servers:
-        """The servers, shared by all tests of the process."""
+        """The servers, which all tests of the process share."""
         return _shared.get()
 
     def setup_zookeeper(self, **client_options: Any) -> None:
-        """Connect `self.client`, whose chroot is new and exists."""
+        """Connect `self.client` with a new chroot, which is created."""
         namespace = f"/kazootests{uuid.uuid4().hex}"
         self.cluster.start()
         root = self._get_nonchroot_client()
@@ -228,7 +231,7 @@ class KazooTestHarness(harness.KazooTestHarness):  # type: ignore[misc]
 
 
 class KazooTestCase(KazooTestHarness):
-    """A test case with `self.client`, which is connected and has a chroot of its own."""
+    """A test case with a connected `self.client`, which has a separate chroot."""
 
     def setUp(self) -> None:
         """Connect the client."""
@@ -240,6 +243,6 @@ class KazooTestCase(KazooTestHarness):
 
 
 def pytest_configure(config: Any) -> None:
-    """Replace the servers of kazoo's own harness, and keep them between test classes."""
+    """Replace the servers of kazoo's own harness, and keep them running between test classes."""
     harness.get_global_cluster = _shared.get
     harness.KazooTestCase.tearDownClass = classmethod(lambda cls: None)

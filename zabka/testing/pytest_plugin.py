@@ -1,13 +1,13 @@
 """pytest fixtures for election tests: `zabka_cluster` (real processes) and `zabka_world` (the same, simulated).
 
-Installed with zabka, and loaded by pytest automatically; everything heavy is imported only when a test uses a fixture.
-Both fixtures have the interface `zabka.testing.cluster.Cluster`.  `zabka_ensemble` is a ZooKeeper ensemble alone.
-`zabka_module_cluster` and `zabka_session_cluster` are for fixtures of a wider scope.  The report of a failed test has
-the journal's last events, and how to inspect it.
+The plugin is installed with zabka and loaded by pytest automatically; all large modules are imported only when a test
+uses a fixture. Both fixtures have the interface `zabka.testing.cluster.Cluster`. `zabka_ensemble` is a ZooKeeper
+ensemble alone. `zabka_module_cluster` and `zabka_session_cluster` are for fixtures of a wider scope. The report of a
+failed test contains the journal's last events, and a command to inspect it.
 
 `@pytest.mark.zabka(peers=5, brokers=5, seed=7, settings={"min.insync.replicas": "2"})` gives a test a cluster with
-these parameters; `zabka_settings` in pytest's configuration are the settings of all others.  `ports="fixed"` and
-`advertised={1: "localhost:19092"}` are for real processes (`zabka.testing.live.start.start_live`).
+these parameters; `zabka_settings` in pytest's configuration contains the settings of all other clusters.
+`ports="fixed"` and `advertised={1: "localhost:19092"}` are for real processes (`zabka.testing.live.start.start_live`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
     if marker is None:
         return {}
     if marker.args or not marker.kwargs.keys() <= _MARKER_KEYS:
-        # To ignore an argument would give a cluster of another size than the test states.
+        # Ignoring an argument would give a cluster of another size than the test requests.
         pytest.fail(
             f"the marker takes {', '.join(sorted(_MARKER_KEYS))}, by name: not {_as_written(marker)}", pytrace=False
         )
@@ -105,7 +105,7 @@ _CLUSTERS = ("zabka_ensemble", "zabka_cluster", "zabka_module_cluster", "zabka_s
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the cluster's last events, and how to inspect them, to the report of a failure."""
+    """Add the cluster's last events, and a command to inspect them, to the report of a failure."""
     report = yield
     path = item.config.getoption("--zabka-report")
     if path and (call.when == "call" or not report.passed):
@@ -133,9 +133,9 @@ def _journal_of(cluster: LiveEnsemble | SimulatedCluster) -> str:
 def zabka_session_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveCluster]:
-    """The live cluster that a run's tests share (with pytest-xdist one per worker), as the last test left it.
+    """The live cluster that all tests of a run share (with pytest-xdist one per worker), as the last test left it.
 
-    For fixtures of session scope.  A test that also uses `zabka_cluster` repairs it, and deletes its topics.
+    It is for fixtures of session scope. A test that also uses `zabka_cluster` repairs it, and deletes its topics.
     """
     from zabka.testing.live.start import start_live, stop_live
 
@@ -155,19 +155,19 @@ def zabka_module_cluster(zabka_session_cluster: LiveCluster) -> LiveCluster:
 
 @pytest.fixture
 def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
-    """A live cluster, whole at the start of each test: all nodes up, no fault, no topic.
+    """A live cluster, healthy at the start of each test: all nodes up, no fault, no topic.
 
-    The processes are shared by the session's tests, except those marked `zabka`, which get their own.
+    The session's tests share the processes, except tests marked `zabka`, which get a separate cluster.
     """
     from zabka.testing.live.start import start_live, stop_live
 
     parameters = {name: value for name, value in _marked(request).items() if name != "seed"}
     if not parameters:
         cluster: LiveCluster = request.getfixturevalue("zabka_session_cluster")
-        # Faults that a test leaves behind are repaired here, before the next test that needs the cluster whole.
+        # Faults that a test leaves active are repaired here, before the next test that needs an intact cluster.
         cluster.start_test()
         yield cluster
-        # A request fault must not reach clients that run between two tests. A broken cluster is repaired later.
+        # A request fault must not affect clients that run between two tests. A broken cluster is repaired later.
         with suppress(AssertionError):
             cluster.faults.heal()
         return
@@ -183,7 +183,7 @@ def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 def _zabka_session_ensemble(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveEnsemble]:
-    """The ensemble that a run's tests share."""
+    """The ensemble that all tests of a run share."""
     from zabka.testing.live.start import start_ensemble, stop_live
 
     ensemble = start_ensemble(tmp_path_factory.mktemp("zabka"), **_without_brokers(_by_default(request.config)))
@@ -195,9 +195,9 @@ def _zabka_session_ensemble(
 
 @pytest.fixture
 def zabka_ensemble(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEnsemble]:
-    """An ensemble without brokers, whole at the start of each test: all peers up, no fault, no znode.
+    """An ensemble without brokers, healthy at the start of each test: all peers up, no fault, no znode.
 
-    The processes are shared by the session's tests, except those marked `zabka`, which get their own.
+    The session's tests share the processes, except tests marked `zabka`, which get a separate ensemble.
     """
     from zabka.testing.live.start import start_ensemble, stop_live
 
@@ -229,7 +229,7 @@ def zabka_seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[SimulatedCluster]:
-    """A simulated cluster, ready.  A test that breaks one of the project's invariants fails at its end."""
+    """A simulated cluster that is ready. A test that violates one of the project's invariants fails at its end."""
     from zabka.testing.worlds.cluster import start_simulated
 
     parameters = {n: value for n, value in _marked(request).items() if n != "seed" and n not in _OF_PROCESSES}

@@ -20,7 +20,7 @@ _DEFAULT = "<default>"
 
 
 class _Host(Protocol):
-    """The calls of a cluster that quotas need."""
+    """The calls of a cluster that `Quotas` needs."""
 
     @property
     def brokers(self) -> Mapping[int, Broker]: ...
@@ -36,7 +36,7 @@ class _Host(Protocol):
 
 
 class Quota(NamedTuple):
-    """The quotas of one entity; a name of "" is the default of all entities of that kind."""
+    """The quotas of one entity; the name "" is the default of all entities of that kind."""
 
     user: str | None
     client_id: str | None
@@ -68,7 +68,7 @@ class Quotas:
     ) -> None:
         """Set quotas such as producer_byte_rate (bytes/s), or remove them with None; wait until brokers apply them.
 
-        A name of "" is the default of all users, clients or addresses.  Raises ClusterFailed if they are refused.
+        The name "" is the default of all users, clients or addresses. Raises ClusterFailed if the quotas are rejected.
         """
         entity = {
             kind: name for kind, name in (("user", user), ("client-id", client_id), ("ip", ip)) if name is not None

@@ -1,4 +1,4 @@
-"""Records as tests write and read them, and their way through a `KafkaClient`."""
+"""Records as tests write and read them, and their transfer through a `KafkaClient`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    # A live cluster is started before the clients for it are imported.
+    # A live cluster is started before its clients are imported.
     from zabka.kafka.client.client import KafkaClient
 
 Payload = str | bytes | None
 """A key or value: bytes, a string to encode as UTF-8, or null."""
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
-"""Kafka's `isolation.level`."""
+"""The values of Kafka's `isolation.level`."""
 
 _FETCH_WAIT_MS = 100
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A record to produce, or a record of a partition.
+    """A record to produce, or a record that was read from a partition.
 
-    To produce, `timestamp_ms` is by default the present (milliseconds since 1970), `partition` the call's, and `offset`
-    is ignored.  A record that was read has all of them, and bytes for its key, value and header values.
+    In a record to produce, `timestamp_ms` is by default the current time (milliseconds since 1970), `partition` by
+    default the call's, and `offset` is ignored. A record that was read has all of them, and bytes for its key, value
+    and header values.
     """
 
     value: Payload
@@ -49,7 +50,7 @@ async def write_records(
     acks: int,
     timeout_s: float,
 ) -> int:
-    """Write one batch to each partition, in the order of their first records; return the first record's offset."""
+    """Write one batch to each partition, ordered by their first records; return the first record's offset."""
     from zabka.journal.events import TopicPartition
     from zabka.kafka.record_batch import Record as Written
 
@@ -74,7 +75,7 @@ async def write_records(
 async def read_records(
     client: KafkaClient, topic: str, partitions: Sequence[int], isolation_level: IsolationLevel, timeout_s: float
 ) -> list[Record]:
-    """Return every committed record of these partitions from their beginning, in order of partition and offset."""
+    """Return every committed record of these partitions from their beginning, ordered by partition and offset."""
     from zabka.journal.events import TopicPartition
     from zabka.kafka.client.client import Isolation
 

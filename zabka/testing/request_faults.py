@@ -1,7 +1,7 @@
-"""Request faults as tests write them: `cluster.faults.on_request("Produce", topic="orders").drop_response().once()`.
+"""Request faults in tests: `cluster.faults.on_request("Produce", topic="orders").drop_response().once()`.
 
-The request is described first, then the effect, then how often. Nothing is active before the last part; leaving it out
-is a mistake that Python reports as a RuntimeWarning, as it does for a coroutine that was never awaited.
+The request is described first, then the effect, then how often. No fault is active before the last part. Omitting it is
+a mistake that Python reports as a RuntimeWarning, as it does for a coroutine that was never awaited.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from zabka.kafka.request_faults.ready_sets import why_impossible
 from zabka.kafka.request_faults.subjects import APIS
 
 Added = TypeVar("Added")
-"""The active fault, as the cluster returns it."""
+"""The type of the active fault that the cluster returns."""
 
 
 class RequestMatch(TypedDict, total=False):
-    """The requests that a fault selects; texts are patterns, in which `*` stands for any characters."""
+    """The requests that a fault selects; strings are patterns, in which `*` matches any characters."""
 
     node: str
     client_id: str
@@ -36,10 +36,13 @@ class RequestMatch(TypedDict, total=False):
 
 
 class RequestSelection(Generic[Added]):
-    """Some requests: choose an effect."""
+    """Selected requests, for which an effect must be chosen."""
 
     def __init__(self, add: Callable[[RequestFault], Added], name: str, match: RequestMatch) -> None:
-        """`name` is a Kafka API or a ZooKeeper operation; `*` is every API, or with a peer or a path, operation."""
+        """Select requests; `name` is a Kafka API or ZooKeeper operation.
+
+        `*` means every API, or with a peer or a path, every operation.
+        """
         is_operation = name in OPERATIONS and name not in APIS
         if name == ANY:
             is_operation = "path" in match or str(match.get("node", "")).startswith("peer")
@@ -51,23 +54,23 @@ class RequestSelection(Generic[Added]):
         return HowOften(self._add, {**self._fields, "effect": effect, **fields})
 
     def error(self, name: str) -> HowOften[Added]:
-        """Do not apply the request; return the error with Kafka's or ZooKeeper's name."""
+        """Do not apply the request; return an error, which `name` gives as in Kafka or ZooKeeper."""
         return self._with("error", error=name)
 
     def delay_before(self, delay_ms: int) -> HowOften[Added]:
-        """Apply the request late."""
+        """Apply the request after a delay."""
         return self._with("delay_before", delay_ms=delay_ms)
 
     def delay_after(self, delay_ms: int) -> HowOften[Added]:
-        """Apply the request, and answer late."""
+        """Apply the request, and send the response after a delay."""
         return self._with("delay_after", delay_ms=delay_ms)
 
     def drop_response(self, *, keep_open: bool = False) -> HowOften[Added]:
-        """Apply the request, and close the connection instead of answering; with `keep_open`, only do not answer."""
+        """Apply the request, and close the connection instead of responding; with `keep_open`, do not close it."""
         return self._with("drop_response", keep_open=keep_open)
 
     def drop_request(self) -> HowOften[Added]:
-        """Neither apply nor answer the request; serve later ones of its connection."""
+        """Neither apply the request nor respond to it; serve later requests on its connection."""
         return self._with("drop_request")
 
     def close(self) -> HowOften[Added]:
@@ -75,30 +78,30 @@ class RequestSelection(Generic[Added]):
         return self._with("close")
 
     def hang(self) -> HowOften[Added]:
-        """Never answer the request, nor any later one of its connection."""
+        """Never respond to the request, nor to any later request on its connection."""
         return self._with("hang")
 
     def throttle(self, throttle_ms: int) -> HowOften[Added]:
-        """Apply the request, and answer as to a client over its quota."""
+        """Apply the request, and respond as to a client over its quota."""
         return self._with("throttle", throttle_ms=throttle_ms)
 
     def corrupt(self) -> HowOften[Added]:
-        """Damage the CRC of a batch: on its way to the broker (Produce), or in the answer (Fetch)."""
+        """Damage the CRC of a batch: in transit to the broker (Produce), or in the response (Fetch)."""
         return self._with("corrupt")
 
     def truncate(self) -> HowOften[Added]:
-        """Apply the request, send half of the answer, and close the connection."""
+        """Apply the request, send half of the response, and close the connection."""
         return self._with("truncate")
 
     def stale(self) -> HowOften[Added]:
-        """Answer Metadata with the leaders and topics at the time when the fault was added."""
+        """Respond to Metadata with the leaders and topics at the time when the fault was added."""
         return self._with("stale")
 
 
 class HowOften(Generic[Added]):
-    """A fault without its times: choose how often it applies, which adds it.
+    """A fault without its frequency: choose how often it applies, which adds it to the cluster.
 
-    Counts are those of one node. Each method raises ValueError with the reason if the fault makes no sense.
+    Counts are per node. Each method raises ValueError with the reason if the fault is not possible.
     """
 
     def __init__(self, add: Callable[[RequestFault], Added], fields: dict[str, Any]) -> None:
@@ -123,7 +126,7 @@ class HowOften(Generic[Added]):
         return self._add(rule)
 
     def once(self) -> Added:
-        """Apply to the next matching request only."""
+        """Apply only to the next matching request."""
         return self._for(times=1)
 
     def times(self, count: int) -> Added:
@@ -131,11 +134,11 @@ class HowOften(Generic[Added]):
         return self._for(times=count)
 
     def nth(self, number: int) -> Added:
-        """Apply to the matching request with that number only, from 1."""
+        """Apply only to the matching request with that number, counted from 1."""
         return self._for(nth=number)
 
     def every(self, number: int, *, times: int = 0) -> Added:
-        """Apply to every matching request with a multiple of that number, at most `times` times (0: no limit)."""
+        """Apply to every `number`-th matching request, at most `times` times (0: no limit)."""
         return self._for(every=number, times=times)
 
     def with_probability(self, probability: float, *, times: int = 0) -> Added:
@@ -143,7 +146,7 @@ class HowOften(Generic[Added]):
         return self._for(probability=probability, times=times)
 
     def for_ms(self, duration_ms: int) -> Added:
-        """Apply to all matching requests for so long."""
+        """Apply to all matching requests for that duration."""
         return self._for(for_ms=duration_ms)
 
     def until_removed(self) -> Added:

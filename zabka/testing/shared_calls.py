@@ -1,4 +1,4 @@
-"""Calls of a cluster that are the same on real processes and in a world: records, groups, leaders, quotas, waits."""
+"""Calls that are the same for live and simulated clusters: records, groups, leaders, quotas, waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 B = TypeVar("B", bound=Broker)
 
 Work = Callable[[AdminClient, Runtime], Coroutine[Any, Any, T]]
-"""The requests of a call, through a client."""
+"""The requests of a call, sent through a client."""
 
 
 class SharedCalls(Generic[B]):
@@ -30,11 +30,11 @@ class SharedCalls(Generic[B]):
 
     @abstractmethod
     def call(self, work: Work[T]) -> T:
-        """Run requests to their end.  Raises ClusterFailed if they are refused."""
+        """Run requests to their end. Raises ClusterFailed if they are rejected."""
 
     @abstractmethod
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
-        """Wait for a condition."""
+        """Poll until the condition returns a true value, and return that value."""
 
     @abstractmethod
     def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
@@ -42,12 +42,12 @@ class SharedCalls(Generic[B]):
 
     @abstractmethod
     def elect(self, kind: str, topic: str, partition: int = 0) -> str | None:
-        """Hold an election."""
+        """Hold a PREFERRED or UNCLEAN election; return None, or Kafka's error name if it failed."""
 
     @property
     @abstractmethod
     def now_us(self) -> int:
-        """The clock of the events."""
+        """Return the time of the events' clock."""
 
     # ---- records -----------------------------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ class SharedCalls(Generic[B]):
         acks: int = -1,
         timeout_s: float = 10.0,
     ) -> int:
-        """Write values or records, in one batch for each partition, and return the first record's offset."""
+        """Write values or records, in one batch per partition, and return the first record's offset."""
         return self.call(
             lambda client, runtime: write_records(
                 client, topic, values, partition, now_ms=runtime.now().wall_ms, acks=acks, timeout_s=timeout_s
@@ -79,7 +79,7 @@ class SharedCalls(Generic[B]):
         isolation_level: IsolationLevel = "read_uncommitted",
         timeout_s: float = 10.0,
     ) -> list[Record]:
-        """Return every committed record of a partition, or of all partitions in their order."""
+        """Return every committed record of a partition, or of all partitions in order."""
         numbers = [each.partition for each in self.topics[topic].partitions] if partition is None else [partition]
         return self.call(lambda client, _: read_records(client, topic, numbers, isolation_level, timeout_s))
 
@@ -95,9 +95,10 @@ class SharedCalls(Generic[B]):
         return self.brokers[self.call(lambda client, runtime: GroupAdmin(client, runtime).coordinator(group)).broker_id]
 
     def lag(self, group: str) -> dict[tuple[str, int], int]:
-        """Return the number of records after a group's committed offset, by topic and partition.
+        """Return the number of records after a group's committed offset, keyed by topic and partition.
 
-        A partition that a member has, but the group has not committed, counts from its beginning.
+        If a member has a partition for which the group has no committed offset, the partition's records count from its
+        beginning.
         """
         return self.call(lambda client, runtime: _lag(client, runtime, group))
 
@@ -135,7 +136,7 @@ class SharedCalls(Generic[B]):
         return self.topics[topic].partitions[partition].leader == broker
 
     def until_in_sync(self, topic: str, timeout_s: float = 60.0) -> None:
-        """Wait until every partition of a topic has a leader, and all its replicas in its ISR."""
+        """Wait until every partition of a topic has a leader and all its replicas in the ISR."""
 
         def partitions_out_of_sync_are_none() -> bool:
             behind = [each for each in self.topics[topic].partitions if not each.in_sync]
@@ -145,7 +146,7 @@ class SharedCalls(Generic[B]):
         self.until(partitions_out_of_sync_are_none, timeout_s, f"all replicas of {topic} in sync")
 
     def until_stable(self, group: str, members: int | None = None, timeout_s: float = 60.0) -> GroupInfo:
-        """Wait until a group is Stable, with this number of members if it is given; return its description."""
+        """Wait until a group is Stable, with this number of members if given; return its description."""
 
         def stable() -> GroupInfo:
             found = self.call(lambda client, runtime: GroupAdmin(client, runtime).described(group))

@@ -1,14 +1,14 @@
-"""A state machine for hypothesis over a simulated cluster: it produces, consumes, and injects faults in random orders.
+"""A state machine for hypothesis: it produces, consumes, and injects faults in random order in a simulated cluster.
 
     class TestOrders(ClusterMachine.TestCase):
         settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
 
-Hypothesis chooses the steps, and shrinks a failure to a short list of them.  A subclass adds rules for the code under
-test; `self.world` is the cluster, and `self.topic` the topic.  After each step the checkers of the world's journal must
-have found no violation.  At the end all faults are healed, and every acknowledged record must be read back at its
+Hypothesis chooses the steps, and shrinks a failure to a short list of steps. A subclass adds rules for the code under
+test; `self.world` is the cluster, and `self.topic` the topic. After each step the checkers of the world's journal must
+have found no violation. At the end all faults are healed, and every acknowledged record must be read back at its
 offset.
 
-The machine needs hypothesis.  An example takes about a second of processor time.
+The machine needs hypothesis. An example takes about a second of processor time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zabka.testing.worlds.nodes import SimBroker, SimPeer
 
 SEEDS = st.integers(0, 2**32 - 1)
 NUMBERS = st.integers(0, 2**16)
-"""The choice of a node or a partition: the remainder of the number of candidates."""
+"""The choice of a node or a partition: this number modulo the number of candidates is its index."""
 RECORDS_MAX = 3
 SECONDS_MAX = 10
 PRODUCE_S = 5.0
@@ -35,7 +35,7 @@ _RECOVERY_S = 120.0
 
 
 class ClusterMachine(RuleBasedStateMachine):
-    """Steps of a cluster with one topic.  The class variables are the cluster's parameters."""
+    """Steps on a cluster with one topic. The class variables are the cluster's parameters."""
 
     peers: ClassVar[int] = 3
     brokers: ClassVar[int] = 3
@@ -47,7 +47,7 @@ class ClusterMachine(RuleBasedStateMachine):
         super().__init__()
         self.world: SimulatedCluster
         self.acknowledged: dict[tuple[int, int], str] = {}
-        """The value of each acknowledged record, by partition and offset."""
+        """The value of each acknowledged record, keyed by partition and offset."""
         self._ends = ExitStack()
         self._produced = 0
 
@@ -62,7 +62,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, count=st.integers(1, RECORDS_MAX))
     def produce(self, number: int, count: int) -> None:
-        """Write records to a partition; without an acknowledgement they may or may not be in its log."""
+        """Write records to a partition. If they are not acknowledged, its log may or may not contain them."""
         partition = number % self.partitions
         values = [f"{self._produced + place}" for place in range(count)]
         self._produced += count
@@ -74,7 +74,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS)
     def consume(self, number: int) -> None:
-        """Read a partition, and compare it with what was acknowledged; without a leader nothing can be read."""
+        """Read a partition, and compare it with the acknowledged records; without a leader nothing can be read."""
         partition = number % self.partitions
         try:
             read = self._read(partition)
@@ -125,12 +125,12 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_checker_found_a_violation(self) -> None:
-        """Check the violations that the checkers of the journal found."""
+        """Check that the journal's checkers found no violation."""
         violations = self.world.violations
         assert not violations, violations
 
     def teardown(self) -> None:
-        """Repair the cluster, check that every acknowledged record is read, and end the world."""
+        """Repair the cluster, check that every acknowledged record can be read, and end the world."""
         # After a failed step, or if hypothesis abandons the example, the checks would hide the reason.
         ended_well = sys.exc_info()[0] is None
         with self._ends:

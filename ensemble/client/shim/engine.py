@@ -1,6 +1,6 @@
 """The background thread under `zabka.ensemble.client.kazoo.KazooClient`: one event loop, one `Session`.
 
-A shell.  Everything but `submit`, `start` and `stop` runs on that thread.
+Contains no protocol logic. Everything except `submit`, `start` and `stop` runs on that thread.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class EngineSettings:
 class Engine:
     """A session on its own thread, from `start` to `stop`.
 
-    `on_state(session, state)` and `on_event(event)` are called on that thread; `on_failure(name, exception)` gets
+    `on_state(session, state)` and `on_event(event)` are called on that thread; `on_failure(name, exception)` receives
     exceptions that escaped a callback. After expiry a new session is opened at once, as kazoo does.
     """
 
@@ -83,7 +83,10 @@ class Engine:
         self._thread.start()
 
     def submit(self, work: Work) -> bool:
-        """Run `work(session)` on the engine's thread, in the order of the calls; False when it has ended."""
+        """Run `work(session)` on the engine's thread, in the order of the calls.
+
+        Return False if the engine has ended.
+        """
         with self._lock:
             if self._ended:
                 return False
@@ -94,24 +97,24 @@ class Engine:
             assert loop is not None
             try:
                 loop.call_soon_threadsafe(self._drain)
-            except RuntimeError:  # the loop closed in between: `_end` answered the queued calls
+            except RuntimeError:  # the loop closed in between: `_end` completed the queued calls
                 return True
         return True
 
     def stop(self, timeout_s: float) -> bool:
-        """Close the session, end the thread; return False if it did not end in `timeout_s`."""
+        """Close the session and end the thread; return False if the thread did not end in `timeout_s`."""
         self.submit(lambda session: self._stopping.set())
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     @property
     def server(self) -> str:
-        """The server connected to, or tried last."""
+        """Address of the server connected to, or tried last."""
         return self._session.server if self._session is not None else ""
 
     @property
     def last_zxid(self) -> int:
-        """The newest transaction seen."""
+        """Highest zxid that the session has received."""
         return self._session.last_zxid if self._session is not None else 0
 
     # -- on the engine's thread
@@ -160,7 +163,7 @@ class Engine:
     async def _end(self, session: Session, runtime: AsyncioRuntime) -> None:
         with self._lock:
             self._ended = True
-        self._drain()  # the session is closed: this is the answer to each call
+        self._drain()  # the session is closed: this is the result of each call
         # Cancelling the tasks would leave callers that wait for their results waiting for ever.
         await runtime.finish_all()
         self._on_state(session, SessionState.CLOSED)

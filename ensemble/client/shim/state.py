@@ -1,4 +1,4 @@
-"""The part of `KazooClient` that is about the session: arguments, start and stop, states, listeners, watches."""
+"""Session part of `KazooClient`: arguments, start and stop, states, listeners, watches."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class KazooSession:
         self._session_timeout = int(timeout * 1000)
         self._live: threading.Event = self.handler.event_object()
         self._settled: threading.Event = self.handler.event_object()
-        """Set once an attempt to connect has succeeded or failed."""
+        """Set when an attempt to connect has succeeded or failed."""
         self._stopped: threading.Event = self.handler.event_object()
         self._stopped.set()
         self._engine: Engine | None = None
@@ -134,7 +134,7 @@ class KazooSession:
         self._retry = made(command_retry)
 
     def retry(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call until no connection or session is lost during the call; each call has its own retry count."""
+        """Repeat the call until no connection or session is lost during it; each call has its own retry count."""
         return self._retry.copy()(func, *args, **kwargs)
 
     # -- properties ----------------------------------------------------------------------------------------------------
@@ -146,21 +146,21 @@ class KazooSession:
 
     @property
     def client_id(self) -> tuple[int | None, bytes] | None:
-        """(session id, password) while connected, else None."""
+        """(session id, password) while connected, otherwise None."""
         return (self._session_id, self._session_passwd) if self._live.is_set() else None
 
     @property
     def connected(self) -> bool:
-        """Whether it is connected."""
+        """Whether the client is connected."""
         return self._live.is_set()
 
     @property
     def last_zxid(self) -> int:
-        """The newest transaction seen."""
+        """Highest zxid that the session has received."""
         return self._engine.last_zxid if self._engine is not None else 0
 
     def set_hosts(self, hosts: str | list[str], randomize_hosts: bool | None = None) -> None:
-        """Use other servers from the next connection on. Raises ConfigurationError if the chroot differs."""
+        """Set the servers to use for the next connections. Raises ConfigurationError if the chroot differs."""
         if randomize_hosts is not None:
             self.randomize_hosts = randomize_hosts
         found, chroot = collect_hosts(hosts)
@@ -176,7 +176,7 @@ class KazooSession:
         return [join_host(host, port) for host, port in self.hosts]
 
     def unchroot(self, path: str) -> str:
-        """Return a server's path without the chroot."""
+        """Return a path received from a server, without the chroot."""
         if not self.chroot or not path.startswith(self.chroot):
             return path
         return path[len(self.chroot) :] or "/"
@@ -188,9 +188,10 @@ class KazooSession:
     # -- starting and stopping
 
     def start(self, timeout: float = 15) -> None:
-        """Connect; raises the handler's timeout_exception if that takes longer than `timeout` seconds.
+        """Connect.
 
-        Raises AuthFailedError if the server refuses the SASL login.
+        Raises the handler's timeout_exception if this takes longer than `timeout` seconds, and AuthFailedError if the
+        server rejects the SASL login.
         """
         self.start_async()
         self._settled.wait(timeout=timeout)
@@ -202,7 +203,7 @@ class KazooSession:
             raise self.handler.timeout_exception("Connection time-out")
 
     def start_async(self) -> threading.Event:
-        """Begin to connect; the event is set while connected."""
+        """Begin to connect; return an event that is set while connected."""
         if self._live.is_set():
             return self._live
         self.stop()
@@ -251,25 +252,25 @@ class KazooSession:
         self._engine = None
 
     def restart(self) -> None:
-        """Stop and start, with a new session."""
+        """Stop, then start with a new session."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Free resources after `stop`; raises if it was not stopped."""
+        """Free resources after `stop`. Raises if the client was not stopped."""
         if not self._stopped.is_set():
             raise Exception("Cannot close connection until it is stopped")
 
     # -- states, as kazoo's _session_callback moves them
 
     def add_listener(self, listener: Callable[[Any], Any]) -> None:
-        """Call back with each KazooState, on the connection's thread; a listener that returns True is removed."""
+        """Call `listener` with each KazooState on the connection's thread; remove it when it returns True."""
         if not callable(listener):
             raise ConfigurationError("listener must be callable")
         self.state_listeners.add(listener)
 
     def remove_listener(self, listener: Callable[[Any], Any]) -> None:
-        """Undo `add_listener`."""
+        """Remove a listener added by `add_listener`."""
         self.state_listeners.discard(listener)
 
     def _on_state(self, session: Session, state: SessionState) -> None:
@@ -349,7 +350,7 @@ class KazooSession:
         return engine is not None and engine.submit(work)
 
     def _refusal(self) -> Exception | None:
-        """Why a call cannot even be queued now, or None."""
+        """Return why a call cannot even be queued now, or None."""
         refusal: Exception | None = None
         if self._state == KeeperState.AUTH_FAILED:
             refusal = AuthFailedError()

@@ -21,7 +21,10 @@ from zabka.ensemble.records import (
 )
 
 Send = Callable[[OpCode, MultiRequest, Callable[[Any], Any]], Any]
-"""Sends a request and returns kazoo's IAsyncResult of the response, converted by the third argument."""
+"""Function that sends a request and returns kazoo's IAsyncResult.
+
+The third argument converts the response.
+"""
 
 
 def _expect(name: str, value: object, kind: type, what: str) -> None:
@@ -41,7 +44,7 @@ class TransactionRequest:
     def create(
         self, path: str, value: bytes = b"", acl: Any = None, ephemeral: bool = False, sequence: bool = False
     ) -> None:
-        """Add a create."""
+        """Add a create operation."""
         acl = acl or self.client.default_acl
         _expect("path", path, str, "string")
         if acl and not isinstance(acl, tuple | list):
@@ -54,32 +57,35 @@ class TransactionRequest:
         self._add(OpCode.CREATE, CreateRequest(self.client._prefixed(path), value, acls, flags))
 
     def delete(self, path: str, version: int = -1) -> None:
-        """Add a delete."""
+        """Add a delete operation."""
         _expect("path", path, str, "string")
         _expect("version", version, int, "int")
         self._add(OpCode.DELETE, DeleteRequest(self.client._prefixed(path), version))
 
     def set_data(self, path: str, value: bytes, version: int = -1) -> None:
-        """Add a set."""
+        """Add a setData operation."""
         _expect("path", path, str, "string")
         _expect("value", value, bytes, "byte string")
         _expect("version", version, int, "int")
         self._add(OpCode.SET_DATA, SetDataRequest(self.client._prefixed(path), value, version))
 
     def check(self, path: str, version: int) -> None:
-        """Add the condition that a znode is at this version."""
+        """Add a check that a znode is at this version."""
         _expect("path", path, str, "string")
         _expect("version", version, int, "int")
         self._add(OpCode.CHECK, CheckVersionRequest(self.client._prefixed(path), version))
 
     def commit_async(self) -> Any:
-        """`commit`, without waiting."""
+        """Call `commit` without waiting."""
         self._check_not_committed()
         self.committed = True
         return self._send(OpCode.MULTI, MultiRequest(self.operations), self._results)
 
     def commit(self) -> list[Any]:
-        """Send the operations; return one result each, an exception object for an op that failed or was rolled back."""
+        """Send the operations; return one result for each.
+
+        The result of an op that failed or was rolled back is an exception object.
+        """
         results: list[Any] = self.commit_async().get()
         return results
 

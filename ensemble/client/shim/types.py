@@ -44,7 +44,10 @@ def kazoo_error(code: int) -> Exception:
 
 
 def translate_error(error: BaseException, *, closed: bool) -> BaseException:
-    """Return kazoo's exception for one of ours. A call cut off by stop() is ConnectionLoss in kazoo, not expiry."""
+    """Return kazoo's exception for an error of this project.
+
+    A call interrupted by stop() gets ConnectionLoss in kazoo, not an expiry.
+    """
     if not isinstance(error, EnsembleError):
         return error
     if closed and error.code is ErrorCode.SESSION_EXPIRED:
@@ -54,17 +57,17 @@ def translate_error(error: BaseException, *, closed: bool) -> BaseException:
 
 
 def to_acls(acls: Iterable[Any]) -> list[ACL]:
-    """Convert kazoo's ACLs to ours."""
+    """Convert kazoo's ACLs to records of this project."""
     return [ACL(acl.perms, acl.id.scheme, acl.id.id) for acl in acls]
 
 
 def from_acl(acl: ACL) -> Any:
-    """Convert our ACL to kazoo's."""
+    """Convert an ACL record to kazoo's ACL."""
     return KazooACL(acl.perms, Id(acl.scheme, acl.id))
 
 
 def from_stat(stat: Iterable[int]) -> Any:
-    """Convert our Stat to kazoo's ZnodeStat; the fields are the same, in the same order."""
+    """Convert a Stat record to kazoo's ZnodeStat; the fields are the same, in the same order."""
     return ZnodeStat._make(stat)
 
 
@@ -118,7 +121,7 @@ def client_ssl_context(
     verify_certs: bool,
     check_hostname: bool,
 ) -> ssl.SSLContext:
-    """Return a TLS context from kazoo's arguments. Raises ValueError or OSError for bad ones."""
+    """Return a TLS context from kazoo's arguments. Raises ValueError or OSError for invalid arguments."""
     if check_hostname and not verify_certs:
         raise ValueError("verify_certs must be True when check_hostname is True")
     context = ssl.create_default_context(cafile=ca)

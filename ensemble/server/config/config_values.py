@@ -27,7 +27,7 @@ _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the message is one line for the operator."""
+    """The configuration cannot be used. The message is one line for the operator."""
 
 
 def parsed(text: str, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int | None:
@@ -55,7 +55,7 @@ ReadNumber = Callable[[str, int, int], int | None]
 class Values:
     """Reads and checks values of a properties map.
 
-    `used` collects the keys read so far, `warnings` a line for each replaced value.
+    `used` collects the keys read so far, `warnings` one line for each replaced value.
     """
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -65,7 +65,7 @@ class Values:
         self.warnings: list[str] = []
 
     def unchecked(self) -> Values:
-        """Return the same values for a feature that is off: its bad values are ignored, as in ZooKeeper."""
+        """Return the same values for a disabled feature, whose bad values are ignored, as in ZooKeeper."""
         values = Values(self._values)
         values.used = self.used
         values._checks = False
@@ -90,11 +90,11 @@ class Values:
         return self.get(key, default, _bounded(minimum, maximum), f"a number {bounds}")
 
     def flag(self, key: str, default: bool) -> bool:
-        """Return true or false."""
+        """Return the boolean value of a key."""
         return self.get(key, default, _boolean, "true or false")
 
     def text(self, key: str, default: str) -> str:
-        """Return any text."""
+        """Return a string without checks."""
         return self.get(key, default, str, "text")
 
     def property_number(
@@ -109,8 +109,8 @@ class Values:
     ) -> int:
         """Return an integer, replacing a bad value.
 
-        `default` replaces a value that is not a Java int (a long if the maximum is one), `below` (or the minimum) a
-        smaller value, the maximum a larger one.
+        `default` replaces a value that is not a Java int (or a Java long, if the maximum is a long). `below` (or the
+        minimum) replaces a smaller value, the maximum a larger one.
         """
         text = self._given(key)
         if text is None:
@@ -126,9 +126,9 @@ class Values:
         return used
 
     def usable_number(self, key: str, default: int, minimum: int) -> int:
-        """Return a number that ZooKeeper reads as a system property, with a minimum. Raises ConfigError.
+        """Return a number that ZooKeeper reads as a system property.
 
-        Below the minimum ZooKeeper does not start, or serves no client.
+        Raises ConfigError for a value below the minimum, with which ZooKeeper does not start, or serves no client.
         """
         value = self.property_number(key, default)
         if value >= minimum:
@@ -142,7 +142,7 @@ class Values:
         return self._is(key, default, "true", "false", lower=True)
 
     def property_is(self, key: str, default: bool, chosen: str, other: str) -> bool:
-        """Whether the value is `chosen` exactly; any other value counts as `other`."""
+        """Return whether the value is exactly `chosen`; any other value counts as `other`."""
         return self._is(key, default, chosen, other, lower=False)
 
     def double(self, key: str, default: float) -> float:
@@ -150,12 +150,12 @@ class Values:
         return self.get(key, default, parsed_double, "a number")
 
     def warn(self, warning: str) -> None:
-        """Report a value that is replaced, once."""
+        """Report a replaced value, once."""
         if self._checks and warning not in self.warnings:
             self.warnings.append(warning)
 
     def given(self, key: str) -> str | None:
-        """Return the text of a key that another method has read, or None if it is missing."""
+        """Return the string of a key that another method has read, or None if the key is missing."""
         return self._values.get(key)
 
     def _given(self, key: str) -> str | None:

@@ -1,9 +1,9 @@
-"""The servers of the ensemble, read from zoo.cfg or its dynamic file, and written when they change.
+"""Servers of the ensemble, read from zoo.cfg or its dynamic file, and written when they change.
 
-Sources: QuorumPeerConfig (parse, writeDynamicConfig, editStaticConfig), QuorumPeer.setQuorumVerifier. A membership in
-force is in `zoo.cfg.dynamic.<version>`, which zoo.cfg then names; a proposed membership is in `zoo.cfg.dynamic.next`.
-Each file is written completely and synced before another file names it, so that a crash leaves the old state or the new
-one.
+Sources: QuorumPeerConfig (parse, writeDynamicConfig, editStaticConfig), QuorumPeer.setQuorumVerifier. The active
+membership is in `zoo.cfg.dynamic.<version>`, which zoo.cfg names; a proposed membership is in `zoo.cfg.dynamic.next`.
+Each file is written completely and synced before another file names it, so that a crash leaves either the old or the
+new state.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _POINTER = "dynamicConfigFile"
 
 
 def is_membership_key(key: str) -> bool:
-    """Whether this key of a zoo.cfg is part of the membership."""
+    """Return whether this key of a zoo.cfg is part of the membership."""
     return key.startswith(("server.", "group.", "weight."))
 
 
@@ -51,14 +51,20 @@ def read_membership(raw: Mapping[str, str], files: Files = HOST) -> Membership |
 
 
 def peer_type_warnings(raw: Mapping[str, str], membership: Membership | None, my_id: int) -> tuple[str, ...]:
-    """Return a warning if peerType differs from the role in the member's own line, which decides (setupPeerType)."""
+    """Return a warning if peerType differs from the role in the member's own line, which takes precedence.
+
+    Source: setupPeerType.
+    """
     role = "observer" if membership is not None and my_id in membership.observers else "participant"
     said = raw.get("peerType", role).lower()
     return () if said == role else (f"peerType={said} is ignored: this server's own line says {role}",)
 
 
 def read_next_membership(config: Path, files: Files = HOST) -> Membership | None:
-    """Return the last proposed membership, if it is not in force. Raises ConfigError."""
+    """Return the last proposed membership, or None if it is already active.
+
+    Raises ConfigError.
+    """
     path = _next_of(config)
     if not exists(path, files):
         return None
@@ -73,12 +79,12 @@ def _properties_of(path: Path, files: Files) -> dict[str, str]:
         return trimmed(read_properties(decode_properties(read_bytes(path, files))))
     except BadProperties as bad:
         raise ConfigError(f"{path} is not a Java properties file: {bad}") from None
-    except (OSError, ValueError) as bad:  # no such file, or no file name
+    except (OSError, ValueError) as bad:  # the file does not exist, or the path has no file name
         raise ConfigError(f"{path} cannot be read: {getattr(bad, 'strerror', None) or bad}") from None
 
 
 def _version_of(path: Path) -> int:
-    """Return the version in a name such as zoo.cfg.dynamic.100000000: hexadecimal; 0 if there is none."""
+    """Return the hexadecimal version in a file name such as zoo.cfg.dynamic.100000000; 0 if there is none."""
     try:
         return int(path.suffix[1:], 16)
     except ValueError:
@@ -103,7 +109,7 @@ def _checked(members: Mapping[str, str], version: int) -> Membership:
     except BadMembership as bad:
         raise ConfigError(str(bad)) from None
     if not version:
-        # A membership from a reconfiguration is in force, whichever server checked it: refusing to start would revert
+        # A membership from a reconfiguration is in force, whichever server checked it: an error at startup would revert
         # nothing.
         _check_addresses(membership)
     if not membership.voters:
@@ -121,7 +127,7 @@ def _check_addresses(membership: Membership) -> None:
 
 
 class DynamicConfigFiles:
-    """The membership files of a zoo.cfg; every call is durable when it returns.
+    """Membership files of a zoo.cfg. Every write is durable when the call returns.
 
     Raises DataDirectoryError if they cannot be written.
     """
@@ -132,11 +138,11 @@ class DynamicConfigFiles:
         self._my_id = PeerId(my_id)
 
     def save_next(self, membership: Membership) -> None:
-        """Store a proposed membership, next to the one in force."""
+        """Store a proposed membership, next to the active one."""
         _write(_next_of(self._config), _as_file(membership.text), self._files)
 
     def save(self, membership: Membership) -> None:
-        """Store a membership in force: first its own file, then its name in zoo.cfg; then delete the proposed one."""
+        """Store an active membership: first its own file, then its name in zoo.cfg; then delete the proposed one."""
         if membership.version:
             path = self._config.with_name(f"{self._config.name}.dynamic.{membership.version:x}")
             _write(path, _as_file("\n".join(membership.text.split("\n")[:-1])), self._files)
@@ -151,9 +157,9 @@ class DynamicConfigFiles:
             remove_all([_next_of(self._config)], self._files)
 
     def _with_client_port(self, text: str, static: str) -> str:
-        """Return a zoo.cfg's text for a membership without a client port of this server.
+        """Return the zoo.cfg for a membership that gives this server no client port.
 
-        The port of the previous membership, which is open, is kept.
+        It keeps the port of the previous membership, which is open.
         """
         values = trimmed(read_properties(static))
         try:
@@ -171,15 +177,15 @@ def _write(path: Path, text: str, files: Files) -> None:
     try:
         replace_file(path, text.rstrip("\n").encode("iso-8859-1") + b"\n", path.name + ".tmp", files)
     except OSError as failed:
-        # ZooKeeper goes on in this case, and loses the membership when it restarts.
+        # ZooKeeper continues in this case, and loses the membership at its next restart.
         reason = f"{path} cannot be written: {failed.strerror or failed}"
         raise DataDirectoryError(f"{reason}; with reconfigEnabled=true the membership is kept there") from None
 
 
 def _pointing_at(path: Path, static: str, *, drops_client_port: bool) -> str:
-    """Return a zoo.cfg's text that names the members' dynamic file instead of the members.
+    """Return a zoo.cfg that names the members' dynamic file instead of the members.
 
-    The client port is dropped too, if it is in the member's own line. Everything else stays, including comments.
+    The client port is dropped too, if the member's own line contains it. Everything else stays, including comments.
     """
     kept = ""
     for line in logical_lines(static):
@@ -191,12 +197,12 @@ def _pointing_at(path: Path, static: str, *, drops_client_port: bool) -> str:
         )
         if not dropped:
             kept += line.source
-    # The first line end ends the last line, the second one ends a continuation by a backslash.
+    # The first newline ends the last line, the second one ends a continuation by a backslash.
     ends = "" if kept.endswith(("\n", "\r")) or not kept else "\n\n" if kept.endswith("\\") else "\n"
     return kept + ends + property_line(_POINTER, str(path))
 
 
 def _as_file(membership: str) -> str:
-    """Return the text of a membership in the form of a properties file."""
+    """Return a membership in the format of a properties file."""
     lines = (line.partition("=") for line in membership.split("\n"))
     return "\n".join(property_line(key, value) for key, _, value in lines)

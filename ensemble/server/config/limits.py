@@ -1,4 +1,4 @@
-"""Limits on requests of clients, with ZooKeeper's defaults, and counts of how often each was hit."""
+"""Limits on client requests, with ZooKeeper's defaults, and counts of how often each limit was reached."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ HANDSHAKES_MAX = 1000
 class ThrottleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """zookeeper.connection_throttle_…: limits on new sessions.
 
-    At most `tokens` new sessions in a burst, refilled by `fill_count` each `fill_time_ms`. `tokens` 0 turns it off;
-    `freeze_time_ms` -1 turns the random drops (BLUE) off.
+    At most `tokens` new sessions can begin in a burst; `fill_count` tokens are added every `fill_time_ms`. `tokens` 0
+    turns the throttle off; `freeze_time_ms` -1 turns the random drops (BLUE) off.
     """
 
     tokens: int = 0
@@ -32,8 +32,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     Keys: maxClientCnxns, maxCnxns, jute.maxbuffer, globalOutstandingLimit, largeRequest…, request_throttle_…,
     connection_throttle_…; 0 (large_request_threshold: -1) turns one off. `sessionless_timeout_ms`
-    (nio.sessionlessCnxnTimeout) is how long a connection may stay without a session request. `extra_bytes`
-    (jute.maxbuffer.extrasize) is by how much stored values may exceed `frame_bytes`; the default is as much again.
+    (nio.sessionlessCnxnTimeout) is how long a connection may stay open without a session request. `extra_bytes`
+    (jute.maxbuffer.extrasize) is the number of bytes by which stored values may exceed `frame_bytes`; the default is
+    `frame_bytes`.
     """
 
     per_host: int = 60
@@ -51,7 +52,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitCounts(msgspec.Struct, kw_only=True):
-    """Counts of hit limits, under the names of ZooKeeper's metrics (ServerMetrics, ServerStats)."""
+    """Counts of reached limits, under the names of ZooKeeper's metrics (ServerMetrics, ServerStats)."""
 
     connection_rejected: int = 0
     connection_request_count: int = 0
@@ -69,13 +70,13 @@ class LimitCounts(msgspec.Struct, kw_only=True):
     non_mtls_local_conn_count: int = 0
 
     def reset(self) -> None:
-        """Reset the counts."""
+        """Reset the counts of reached limits."""
         for name in self.__struct_fields__:
             setattr(self, name, 0)
 
 
 class ConnectionThrottle:
-    """Decides whether another session may begin now (BlueThrottle). `draw` returns a random number from 0 to 1."""
+    """Decides whether another session can begin now (BlueThrottle). `draw` returns a random number from 0 to 1."""
 
     def __init__(self, settings: ThrottleSettings, draw: Callable[[], float], now_ms: int) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""The zoo.cfg keys for operators: the admin server's and the metrics provider's."""
+"""zoo.cfg keys for operators: admin server and metrics provider."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AdminSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     `port` 0 chooses a free port. `snapshots_interval_ms` is the minimum time between two snapshots requested over HTTP,
     `restores_interval_ms` between two uploaded restores, or None to disable them. `tls`: the port supports TLS, and
-    nothing else with `https_only`.
+    only TLS if `https_only` is set.
     """
 
     address: str
@@ -44,10 +44,10 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_admin(values: Values) -> AdminSettings | None:
-    """Return the admin server's settings, or None if it is off.
+    """Return the admin server's settings, or None if it is disabled.
 
-    ZooKeeper starts it by default, on every address of the machine. This server starts it only if it is configured, by
-    default on loopback. Raises ConfigError.
+    ZooKeeper starts the admin server by default, on every address of the machine. This server starts it only if it is
+    configured, by default on loopback. Raises ConfigError.
     """
     enabled = _starts_admin(values, "admin.enableServer")
     values = values if enabled else values.unchecked()
@@ -70,7 +70,7 @@ def read_admin(values: Values) -> AdminSettings | None:
 
 
 def _starts_admin(values: Values, key: str) -> bool:
-    """Whether the key is present and is not `false`; ZooKeeper does not require the key."""
+    """Return whether the key is present and not `false`; ZooKeeper does not require the key."""
     text = values.get(key, "false", str, "true or false")
     if text not in ("true", "false"):
         values.warn(f"{key}={text} is not false: the admin server starts")

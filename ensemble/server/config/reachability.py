@@ -1,4 +1,4 @@
-"""How the addresses of a server with several addresses are tried (multiAddress.reachabilityCheck...)."""
+"""Settings for trying the addresses of a server with several addresses (multiAddress.reachabilityCheck...)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Reachability(NamedTuple):
-    """multiAddress.reachabilityCheckEnabled, and …TimeoutMs.
+    """Values of multiAddress.reachabilityCheckEnabled and …TimeoutMs.
 
     The timeout is how long a connection may be silent before another address is tried. Without checks a server's
     addresses are tried one after another.

@@ -1,6 +1,6 @@
 """The security keys of zoo.cfg: authentication, TLS, and limits on clients.
 
-Sources: QuorumPeerConfig, ProviderRegistry, AuthenticationHelper, X509Util, the admin guide's section on options.
+Sources: QuorumPeerConfig, ProviderRegistry, AuthenticationHelper, X509Util, section on options in the admin guide.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ _EXTRA_BYTES_MIN = 1024
 JUTE_MAXBUFFER_MAX = 48 << 20
 """Maximum of jute.maxbuffer.
 
-Packets between servers and records of the log are limited to 64 MiB, since a larger acknowledged transaction could not
-be read back. The difference is for a transaction's fields in addition to the request.
+Packets between servers and records of the log are limited to 64 MiB, because a larger acknowledged transaction could
+not be read again. The difference leaves room for the fields that a transaction adds to the request.
 """
 
 
 def without_secrets(raw: Mapping[str, str]) -> dict[str, str]:
-    """Return a configuration that can be shown, in the journal and by admin commands."""
+    """Return the configuration without its secrets, for the journal and admin commands."""
     return {key: HIDDEN if _is_secret(key) else value for key, value in raw.items()}
 
 
 def text_without_secrets(text: str) -> str:
-    """Return the text of a zoo.cfg with `HIDDEN` in place of each secret value."""
+    """Return a zoo.cfg with `HIDDEN` in place of each secret value."""
     shown: list[str] = []
     for line in logical_lines(text):
         key = "" if line.content is None else split_property(line.content)[0]
@@ -78,7 +78,7 @@ def _is_secret(key: str) -> bool:
 
 
 def read_auth(raw: Mapping[str, str], values: Values, *, tls: bool) -> AuthPolicy:
-    """Return how clients authenticate. Raises ConfigError."""
+    """Return the authentication policy for clients. Raises ConfigError."""
     values.used |= set(_WITHOUT_EFFECT)
     schemes = {IP}
     if values.property_flag(f"{_DIGEST}enabled", True):
@@ -115,7 +115,7 @@ def _names(text: str) -> frozenset[str] | None:
 
 
 def _algorithm(text: str) -> str:
-    """Convert Java's name of a hash to hashlib's: SHA1, SHA-256, SHA3-256, MD5."""
+    """Convert Java's name of a hash to hashlib's name: SHA1, SHA-256, SHA3-256, MD5."""
     name = text.lower().replace("sha-", "sha").replace("sha3-", "sha3_")
     if not hashlib.new(name, usedforsecurity=False).digest_size:
         raise ValueError(text)  # SHAKE128 and similar have no fixed length
@@ -169,7 +169,7 @@ def read_client_tls(values: Values, *, wanted: bool) -> TlsSettings | None:
 
 
 def read_quorum_tls(values: Values) -> TlsSettings | None:
-    """Return the TLS settings between servers, or None without `sslQuorum` and `portUnification`.
+    """Return the TLS settings between servers, or None if neither `sslQuorum` nor `portUnification` is set.
 
     Raises ConfigError.
     """
@@ -178,9 +178,9 @@ def read_quorum_tls(values: Values) -> TlsSettings | None:
 
 
 def read_admin_tls(values: Values, *, wanted: bool, client_auth: ClientAuth) -> TlsSettings | None:
-    """Return the TLS settings of the admin server, with the stores for servers (JettyAdminServer). Raises ConfigError.
+    """Return the TLS settings of the admin server, which uses the stores for servers (JettyAdminServer).
 
-    Expired certificates are never trusted there.
+    Expired certificates are never trusted there. Raises ConfigError.
     """
     settings = _tls(values, _QUORUM, "sslQuorumReloadCertFiles", wanted, verify_client_name=True)
     return settings and msgspec.structs.replace(settings, client_auth=client_auth, trusts_expired=False)
@@ -245,7 +245,7 @@ def _store(values: Values, key: str) -> tuple[Path, StoreType] | None:
 
 
 def _revoked(values: Values, prefix: str, *, wanted: bool) -> Path | None:
-    """Return the file with the authorities' revocation lists.
+    """Return the file with the certificate authorities' revocation lists.
 
     Java downloads them from the location in each certificate (CRLDP); here the operator provides them in a file.
     """
@@ -297,7 +297,10 @@ def _versions(text: str) -> tuple[str, ...]:
 
 
 def read_limits(values: Values) -> Limits:
-    """Return the limits on clients. Some keys have two names: the system property's, and the one in the guide."""
+    """Return the limits on clients.
+
+    Some keys have two names: the system property and the name in the guide.
+    """
     large_threshold = values.property_number("largeRequestThreshold", -1)
     if large_threshold == 0 or large_threshold < -1:
         values.warn(f"largeRequestThreshold={large_threshold} is neither -1 nor positive: -1 is used")
@@ -320,7 +323,7 @@ def read_limits(values: Values) -> Limits:
 
 
 def _either(values: Values, name: str, guide: str) -> int:
-    """Return a number under the system property's name, or else under the guide's; 0 if neither is set."""
+    """Return the number under the system property's name, otherwise under the guide's name; 0 if neither is set."""
     return values.property_number(name, values.property_number(guide, 0))
 
 
@@ -338,7 +341,7 @@ def _throttle(values: Values) -> ThrottleSettings:
     local = values.property_number("connection_throttle_local_session_weight", 1, 1)
     new = _weight(values, "connection_throttle_global_session_weight", 3, local)
     renewed = _weight(values, "connection_throttle_renew_session_weight", 2, local)
-    # The configured numbers are for new sessions.
+    # The configured numbers apply to new sessions.
     unit = new if weighs else 1
     return ThrottleSettings(
         tokens=unit * number("tokens", "connectionMaxTokens", 0, 0),
@@ -354,7 +357,7 @@ def _throttle(values: Values) -> ThrottleSettings:
 
 
 def _weight(values: Values, key: str, default: int, local: int) -> int:
-    """Return the number of tokens that a session takes, at least as many as a local session."""
+    """Return the number of tokens that a session takes; at least as many as a local session takes."""
     weight = values.property_number(key, default, 1, below=default)
     if weight < local and values.given(key) is not None:
         values.warn(f"{key}={weight} is below the weight of a local session: {local} is used")
@@ -369,7 +372,7 @@ def _frame_bytes(values: Values, key: str) -> int:
 
 
 def _extra_bytes(values: Values, key: str) -> int | None:
-    """Return None if the key is not set, or not to a number."""
+    """Return the number, or None if the key is not set or its value is not a number."""
     if decoded(values.get(key, "", str, "a number of bytes")) is None:
         return None
     return values.property_number(key, 0, _EXTRA_BYTES_MIN)

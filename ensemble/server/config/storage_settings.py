@@ -1,4 +1,4 @@
-"""The zoo.cfg keys for a peer's history: log, snapshots, synchronisation, purging."""
+"""zoo.cfg keys for a peer's history: log, snapshots, synchronisation, purging."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _KB_MAX = 2**40
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Storage of a peer's history.
 
-    `snap_count_max` equals `snap_count` if that is set. `snap_size_limit_bytes` 0 sets no limit, `preallocate_bytes` 0
-    writes no zeros ahead, `retain_snapshots` 0 keeps all snapshots. `snapshot_suffix` is that of the compression.
-    `snapshot_size_factor` below 0 sends no DIFF from the log on disk. `quick_sync_us` 0 leaves every sync to the
-    storage thread.
+    `snap_count_max` equals `snap_count` if that is set. `snap_size_limit_bytes` 0 means no limit, `preallocate_bytes` 0
+    no preallocation, and `retain_snapshots` 0 keeps all snapshots. `snapshot_suffix` is the suffix of the compression.
+    With `snapshot_size_factor` below 0 no DIFF is sent from the log on disk. With `quick_sync_us` 0 the storage thread
+    runs every sync.
     """
 
     snap_count: int

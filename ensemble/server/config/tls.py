@@ -1,4 +1,4 @@
-"""TLS on a server's ports: contexts from stores, and checks of the names in certificates.
+"""TLS on a server's ports: contexts loaded from stores, and checks of the names in certificates.
 
 Sources: org.apache.zookeeper.common.X509Util, ClientX509Util, QuorumX509Util, ZKHostnameVerifier.
 """
@@ -30,17 +30,20 @@ from zabka.ensemble.server.config.trust_anchors import NO_CHECK_TIME, chain_of, 
 ClientAuth = Literal["need", "want", "none"]
 _VERIFY = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-"""Older versions are not offered."""
+"""Supported protocol versions; older versions are not offered."""
 TLS13_OFFERED = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
 TLS13_SUITES = TLS13_OFFERED | {"TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"}
-"""RFC 8446, appendix B.4; OpenSSL does not offer the last two by default."""
+"""All suites of TLS 1.3 (RFC 8446, appendix B.4).
+
+OpenSSL does not offer the last two by default.
+"""
 
 
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The zoo.cfg keys of one kind of port (`ssl.…` or `ssl.quorum.…`).
 
-    `key_store` holds the private key and the chain, own certificate first; `revoked` the revocation lists, if
-    certificates are checked against them.
+    `key_store` contains the private key and the certificate chain, beginning with this server's certificate. `revoked`
+    is the file with revocation lists, if certificates are checked against them.
     """
 
     prefix: str
@@ -69,8 +72,8 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 class TlsStore:
     """Contexts for one kind of port, recreated when their files change if `reloads` is set.
 
-    A new revocation list is always loaded, since lists expire soon. `report` is called with the problem if a changed
-    store cannot be used; the old one then stays.
+    A new revocation list is always loaded, because lists expire soon. If a changed store cannot be used, `report` is
+    called with the problem, and the old store stays in use.
     """
 
     def __init__(self, settings: TlsSettings, report: Callable[[str], object] = lambda problem: None) -> None:
@@ -84,12 +87,15 @@ class TlsStore:
             report(f"{settings.prefix}ciphersuites: {unchosen}")
 
     def server_context(self) -> ssl.SSLContext:
-        """Context for accepted connections."""
+        """Return the context for accepted connections."""
         self._refresh()
         return self._server
 
     def client_context(self) -> ssl.SSLContext:
-        """Context for connections that this side opens. Names are checked by `refusal`, not by the context."""
+        """Return the context for connections that this side opens.
+
+        `refusal` checks the names, not the context.
+        """
         self._refresh()
         return self._client
 
@@ -103,7 +109,7 @@ class TlsStore:
         return server, client
 
     def _look_at_anchors(self) -> None:
-        """Report expired trusted certificates, and remember all trusted certificates."""
+        """Report expired trusted certificates, and store all trusted certificates."""
         settings = self.settings
         if settings.trust_store is None:
             return
@@ -121,11 +127,14 @@ class TlsStore:
             self._report(f"{settings.prefix}trustStore.location={settings.trust_store}: {each}; {trusted}")
 
     def outdated(self, transport: asyncio.BaseTransport) -> str | None:
-        """Return why the other side's chain is not valid now, or None; only if OpenSSL does not check dates."""
+        """Return why the other side's chain is not valid now, or None; checked only if OpenSSL does not check dates."""
         return outdated(chain_of(transport), self._anchors, _now()) if self.settings.trusts_expired else None
 
     def _refresh(self) -> None:
-        """Reload changed stores; a store that is just being replaced may be incomplete."""
+        """Reload changed stores.
+
+        A store that is being replaced at this time may be incomplete.
+        """
         watched = self.settings.reloads or self.settings.revoked is not None
         if not watched or (stamp := self._files()) == self._stamp:
             return
@@ -187,7 +196,10 @@ def _now() -> datetime.datetime:
 
 
 def offered_versions(versions: Sequence[str], ciphers: Sequence[str]) -> list[str]:
-    """Return the protocol versions with an offered cipher: TLS 1.3 has its own ciphers, and is off without one."""
+    """Return the protocol versions that have an offered cipher.
+
+    TLS 1.3 has separate ciphers, and is disabled if none of them is offered.
+    """
     if not ciphers:
         return list(versions)
     modern = any(name in TLS13_SUITES for name in ciphers)
@@ -196,7 +208,7 @@ def offered_versions(versions: Sequence[str], ciphers: Sequence[str]) -> list[st
 
 
 def unchosen_suites(ciphers: Sequence[str]) -> str | None:
-    """Return an error if only some suites of TLS 1.3 are configured: the ssl module offers all of them or none."""
+    """Return an error if only some suites of TLS 1.3 are configured: the ssl module offers either all or none."""
     named = TLS13_SUITES.intersection(ciphers)
     if not named or named >= TLS13_OFFERED:
         return None
@@ -204,9 +216,10 @@ def unchosen_suites(ciphers: Sequence[str]) -> str | None:
 
 
 def openssl_name(name: str) -> str:
-    """Return OpenSSL's name of a cipher: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256 there.
+    """Return OpenSSL's name of a cipher.
 
-    TLS 1.3's keep their names.
+    TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256 in OpenSSL. Names of TLS 1.3 ciphers are the
+    same.
     """
     if "_WITH_" not in name:
         return name
@@ -233,7 +246,7 @@ def refusal(transport: asyncio.BaseTransport, names: Iterable[str]) -> str | Non
 
 
 def stands_for(certificate: dict[str, Any], name: str) -> bool:
-    """Whether a certificate (from `getpeercert`) is for that host name or address.
+    """Return whether a certificate (from `getpeercert`) is for this host name or address.
 
     Its alternative names count; the common name counts only if there are none.
     """
@@ -255,7 +268,10 @@ def _address(text: str) -> object | None:
 
 
 def _same_host(pattern: str, name: str) -> bool:
-    """RFC 6125: case does not matter, and `*` may be the whole first label of three or more."""
+    """Return whether a name matches a certificate's pattern (RFC 6125).
+
+    Case does not matter, and `*` can replace the whole first label of three or more labels.
+    """
     pattern, name = pattern.lower().rstrip("."), name.lower().rstrip(".")
     if not pattern.startswith("*."):
         return pattern == name and bool(name)

@@ -31,7 +31,7 @@ _PEM_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFIC
 
 
 class BadStore(Exception):
-    """A store that cannot be used; the message gives the reason, without secrets."""
+    """A store cannot be used. The message gives the reason, without secrets."""
 
 
 class Store(msgspec.Struct, frozen=True):
@@ -47,7 +47,10 @@ class Store(msgspec.Struct, frozen=True):
 
 
 def kind_of(name: str, path: Path) -> StoreType:
-    """Return a store's type, by its configured name, else by the file's. Raises ValueError with the remedy."""
+    """Return a store's type by its configured name, otherwise by its file name.
+
+    Raises ValueError with the remedy.
+    """
     kind = name.upper() or _BY_SUFFIX.get(path.suffix.lower(), "")
     if kind in _CONVERTIBLE:
         raise ValueError(f"{kind} stores are not supported; convert it: {conversion(kind, path)}")
@@ -96,7 +99,7 @@ def load_trust(context: ssl.SSLContext, store: Store) -> None:
 
 
 def certificates_in(store: Store) -> list[x509.Certificate]:
-    """Return the certificates that a loaded trust store makes trusted."""
+    """Return the certificates that a loaded trust store adds as trusted."""
     from cryptography.x509 import load_pem_x509_certificates
 
     if store.kind == "PKCS12":
@@ -106,7 +109,7 @@ def certificates_in(store: Store) -> list[x509.Certificate]:
 
 
 def load_revoked(context: ssl.SSLContext, path: Path) -> None:
-    """Reject certificates that the lists in a PEM file revoke, and those of authorities without a list.
+    """Reject revoked certificates, listed in a PEM file, and certificates of authorities without a list.
 
     Raises BadStore.
     """

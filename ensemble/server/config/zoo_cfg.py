@@ -1,7 +1,8 @@
 """zoo.cfg: ZooKeeper's configuration file, its keys and its defaults (QuorumPeerConfig).
 
-A Java properties file. ZooKeeper's system properties are read from the same file, without the `zookeeper.` prefix;
-`zabka.` keys are ours. An unknown key is a warning, a bad value a ConfigError with a one-line message.
+The file is a Java properties file. ZooKeeper's system properties are read from the same file, without the
+`zookeeper.` prefix; keys with the prefix `zabka.` are extensions of this server. An unknown key gives a warning, a
+bad value a ConfigError with a one-line message.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ from zabka.ensemble.zab.server_line import ServerLine
 from zabka.journal.message_log import CONTROL, LEVELS
 
 TICK_TIME_MAX_MS = (2**31 - 1) // MAX_TIMEOUT_TICKS
-"""Almost thirty hours: the longest session timeout is twenty ticks, and must be a Java int."""
+"""Maximum of tickTime, almost thirty hours: the longest session timeout is twenty ticks, and must be a Java int."""
 ALWAYS_WHITELISTED = "srvr"
-"""ZooKeeper's own scripts depend on it."""
+"""Four-letter word that is always enabled, because ZooKeeper's own scripts depend on it."""
 _ID_MAX_EXTENDED = 254
 T = TypeVar("T")
 _SASL_ENABLED, _SASL_SERVER, _SASL_LEARNER = (
@@ -112,12 +113,12 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
     metrics: MetricsSettings | None
     values: dict[str, str]
     text: str
-    """The text of the file, without secrets."""
+    """Content of the file, without secrets."""
     warnings: tuple[str, ...]
 
     @property
     def servers(self) -> dict[int, ServerLine]:
-        """Every server's line, by id; empty for a standalone server."""
+        """Line of each server, keyed by id; empty for a standalone server."""
         return _lines(self.membership)
 
     @property
@@ -132,7 +133,7 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def distributed(self) -> bool:
-        """Whether it has other servers, or may get some by a reconfiguration."""
+        """Whether the ensemble has other servers, or can get some by a reconfiguration."""
         return len(self.servers) > 1 or (bool(self.servers) and not self.standalone_enabled)
 
     @property
@@ -141,7 +142,7 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
         return f"peer-{self.my_id}"
 
     def ensemble_text(self) -> str:
-        """The ensemble in ZooKeeper's format, for /zookeeper/config and election notifications."""
+        """The ensemble in ZooKeeper's format, as in /zookeeper/config and election notifications."""
         return "version=0" if self.membership is None else self.membership.text
 
 
@@ -168,7 +169,10 @@ def load(path: Path, files: Files = HOST) -> ZooConfig:
 
 
 def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig:
-    """Return the configuration from a zoo.cfg's text; `myid` is read from its dataDir. Raises ConfigError."""
+    """Return the configuration in the text of a zoo.cfg; read `myid` from its dataDir.
+
+    Raises ConfigError.
+    """
     raw = _raw(text)
     values = Values(raw)
     values.used |= {*ACCEPTED, *filter(is_membership_key, raw), "dynamicConfigFile"}
@@ -256,7 +260,7 @@ def _unknown(key: str, known: Iterable[str]) -> str:
 
 
 def _whitelist(values: Values) -> tuple[str, ...]:
-    """Return the enabled four-letter words: the configured ones, and those required by tools and read-only clients.
+    """Return the enabled four-letter words: those configured, and those that tools and read-only clients require.
 
     Source: FourLetterCommands.
     """
@@ -291,7 +295,7 @@ def _limit(values: Values, key: str, default: int, needed: bool) -> int:
 
 
 def _ticks_unless_set(values: Values, key: str, ticks: int, tick_time: int) -> int:
-    """Return a bound of session timeouts, in milliseconds; -1 means unset."""
+    """Return a limit of session timeouts in milliseconds: the key's value, or `ticks` ticks if it is -1 (unset)."""
     default = ticks * tick_time
     found = values.number(key, default)
     return default if found == -1 else found
@@ -373,10 +377,10 @@ def _client_address(values: Values, mine: ServerLine | None, *, needed: bool) ->
 
 
 def _tree_rules(values: Values, my_id: int) -> TreeRules:
-    """Return the tree's rules. Raises ConfigError.
+    """Return the tree's rules.
 
-    Also if `extendedTypesEnabled` is set and the server's sessions would look like times to live
-    (EphemeralType.validateServerId).
+    Raises ConfigError, also if `extendedTypesEnabled` is set and the ids of this server's sessions would look like
+    times to live (EphemeralType.validateServerId).
     """
     rules = TreeRules(
         extended_types=values.property_flag("extendedTypesEnabled", False),
@@ -394,9 +398,9 @@ def _tree_rules(values: Values, my_id: int) -> TreeRules:
 
 
 def _deletes_per_minute(values: Values, key: str) -> int:
-    """Return the limit of deletions.
+    """Return the limit of container deletions per minute.
 
-    ZooKeeper divides a minute by this number: 0 deletes none, below 0 there is no wait.
+    ZooKeeper divides a minute by this number: with 0 it deletes nothing, with a negative number it does not wait.
     """
     found = values.property_number(key, 10_000)
     if found == 0:
@@ -405,7 +409,10 @@ def _deletes_per_minute(values: Values, key: str) -> int:
 
 
 def _quorum_sasl(values: Values) -> QuorumSasl | None:
-    """Return how servers authenticate to each other, or None if they need not. Raises ConfigError."""
+    """Return how servers authenticate to each other, or None if they need not authenticate.
+
+    Raises ConfigError.
+    """
     enabled, server, learner = (values.flag(key, False) for key in (_SASL_ENABLED, _SASL_SERVER, _SASL_LEARNER))
     server_section = values.text("quorum.auth.server.saslLoginContext", "QuorumServer")
     learner_section = values.text("quorum.auth.learner.saslLoginContext", "QuorumLearner")

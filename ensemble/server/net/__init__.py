@@ -1,6 +1,6 @@
-"""A server's ports: clients, elections, learners; their bytes, their TLS, and their admission checks.
+"""A server's ports for clients, elections and learners: wire formats, TLS and admission checks.
 
-It imports `config`; `operator` and `process` import it. The ports pass received messages to a listener, and send
-messages that they are given; only the peer interprets them. Begin with `client_port`, `quorum_port` and
-`election_port`; the `_wire` modules define their bytes.
+The package imports `config`; `operator` and `process` import it. The ports pass received messages to a listener and
+send the messages passed to them; only the peer interprets messages. Begin with `client_port`, `quorum_port` and
+`election_port`; the `_wire` modules define the wire formats.
 """

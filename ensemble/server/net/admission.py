@@ -1,4 +1,4 @@
-"""Enforcement of the client ports' limits: connections and requests in progress.
+"""Enforcement of the client ports' limits on connections and on requests in progress.
 
 Sources: NettyServerCnxnFactory (maxClientCnxns, maxCnxns), ZooKeeperServer (shouldThrottle, checkRequestSize…,
 connThrottle), RequestThrottler.
@@ -29,14 +29,17 @@ class Admission:
         self.throttled_ms = Summary()
         """Waiting times of requests that were held back."""
         self.outstanding = 0
-        """Number of requests without an answer, over all connections."""
+        """Number of requests without a reply, over all connections."""
         self.large_bytes = 0
         self.handed_over: dict[ConnectionId, int] = {}
-        """Requests that were received, but not processed by a turn of the peer yet: a new turn clears this."""
+        """Requests received but not yet processed in a turn of the peer, keyed by connection.
+
+        Each new turn clears this.
+        """
         self._per_host: dict[str, int] = {}
 
     def admit(self, host: str) -> bool:
-        """Whether another connection from that host is allowed; it counts until `leave`."""
+        """Return whether another connection from this host is allowed; if so, it counts until `leave`."""
         count = self._per_host.get(host, 0)
         limits = self.limits
         crowded = 0 < limits.per_host <= count or 0 < limits.connections <= self.connections
@@ -48,7 +51,7 @@ class Admission:
         return True
 
     def leave(self, host: str) -> None:
-        """An admitted connection from that host has ended."""
+        """Stop counting an admitted connection of this host, because it has ended."""
         self.connections -= 1
         self._per_host[host] -= 1
         if not self._per_host[host]:
@@ -62,7 +65,7 @@ class Admission:
             self.counts.non_mtls_remote_conn_count += 1
 
     def may_begin(self, request: ConnectRequest, now_ms: int) -> bool:
-        """Whether a session may be opened or renewed now; if not, its connection is closed without an answer."""
+        """Return whether a session can be opened or renewed now; if not, its connection is closed without a reply."""
         renews = request.session_id != 0
         if not self.throttle.admits(now_ms, renews=renews):
             self.counts.connection_rejected += 1
@@ -80,15 +83,18 @@ class Admission:
         self.handed_over[connection] = count
 
     def overloaded(self, own: int) -> bool:
-        """Whether reading from a connection with `own` requests in progress must pause: others have too many, too."""
+        """Return whether to pause reading from a connection with `own` requests in progress.
+
+        True if the total number of requests in progress exceeds the limit.
+        """
         return own > 0 and self.outstanding > self.limits.outstanding
 
     def is_large(self, size: int) -> bool:
-        """Whether a request of that many bytes counts against largeRequestMaxBytes."""
+        """Return whether a request of that many bytes counts against largeRequestMaxBytes."""
         return 0 <= self.limits.large_request_threshold < size
 
     def fits(self, size: int) -> bool:
-        """Whether a large request of that many bytes is allowed in addition to those in progress."""
+        """Return whether a large request of that many bytes is allowed in addition to those in progress."""
         if self.large_bytes + size <= self.limits.large_request_bytes:
             return True
         self.counts.large_requests_rejected += 1
@@ -96,9 +102,9 @@ class Admission:
 
 
 class RequestGate:
-    """Holds requests back while more than `in_process` are in progress, first come, first served (RequestThrottler).
+    """Holds requests back, in order of arrival, while more than `in_process` are in progress (RequestThrottler).
 
-    A request that waited longer than `throttled_op_wait_ms` is answered with THROTTLED, in its order.
+    A request that waited longer than `throttled_op_wait_ms` gets the error THROTTLED, in the order of replies.
     """
 
     def __init__(self, admission: Admission) -> None:
@@ -106,7 +112,7 @@ class RequestGate:
         self._held: dict[ConnectionId, list[tuple[int, ClientMessage]]] = {}
 
     def holds(self, connection: ConnectionId, messages: list[ClientMessage], now_ms: int) -> bool:
-        """Hold a connection's messages back; return False if they can be processed at once."""
+        """Queue a connection's messages, if they must wait; return False if they can be processed at once."""
         admission = self._admission
         waiting = self._held.get(connection)
         if waiting is None:
@@ -118,11 +124,11 @@ class RequestGate:
         return True
 
     def is_holding(self, connection: ConnectionId) -> bool:
-        """Whether messages of that connection are held back."""
+        """Return whether messages of that connection are held back."""
         return connection in self._held
 
     def release(self, now_ms: int) -> tuple[ConnectionId, list[ClientMessage]] | None:
-        """Return all messages of the connection that waits longest, or None if none can be released now."""
+        """Return all messages of the connection that has waited longest, or None if none can be released now."""
         if not self._held or self._admission.outstanding >= self._admission.limits.in_process:
             return None
         connection = next(iter(self._held))
@@ -145,5 +151,5 @@ class RequestGate:
         return Request(xid, op, None, ErrorCode.THROTTLED)
 
     def forget(self, connection: ConnectionId) -> None:
-        """A connection has ended: drop its requests."""
+        """Drop the requests of a connection that has ended."""
         self._admission.counts.stale_requests_dropped += len(self._held.pop(connection, ()))

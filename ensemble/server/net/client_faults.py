@@ -1,8 +1,8 @@
-"""Request faults at a peer's client port: the effects on requests as they arrive, and on answers as they leave.
+"""Request faults at a peer's client port: effects on incoming requests and on outgoing replies.
 
-ZooKeeper answers the requests of a connection in order. So a request that is not to be applied is replaced by a
-harmless one, `exists /`, whose answer becomes the error; a delayed request holds back the later ones of its connection;
-and an answer is lost only together with its connection.
+ZooKeeper replies to the requests of a connection in order. So a request that must not be applied is replaced by a
+harmless one, `exists /`, whose reply is turned into the error. A delayed request delays the later requests of its
+connection, and a reply can be dropped only together with its connection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ON_ANSWER = frozenset({"error", "delay_after", "drop_response", "truncate"})
 
 
 class FaultedConnection(Protocol):
-    """The connection of a client, as its port has it."""
+    """Client connection, as its port represents it."""
 
     remote: str
     out: list[bytes]
@@ -41,7 +41,7 @@ class FaultedConnection(Protocol):
         ...
 
     def deliver(self, messages: list[ClientMessage]) -> None:
-        """Pass messages on without applying faults."""
+        """Deliver messages without applying faults."""
         ...
 
     def flush(self) -> None: ...
@@ -49,10 +49,10 @@ class FaultedConnection(Protocol):
 
 
 class ConnectionState:
-    """The effects that are under way on one connection.
+    """Effects in progress on one connection.
 
-    `on_answer` has the rules for answers by xid. `held_requests` and `held_answers` wait for the end of a delay; None
-    while there is none. With `is_silent` no further request is read.
+    `on_answer` maps xids to the rules for their replies. `held_requests` and `held_answers` wait for the end of a
+    delay; None without a delay. While `is_silent`, no further request is read.
     """
 
     __slots__ = ("held_answers", "held_requests", "is_silent", "on_answer")
@@ -72,7 +72,8 @@ class _Due(NamedTuple):
 class ClientFaults:
     """The rules of one peer.
 
-    `emit` receives an event for each use, `draw` returns a random number in [0, 1), and `count` counts for all nodes.
+    `emit` receives an event for each use, `draw` returns a random number in [0, 1), and `count` updates the counts that
+    all nodes share.
     """
 
     def __init__(
@@ -85,11 +86,11 @@ class ClientFaults:
         self._now_ms = now_ms
 
     def hold(self, rules: Sequence[HeldRequestFault]) -> None:
-        """Hold exactly these rules; those that stay keep their counts. Effects that are under way are completed."""
+        """Set the active rules; rules that stay keep their counts. Effects in progress are completed."""
         self._active.replace(rules, self._now_ms())
 
     def counts(self) -> Counts:
-        """Return (matching requests, uses) by the id of the rule."""
+        """Return (matching requests, uses), keyed by rule id."""
         return self._active.counts()
 
     # ---- requests -----------------------------------------------------------------------------------------------
@@ -161,12 +162,12 @@ class ClientFaults:
             return []
         state.is_silent = True
         if rule.effect == "close":
-            # Answers to earlier requests of this read, which are passed on after this, are still sent.
+            # Replies to earlier requests of this read, which are passed on after this, are still sent.
             asyncio.get_running_loop().call_soon(connection.close)
         return []
 
     def _release(self, connection: FaultedConnection, frame: bytes) -> None:
-        """Pass on a delayed request, and those that waited for it."""
+        """Pass on a delayed request, and the requests that waited for it."""
         state = connection.fault_state
         if state is None or state.held_requests is None:
             return
@@ -180,7 +181,7 @@ class ClientFaults:
     # ---- answers ------------------------------------------------------------------------------------------------
 
     def answered(self, connection: FaultedConnection, framed: ReplyFrames) -> None:
-        """Queue replies, each after its length, with the effects on them."""
+        """Queue replies, each with its length prefix, after applying the faults to them."""
         state = connection.fault_state
         if state is None or (not state.on_answer and state.held_answers is None):
             connection.out.append(framed)
@@ -214,7 +215,7 @@ class ClientFaults:
         return True
 
     def _send_held(self, connection: FaultedConnection) -> None:
-        """Send a delayed answer, and those that waited for it, each with its own effects."""
+        """Send a delayed reply, and the replies that waited for it, after applying their own faults."""
         state = connection.fault_state
         if state is None or not state.held_answers:
             return
@@ -227,5 +228,5 @@ class ClientFaults:
 
 
 def _harmless(xid: int) -> bytes:
-    """Return a request that changes nothing and is answered in its turn."""
+    """Return a request that changes nothing and whose reply arrives in order."""
     return Request(xid, OpCode.EXISTS, PathWatchRequest("/", False)).encode()

@@ -11,7 +11,7 @@ from zabka.ensemble.records import ClientMessage
 
 
 class Newcomer(NamedTuple):
-    """A connection without a session request; `asks` if a four-letter word is being answered on it."""
+    """Connection without a session request. `asks` is set while a four-letter word is processed on it."""
 
     remote: str
     asks: bool
@@ -22,13 +22,13 @@ class ClientListener(Protocol):
 
     def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None: ...
     def on_client_refused(self, remote: str, reason: str) -> None:
-        """A TLS connection failed, or a connection sent invalid data."""
+        """Report that a TLS connection failed, or that a connection sent invalid data."""
         ...
 
     def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None: ...
     def on_client_closed(self, connection: ConnectionId) -> None: ...
     def answer_word(self, word: str, argument: bytes) -> str | None:
-        """Return the answer to a four-letter word, or None if it is unknown; `argument` are the bytes after it."""
+        """Return the output of a four-letter word, or None if it is unknown; `argument` are the bytes after it."""
         ...
 
     def proved(self, connection: ConnectionId) -> Sequence[AuthId]:
@@ -44,5 +44,5 @@ class ClientListener(Protocol):
         ...
 
     def outstanding(self, connection: ConnectionId) -> int:
-        """Number of a connection's requests without an answer."""
+        """Return the number of a connection's requests without a reply."""
         ...

@@ -1,7 +1,8 @@
-"""The client port: frames in, frames out, and the four-letter words (NIOServerCnxn, FourLetterCommands).
+"""The client port: incoming and outgoing frames, and four-letter words (NIOServerCnxn, FourLetterCommands).
 
-All complete frames of a read are parsed together, all replies of a turn are sent in one write. Bytes that are not a
-frame, or a frame over jute.maxbuffer, end that connection. The TLS port is the same after a handshake.
+All complete frames of a read are parsed together, and all replies of a turn are sent in one write. Bytes that are not
+a frame, or a frame larger than jute.maxbuffer, close the connection. The TLS port works in the same way after the
+handshake.
 """
 
 from __future__ import annotations
@@ -48,11 +49,14 @@ from zabka.journal.events import Event
 
 OUTSTANDING_HIGH = 4000
 OUTSTANDING_LOW = 1000
-"""Reading from a connection pauses above the first number, until it has fallen below the second."""
+"""Reading from a connection pauses above OUTSTANDING_HIGH, until it has fallen below OUTSTANDING_LOW."""
 WRITES_AT_ONCE = 200
-"""Number of connections written to before others get their turn: a watch of ten thousand clients must not delay all."""
+"""Number of connections written to before other work runs.
+
+Otherwise a watch of ten thousand clients would delay all other work.
+"""
 LINGER_S = 5.0
-"""How long a client may take to read its remaining replies after its connection was closed here."""
+"""How long a client may take to read its remaining replies after the server closed its connection."""
 
 _SIZE = struct.Struct(">I")
 _SESSION_AT = 20
@@ -60,7 +64,7 @@ _SESSION_AT = 20
 
 
 class Arriving:
-    """Collects the pieces of a large frame; they are joined once, when it is complete, and not at each read."""
+    """Collects the pieces of a large frame, and joins them once, when the frame is complete, not at each read."""
 
     __slots__ = ("_missing", "_pieces")
 
@@ -69,7 +73,7 @@ class Arriving:
         self._missing = 0
 
     def append(self, data: bytes) -> bytes:
-        """Return all bytes since the last complete frame, including `data`; empty while they are not enough."""
+        """Return all bytes since the last complete frame, including `data`; empty while the frame is incomplete."""
         if not self._pieces:
             return data
         self._pieces.append(data)
@@ -81,14 +85,14 @@ class Arriving:
         return whole
 
     def keep(self, rest: bytes, missing: int) -> None:
-        """Keep the beginning of a frame, and how many bytes it lacks; 0 if its length has not arrived either."""
+        """Store the beginning of a frame, and the number of missing bytes (0 if its length is not known yet)."""
         if rest:
             self._pieces.append(rest)
             self._missing = missing
 
 
 def complaint_of_size(size: int, limit: int, *, first: bool) -> str:
-    """Return what is wrong with a frame of this size, for the first frame of its connection or a later one."""
+    """Return the error message for a frame of this size, as the first frame of its connection or a later one."""
     if first:
         return "it does not speak ZooKeeper's protocol"
     if size < limit:
@@ -119,7 +123,7 @@ class ClientPort:
         self.listener = listener
         self.tap = tap
         self.faults: ClientFaults | None = None
-        """The request faults; None until there was one, so that requests cost nothing more."""
+        """Request faults; None until the first one, so that requests have no overhead without faults."""
         self._all_faults = faults
         self._all_links = ClientLinks("session", self._first_names, emit)
         self.links: ClientLinks | None = None
@@ -133,7 +137,7 @@ class ClientPort:
         self._connections: dict[ConnectionId, ClientConnection] = {}
         self._newcomers: dict[ClientConnection, None] = {}
         self._unflushed: dict[ConnectionId, ClientConnection] = {}
-        # Connections left over by a turn that had replies for very many.
+        # Connections that were deferred by a turn of the loop with too many replies.
         self._late: dict[ConnectionId, ClientConnection] = {}
         self._next = self.bytes_received = self.bytes_sent = 0
         self._last: ConnectResponse | Reply | None = None
@@ -141,7 +145,10 @@ class ClientPort:
         self.open_at: tuple[str, int] | None = None
 
     async def listen(self, host: str, port: int) -> None:
-        """Open the port, in place of an open one, with TLS if that one has it. Raises PortError."""
+        """Open the port, replacing an open one; use TLS if the open one does.
+
+        Raises PortError.
+        """
         self.open_at = host, port
         if self._unified is not None:
             return await self._unified.listen(host, port, "the client port")
@@ -154,7 +161,10 @@ class ClientPort:
         await self._entrance(store, accepts_plain=False).listen(host, port, "the secure client port")
 
     async def listen_unified(self, host: str, port: int, store: TlsStore) -> None:
-        """Open the client port for clients with TLS and without.  Raises PortError."""
+        """Open the client port for clients with and without TLS.
+
+        Raises PortError.
+        """
         self._unified = self._entrance(store, accepts_plain=True)
         await self.listen(host, port)
 
@@ -182,13 +192,13 @@ class ClientPort:
 
     @property
     def port(self) -> int:
-        """The port number (if 0 was configured)."""
+        """The actual port number, also if 0 was configured."""
         assert self._server is not None
         number: int = self._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
         return number
 
     def hold_faults(self, rules: Sequence[HeldRequestFault]) -> None:
-        """Apply exactly these request faults from now on."""
+        """Set the active request faults."""
         if rules and self.faults is None:
             self.faults = self._all_faults
         if self.faults is not None:
@@ -217,7 +227,7 @@ class ClientPort:
         return KnownClient(session_name(session_id), self.listener.is_session_of_broker(session_id))
 
     def fault_counts(self) -> Counts:
-        """Return (matching requests, uses) of each request fault, by its id."""
+        """Return (matching requests, uses) of each request fault, keyed by its id."""
         return {} if self.faults is None else self.faults.counts()
 
     @property
@@ -226,7 +236,7 @@ class ClientPort:
         return sum(entrance.listener.handshakes for entrance in self._secure)
 
     def identities(self, host: str, transport: asyncio.BaseTransport) -> tuple[AuthId, ...]:
-        """Return the identities that a connection proves by itself.
+        """Return the identities that a connection proves without credentials.
 
         Raises MalformedRecord for an unreadable certificate.
         """
@@ -236,15 +246,15 @@ class ClientPort:
         )
 
     def welcome(self, connection: ClientConnection) -> None:
-        """A connection was admitted; it has sent nothing yet."""
+        """Add an admitted connection, which has sent nothing yet."""
         self._newcomers[connection] = None
 
     def leave(self, connection: ClientConnection) -> None:
-        """A connection without a session has ended."""
+        """Remove a connection without a session, which has ended."""
         self._newcomers.pop(connection, None)
 
     def newcomers(self) -> list[Newcomer]:
-        """The connections without a session request, oldest first."""
+        """Return the connections without a session request, oldest first."""
         return [Newcomer(connection.remote, connection.asks) for connection in self._newcomers]
 
     def register(self, connection: ClientConnection) -> ConnectionId:
@@ -257,7 +267,7 @@ class ClientPort:
         return connection_id
 
     def forget(self, connection_id: ConnectionId) -> None:
-        """A connection broke or was closed by its client."""
+        """Remove a connection that broke or was closed by its client."""
         if self.gate is not None:
             self.gate.forget(connection_id)
             asyncio.get_running_loop().call_soon(self._release, self.gate)
@@ -282,20 +292,20 @@ class ClientPort:
                 self.tap.sent_to_client(connection_id, message)
 
     def _framed(self, message: ConnectResponse | Reply) -> bytes:
-        """Return the bytes of a message; a message to many clients, such as a watch event, is encoded once."""
+        """Return the frame of a message; a message to many clients, such as a watch event, is encoded once."""
         if message is not self._last:
             frame = message.encode()
             self._last, self._last_framed = message, pack_int(len(frame)) + frame
         return self._last_framed
 
     def close_connection(self, connection_id: ConnectionId) -> None:
-        """Close a connection after its queued frames are sent; its listener is not notified."""
+        """Close a connection after its queued frames are sent; do not notify the listener."""
         connection = self._connections.pop(connection_id, None)
         if connection is not None:
             connection.close()
 
     def flush(self) -> None:
-        """Write the replies of this turn; those for very many connections in later turns, too."""
+        """Write the replies of this turn; replies to very many connections are partly written in later turns."""
         if self._unflushed:
             connections, self._unflushed = self._unflushed, {}
             if len(connections) > WRITES_AT_ONCE:
@@ -306,7 +316,10 @@ class ClientPort:
             self._release(self.gate)
 
     def _put_off(self, connections: dict[ConnectionId, ClientConnection]) -> None:
-        """Write only the last ones now: connections that wait for a reply come after those with a watch event."""
+        """Write only to the last connections now, and to the others in later turns.
+
+        The last ones wait for a reply; connections that receive a watch event come before them.
+        """
         if not self._late:
             asyncio.get_running_loop().call_soon(self._flush_late)
         for connection_id in list(islice(connections, len(connections) - WRITES_AT_ONCE)):
@@ -322,7 +335,7 @@ class ClientPort:
             self._release(self.gate)
 
     def _release(self, gate: RequestGate) -> None:
-        """Process held-back requests that can be released now."""
+        """Process the requests that were held back and can be released now."""
         while (released := gate.release(now_ms())) is not None:
             connection = self._connections.get(released[0])
             if connection is not None:
@@ -361,7 +374,7 @@ class ClientConnection(asyncio.Protocol):
         self._ended_here = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client connected; it must send a ConnectRequest before it counts."""
+        """Add a new connection; it must send a ConnectRequest before it counts."""
         # uvloop's transports are asyncio.Transport in all but name.
         self._transport = transport = cast(asyncio.Transport, transport)
         self.remote = remote_name(transport)
@@ -407,7 +420,7 @@ class ClientConnection(asyncio.Protocol):
         self.close()
 
     def data_received(self, data: bytes) -> None:
-        """Parse every complete frame, and pass them on together."""
+        """Parse every complete frame, and deliver all of them together."""
         if self._transport is None or self._transport.is_closing():
             return
         self._port.bytes_received += len(data)
@@ -426,7 +439,7 @@ class ClientConnection(asyncio.Protocol):
         self._hand_over(messages)
 
     def _is_word(self, buffer: bytes) -> bool:
-        """Answer a four-letter word, if one takes the place of the first frame's length."""
+        """Reply to a four-letter word in place of the first frame's length; return whether there was one."""
         head = buffer[:4]
         if not head.isalpha() or not head.islower():
             return False
@@ -449,7 +462,7 @@ class ClientConnection(asyncio.Protocol):
     def _one_frame(self, buffer: bytes) -> list[ClientMessage] | None:
         """Return the message of a single complete frame that is not large, or None for anything else.
 
-        A client that waits for each answer sends such frames. `_parse` checks anything else.
+        A client that waits for each reply sends such frames. `_parse` checks everything else.
         """
         size = len(buffer) - 4
         if self._fresh or size < REQUEST_HEADER_SIZE or _SIZE.unpack_from(buffer)[0] != size:
@@ -460,7 +473,7 @@ class ClientConnection(asyncio.Protocol):
         return [Frames([buffer[4:]])]
 
     def _parse(self, buffer: bytes) -> list[ClientMessage]:
-        """Return the messages of the complete frames: a ConnectRequest first, all later frames as one message."""
+        """Return the messages of the complete frames: a ConnectRequest first; all later frames form one message."""
         first: ConnectRequest | None = None
         frames: list[bytes] = []
         pos, end, missing = 0, len(buffer), 0
@@ -523,7 +536,8 @@ class ClientConnection(asyncio.Protocol):
     def note(self) -> int:
         """Update the count over all connections; return the number of this connection's requests in progress.
 
-        Clients that do not read replies do not count against the global limit: their reads may wait until they do.
+        Clients that do not read replies do not count against the global limit: reading from them may pause until they
+        do.
         """
         outstanding, admission = 0, self._port.admission
         if self._id is not None:
@@ -537,7 +551,10 @@ class ClientConnection(asyncio.Protocol):
         return outstanding
 
     def _takes_large(self, size: int, *, complete: bool) -> bool:
-        """Whether a large request is allowed; once complete it counts until this connection has all its answers."""
+        """Return whether a large request is allowed.
+
+        A complete one counts until all replies of this connection are sent.
+        """
         admission = self._port.admission
         if not admission.fits(size):
             return False
@@ -547,7 +564,7 @@ class ClientConnection(asyncio.Protocol):
         return True
 
     def _throttle(self) -> None:
-        """Stop reading from a client with very many requests in progress for a while."""
+        """Pause reading from a client that has very many requests in progress."""
         if self._transport is None or self._id is None or self._transport.is_closing():
             return
         quiet = not (self._noted or self._large_bytes or self._port.gate)
@@ -569,7 +586,7 @@ class ClientConnection(asyncio.Protocol):
             self._unread_bytes += len(data)
             self._transport.write(data)
         if self._unread_bytes >= ANSWERS_BYTES_MAX and self._id is not None and not (self._paused or self._ended_here):
-            # The client has read its replies: there may be more.
+            # The client has read its replies: there may be more requests.
             self._unread_bytes = 0
             self._port.listener.on_client_messages(self._id, [Frames([])])
         outstanding = self.note() if self._noted or self._large_bytes else 0
@@ -585,14 +602,14 @@ class ClientConnection(asyncio.Protocol):
         return held or (outstanding > 0 and self._port.admission.overloaded(outstanding))
 
     def pause_writing(self) -> None:
-        """The client does not read its replies: stop reading its requests."""
+        """Stop reading requests of a client that does not read its replies."""
         self._paused = True
         if self._transport is not None and not self._throttled:
             self._throttled = True
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Resume reading, because the client reads its replies again."""
         self._paused = False
         self.note()
         self.flush()
@@ -609,14 +626,14 @@ class ClientConnection(asyncio.Protocol):
             self._end_by(asyncio.get_running_loop().call_later(LINGER_S, transport.abort))
 
     def give_up(self) -> None:
-        """The server stops: an incomplete reply must not look complete."""
+        """Abort the connection, because the server stops: an incomplete reply must not look complete."""
         if isinstance(self._deadline, Lingering):
             self._deadline.reset()
         else:
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended."""
+        """Handle the end of the connection."""
         self._transport = None
         self._port.leave(self)
         if self._deadline is not None:
@@ -632,5 +649,5 @@ class ClientConnection(asyncio.Protocol):
 
 
 def now_ms() -> int:
-    """Return the monotonic clock, in milliseconds."""
+    """Return the monotonic time in milliseconds."""
     return time.monotonic_ns() // 1_000_000

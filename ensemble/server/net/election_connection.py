@@ -1,4 +1,4 @@
-"""One election connection: opening, authentication of either side, and the notifications that follow.
+"""One election connection: opening, authentication of each side, and the notifications that follow.
 
 Source: QuorumCnxManager's initiateConnection, receiveConnection, SendWorker and RecvWorker.
 `zabka.ensemble.server.net.election_port` reacts to new and lost connections.
@@ -30,8 +30,8 @@ OPENING_TIMEOUT_S = 10.0
 UNACKNOWLEDGED_MS = 5_000
 """Timeout of unacknowledged data.
 
-A host that returns with another address never answers on its old connections, and while one of those is open no other
-is made. The kernel of a server that is paused or busy still acknowledges.
+A host that returns with another address never replies on its old connections, and no new connection is made while an
+old one is open. The kernel of a paused or busy server still acknowledges data.
 """
 UNIDENTIFIED_MAX = 64
 """Maximum number of connections that have not identified themselves yet."""
@@ -64,7 +64,7 @@ class ElectionHub(Protocol):
 
 
 class ElectionConnection(asyncio.Protocol):
-    """One election connection; `dialled` is the peer that this side called, None on the accepting side."""
+    """One election connection; `dialled` is the peer that this side connected to, None on the accepting side."""
 
     def __init__(self, port: ElectionHub, dialled: PeerId | None) -> None:
         self._port = port
@@ -78,7 +78,7 @@ class ElectionConnection(asyncio.Protocol):
         self.remote = "unknown"
         self.refused = False
         self.proved: asyncio.Future[None] | None = None
-        """For a connection opened here with authentication: done when that has succeeded or failed."""
+        """Authentication of a connection opened here; done when it has succeeded or failed."""
         self._unanswered_since_s: float | None = None
         self._side: Side | None = None
         self._opened: Opening | None = None
@@ -119,7 +119,7 @@ class ElectionConnection(asyncio.Protocol):
             self._called(transport, self._dialled)
 
     def _called(self, transport: asyncio.Transport, dialled: PeerId) -> None:
-        """The handshake is over: notifications can follow."""
+        """Start sending notifications after the handshake of a connection opened here."""
         if self._port.my_id > dialled:
             self._peer_id = dialled
             self._port.established(self, dialled)
@@ -158,7 +158,7 @@ class ElectionConnection(asyncio.Protocol):
         return self._prove(rest) if rest else b""
 
     def _prove(self, data: bytes | None) -> bytes:
-        """Continue SASL with the data (None: the other side has ended); return the bytes after it."""
+        """Continue SASL with the data (None: the other side closed its half); return the bytes after it."""
         transport, side, auth = self._transport, self._side, self._port.auth
         if transport is None or side is None or auth is None or transport.is_closing():
             return b""
@@ -180,7 +180,7 @@ class ElectionConnection(asyncio.Protocol):
         return b""
 
     def _admit(self, opening: Opening, rest: bytes) -> bytes:
-        """The other side is identified and authenticated: ask the port whether it is accepted."""
+        """Ask the port whether it accepts the other side, which is identified and authenticated."""
         self._identify()
         if not self._port.identified(self, opening):
             self._close()
@@ -193,7 +193,7 @@ class ElectionConnection(asyncio.Protocol):
             self.proved.set_result(None)
 
     def eof_received(self) -> bool:
-        """The other side has ended its half; if it need not authenticate, its message may be complete."""
+        """Handle the other side's half-close; if it need not authenticate, its message may be complete."""
         if self._side is not None:
             self._prove(None)
         return False
@@ -208,7 +208,7 @@ class ElectionConnection(asyncio.Protocol):
             self._transport.write(frame)
 
     def silent_s(self) -> float:
-        """Time since the oldest notification that the other side has not answered."""
+        """Return the time since the oldest notification that the other side has not replied to."""
         return 0.0 if self._unanswered_since_s is None else time.monotonic() - self._unanswered_since_s
 
     def drop(self) -> None:
@@ -231,17 +231,17 @@ class ElectionConnection(asyncio.Protocol):
             self._port.unidentified -= 1
 
     def pause_writing(self) -> None:
-        """The other side does not read."""
+        """Pause sending, because the other side does not read."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """The other side reads again."""
+        """Resume sending, because the other side reads again."""
         self._paused = False
         if self._peer_id is not None:
             self._port.writable(self, self._peer_id)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended."""
+        """Handle the end of the connection."""
         self._transport = None
         self._identify()
         self._settle()

@@ -1,12 +1,14 @@
-"""Election connections: one between every two peers; the newest notification replaces older ones.
+"""Election connections: one per pair of peers. The newest notification replaces older ones.
 
-Source: org.apache.zookeeper.server.quorum.QuorumCnxManager. Either side may open the connection, but only a connection
-opened by the larger id is kept; one opened by the smaller id is a request to be called back. The last notification is
-sent again on a fresh connection, since it may have been lost with the old one.
+Source: org.apache.zookeeper.server.quorum.QuorumCnxManager. Either side may open the connection, but only a
+connection opened by the server with the larger id is kept. A connection opened by the server with the smaller id is a
+request for a connection in the other direction. The last notification is sent again on a new connection, because it
+may have been lost with the old one.
 
 Any server may connect, even if it is missing from this server's list or has another address there. During a rolling
-restart with a changed list, some servers still run with the old one. A server is called back at the address that it
-announces. A server that is not in the list has no vote here: `zabka.ensemble.zab.election` counts only voters.
+restart with a changed list, some servers still run with the old one. This server connects back to the address that
+the other server announces. A server that is not in the list has no vote here: `zabka.ensemble.zab.election` counts
+only voters.
 """
 
 from __future__ import annotations
@@ -36,15 +38,15 @@ CONNECT_TIMEOUT_S = 5.0
 RETRY_MIN_S = 0.05
 RETRY_MAX_S = 1.0
 CALL_BACK_S = 1.0
-"""How long a smaller peer waits to be called back before it asks again."""
+"""How long the peer with the smaller id waits for the connection back before it requests it again."""
 ADDRESSES_MAX = 8
-"""Maximum number of addresses of one initial message that are tried; the rest is ignored."""
+"""Maximum number of addresses in one initial message that are tried; further ones are ignored."""
 UNLISTED_MAX = 64
-"""Maximum number of unlisted servers that are connected, or being called back, at the same time."""
+"""Maximum number of unlisted servers that are connected or being connected to at the same time."""
 
 
 class _Origin(NamedTuple):
-    """Origin of a server with some id: the host that it connects from, and the address that it announces."""
+    """Origin of a server with a given id: the host that it connects from, and the address that it announces."""
 
     host: str
     address: str
@@ -90,9 +92,9 @@ class ElectionPort:
         self._doubles: set[tuple[_Origin, _Origin]] = set()
 
     async def listen(self, addresses: Sequence[Address], warn: Callable[[str], None]) -> None:
-        """Open this peer's election port at these addresses, in place of the open one. Raises PortError.
+        """Open this peer's election port at these addresses, replacing an open one.
 
-        `warn` is called for each address that cannot be opened, if others can.
+        `warn` is called for each address that cannot be opened, if others can. Raises PortError.
         """
         if self._server is not None:
             self._server.close()
@@ -105,7 +107,7 @@ class ElectionPort:
         self._server = await listen_each([(each.host, each.election_port) for each in addresses], open_one, warn)
 
     def use(self, servers: Mapping[PeerId, ServerLine]) -> None:
-        """Set the ensemble's servers: connections to others, and to old addresses, are dropped."""
+        """Set the ensemble's servers; drop connections to other servers and to old addresses."""
         before, self._servers = self._servers, servers
         self._mine = servers.get(self.my_id, self._mine)
         for peer_id in [*self._connections, *self._dialling]:
@@ -128,7 +130,7 @@ class ElectionPort:
             connection.drop()
 
     def send(self, to: PeerId, notification: Notification) -> None:
-        """Send to a peer, connecting first if needed; a waiting notification is replaced."""
+        """Send a notification to a peer, connecting first if needed; it replaces a waiting notification."""
         if to == self.my_id:
             asyncio.get_running_loop().call_soon(self.listener.on_notification, to, notification)
             return
@@ -146,9 +148,10 @@ class ElectionPort:
                 self._dial(to)
 
     def _may_be_cut_off(self, connection: ElectionConnection, to: PeerId) -> bool:
-        """Whether a server with several addresses has left notifications unanswered, and may be reachable at another.
+        """Return whether a server may be reachable only at another of its addresses.
 
-        Source: SendWorker.asyncValidateIfSocketIsStillReachable.
+        True if it has several addresses and has not replied to notifications. Source:
+        SendWorker.asyncValidateIfSocketIsStillReachable.
         """
         listed = _election_addresses(self._servers, to) or self._announced.get(to, [])
         if not self._reachability.checks or len(listed) < 2:
@@ -165,7 +168,7 @@ class ElectionPort:
             report_task_failure(task)
 
     async def _keep_dialling(self, to: PeerId) -> None:
-        """Try until there is a connection or nothing left to send."""
+        """Try to connect until there is a connection or nothing left to send."""
         delay_s, attempt = RETRY_MIN_S, 0
         try:
             while to not in self._connections and to in self._waiting:
@@ -196,7 +199,7 @@ class ElectionPort:
             dialler.cancel()
 
     def _addresses_of(self, peer_id: PeerId) -> list[tuple[str, int]]:
-        """Return the addresses of a server: the announced ones first, then the one in the list."""
+        """Return the addresses of a server: first the announced ones, then the one in the list."""
         announced, listed = self._announced.get(peer_id, []), _election_addresses(self._servers, peer_id)
         return [*announced, *(address for address in listed if address not in announced)]
 
@@ -216,7 +219,7 @@ class ElectionPort:
                 assert isinstance(connection, ElectionConnection)
                 if connection.proved is not None:
                     await connection.proved
-        except (OSError, TimeoutError, UnicodeError, OverflowError) as failed:  # (no such host, no such port)
+        except (OSError, TimeoutError, UnicodeError, OverflowError) as failed:  # (unknown host, or invalid port)
             if (problem := tls_problem(failed)) is not None:
                 self.listener.on_peer_broken(f"{host}:{port}", f"election port: {problem}")
             return False
@@ -240,7 +243,7 @@ class ElectionPort:
     # -- called by connections -------------------------------------------------------------------------------------
 
     def identified(self, connection: ElectionConnection, opening: Opening) -> bool:
-        """The other side has identified itself; return whether the connection may stay."""
+        """Handle the identification of the other side; return whether the connection can stay."""
         peer_id = opening.peer_id
         if peer_id == self.my_id:
             self.listener.on_peer_broken(connection.remote, f"another server has this server's id {peer_id}")
@@ -257,19 +260,19 @@ class ElectionPort:
             if peer_id in self._last:
                 self._waiting.setdefault(peer_id, self._last[peer_id])
             self._waiting.setdefault(peer_id, b"")
-            # At once: a dialler may be pausing before its next attempt, and that peer is reachable now.
+            # Immediately: a dialler may be pausing before its next attempt, and that peer is reachable now.
             pause = self._pauses.get(peer_id)
             if pause is not None:
                 pause.set()
             self._dial(peer_id)
             return False
-        # This is the call back that a dialler of this peer may be waiting for.
+        # A dialler of this peer may be waiting for this call back.
         self._stop_dialling(peer_id)
         self.established(connection, peer_id)
         return True
 
     def _is_double(self, connection: ElectionConnection, opening: Opening) -> bool:
-        """Whether a server with the same id and another address is connected already.
+        """Return whether a server with the same id and another announced address is already connected.
 
         A server that only connects from another machine is logged, but accepted: it may have moved.
         """
@@ -289,7 +292,7 @@ class ElectionPort:
                 f"two servers have the id {peer_id}: {before.address} (from {before.host}) and {origin.address} (from "
                 f"{origin.host}); give each its own myid",
             )
-        # A server at the configured port takes its place back from any other.
+        # A server at the configured port replaces any other.
         ports = [before.address.rpartition(":")[2], str(line.election_port) if line is not None else ""]
         if origin.address.rpartition(":")[2] not in ports:
             return True
@@ -297,7 +300,7 @@ class ElectionPort:
         return False
 
     def _refusal_of_unlisted(self, opening: Opening) -> str | None:
-        """Return why a server that is not in the list cannot connect, or None if it can or is in the list."""
+        """Return why an unlisted server cannot connect, or None if it can connect or is in the list."""
         peer_id = opening.peer_id
         if peer_id in self._servers:
             return None
@@ -311,7 +314,7 @@ class ElectionPort:
         return None
 
     def _note_announced(self, connection: ElectionConnection, opening: Opening) -> None:
-        """Keep the address that a server announces, if the list has another one or none."""
+        """Store the address that a server announces, if the list has another address or none."""
         peer_id, known = opening.peer_id, _election_addresses(self._servers, opening.peer_id)
         found = [_read_address(text) for text in opening.address.split("|", ADDRESSES_MAX)[:ADDRESSES_MAX]]
         caller = connection.remote.rpartition(":")[0]
@@ -326,7 +329,7 @@ class ElectionPort:
             self.listener.on_unlisted_server(peer_id, opening.address)
 
     def established(self, connection: ElectionConnection, peer_id: PeerId) -> None:
-        """From now on this is the connection with that peer."""
+        """Use this connection for that peer from now on."""
         self._forget(peer_id)
         self._connections[peer_id] = connection
         frame = self._waiting.pop(peer_id, b"") or self._last.get(peer_id, b"")
@@ -340,7 +343,7 @@ class ElectionPort:
             old.drop()
 
     def lost(self, connection: ElectionConnection, peer_id: PeerId) -> None:
-        """A connection was lost; open another if a notification is waiting for that peer.
+        """Handle a lost connection; open another one if a notification is waiting for that peer.
 
         A server that is not in the list announces itself again when it reconnects.
         """
@@ -355,7 +358,7 @@ class ElectionPort:
                 known.pop(peer_id, None)
 
     def writable(self, connection: ElectionConnection, peer_id: PeerId) -> None:
-        """A slow connection can now take the newest notification."""
+        """Send the newest notification, because a slow connection can take it now."""
         if self._connections.get(peer_id) is connection and (frame := self._waiting.pop(peer_id, b"")):
             self._last[peer_id] = frame
             connection.write(frame)
@@ -370,9 +373,9 @@ def _read_address(text: str) -> tuple[str, int] | None:
 
 
 def _can_be_called(host: str, caller: str) -> bool:
-    """Whether the announced host reaches that server from here: 0.0.0.0 and loopback addresses do not.
+    """Return whether the announced host reaches that server from here.
 
-    They do for a caller on this machine.
+    0.0.0.0 and loopback addresses do not, unless the caller runs on this machine.
     """
     if host == "localhost":
         return _is_loopback(caller)

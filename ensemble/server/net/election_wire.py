@@ -1,4 +1,4 @@
-"""The election port's bytes: the initial message of a connection, and notifications.
+"""Wire format of the election port: the initial message of a connection, and notifications.
 
 Sources: org.apache.zookeeper.server.quorum.QuorumCnxManager (InitialMessage), FastLeaderElection (buildMsg and the
 receiver). After the initial message every frame is an int length and a notification.
@@ -16,7 +16,7 @@ from zabka.ensemble.zab.messages import Notification, PeerState, Vote
 
 PROTOCOL_V1 = -65536
 PROTOCOL_V2 = -65535
-"""With several addresses, separated by `|`."""
+"""Version of an initial message that can contain several addresses, separated by `|`."""
 ADDRESS_BYTES_MAX = 2048
 FRAME_BYTES_MAX = 512 * 1024
 NOTIFICATION_VERSION = 2
@@ -39,7 +39,10 @@ class Opening(NamedTuple):
 
 
 def encode_opening(peer_id: int, addresses: Sequence[str]) -> bytes:
-    """Encode the initial message of a connection that this peer opened; `addresses` are its own, "host:port" each."""
+    """Encode the initial message of a connection that this peer opened.
+
+    `addresses` are this peer's own, each "host:port".
+    """
     raw = "|".join(addresses).encode()
     return _OPENING.pack(PROTOCOL_V1 if len(addresses) == 1 else PROTOCOL_V2, peer_id, len(raw)) + raw
 
@@ -66,7 +69,7 @@ def decode_opening(data: bytes) -> Opening | None:
 
 
 def encode_notification(notification: Notification) -> bytes:
-    """Encode a notification's frame, length included."""
+    """Encode a notification's frame, including its length."""
     vote, config = notification.vote, notification.config.encode()
     head = (notification.state, vote.leader, vote.zxid, notification.round, vote.peer_epoch)
     body = _HEAD.pack(*head, NOTIFICATION_VERSION, len(config))
@@ -91,7 +94,7 @@ def decode_notification(body: bytes) -> Notification:
 
 
 def _config_of(body: bytes) -> str:
-    """Return the sender's membership (version 2): if its length is given, it must be present."""
+    """Return the sender's membership (version 2); if its length is given, the membership must be present."""
     if len(body) < _HEAD.size:
         return ""
     length = _HEAD.unpack_from(body)[6]
@@ -109,7 +112,7 @@ class FrameReader:
         self._buffer = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return every frame that is complete now. Raises MalformedRecord for an unreasonable length."""
+        """Return every frame that is complete now. Raises MalformedRecord for an invalid length."""
         buffer = self._buffer + data if self._buffer else data
         frames: list[bytes] = []
         pos = 0

@@ -1,8 +1,8 @@
-"""The end of a connection whose last reply is still on its way.
+"""Closing of a connection whose last reply is still in flight.
 
-A reply to a four-letter word ends where the connection does. A client cannot distinguish a truncated reply from a
-complete one, unless the connection is reset (RST) instead of closed (FIN). So a connection is closed once the client
-has the complete reply, and reset if the client stops reading it.
+The end of the connection marks the end of the reply to a four-letter word. A client can distinguish a truncated reply
+from a complete one only if the connection is reset (RST) instead of closed (FIN). So a connection is closed when the
+client has received the complete reply, and reset if the client stops reading.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with a time of 0: closing the socket resets the connection."""
 _INT = struct.Struct("i")
 IDLE_S = 60.0
-"""How long the client may read nothing. ZooKeeper has no limit: a separate thread waits."""
+"""Maximum time in which the client reads nothing.
+
+ZooKeeper has no limit, because a separate thread waits.
+"""
 
 
 class Lingering:
-    """Closes a transport after what is queued on it, and resets it once the client has read nothing for `IDLE_S`.
+    """Closes a transport after its queued bytes are sent, and resets it if the client has read nothing for `IDLE_S`.
 
     Bytes in the kernel's send buffer count as unread: the client acknowledges only as much as it has room for.
     """
@@ -38,12 +41,12 @@ class Lingering:
             self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._check)
 
     def cancel(self) -> None:
-        """Stop: the connection has ended."""
+        """Stop, because the connection has ended."""
         if self._timer is not None:
             self._timer.cancel()
 
     def reset(self) -> None:
-        """End the connection now, with a reset if the client does not have the complete reply."""
+        """End the connection now, with a reset if the client has not received the complete reply."""
         self.cancel()
         if self._unsent() and self._socket is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -58,12 +61,12 @@ class Lingering:
         self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._check)
 
     def _unsent(self) -> int:
-        """Number of bytes of the reply that the client has not acknowledged."""
+        """Return the number of bytes of the reply that the client has not acknowledged."""
         return self._transport.get_write_buffer_size() + _in_kernel(self._socket)
 
 
 def _in_kernel(sock: Any) -> int:
-    """Number of bytes in a socket's send buffer (SIOCOUTQ); 0 if unknown."""
+    """Return the number of bytes in a socket's send buffer (SIOCOUTQ); 0 if unknown."""
     if sock is None:
         return 0
     try:

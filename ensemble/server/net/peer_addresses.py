@@ -1,7 +1,8 @@
-"""Servers with several addresses (multiAddress.enabled): finding an address that answers, and listening at each.
+"""Servers with several addresses (multiAddress.enabled): connecting to any address, and listening at each.
 
-Sources: MultipleAddresses, QuorumCnxManager.Listener, Leader.createServerSocket. ZooKeeper checks by ping whether an
-address is reachable and then connects; here connecting is the check, so a firewall that drops pings does no harm.
+Sources: MultipleAddresses, QuorumCnxManager.Listener, Leader.createServerSocket. ZooKeeper checks with a ping whether
+an address is reachable, and then connects. Here the connection attempt is the check, so a firewall that drops pings
+has no effect.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zabka.ensemble.server.net.peer_security import Listening
 from zabka.ensemble.server.net.sockets import PortError
 
 HEAD_START_S = 0.25
-"""Head start of an address before the next one is tried in parallel (RFC 8305)."""
+"""Delay after which the next address is tried in parallel (RFC 8305)."""
 
 
 class Answered(NamedTuple):
@@ -30,9 +31,9 @@ class Answered(NamedTuple):
 
 
 async def first_to_answer(faults: LinkFaults, addresses: Sequence[tuple[str, int]]) -> Answered:
-    """Connect to the address that answers first; earlier addresses in the list have a head start.
+    """Connect to the address that responds first; earlier addresses in the list get a head start.
 
-    Raises OSError if none can be reached; bound it with a timeout.
+    Raises OSError if none can be reached. Use a timeout to limit the wait.
     """
     waiting, asked = deque(addresses), set[asyncio.Task[Answered]]()
     failure: OSError = OSError("no address")
@@ -75,19 +76,19 @@ async def _ask(faults: LinkFaults, host: str, port: int) -> Answered:
 
 
 def _drop(task: asyncio.Task[Answered]) -> None:
-    """Drop a connection that came too late."""
+    """Drop a connection that was not the first."""
     with suppress(OSError, asyncio.CancelledError):
         task.result().sock.close()
 
 
 class SeveralPorts:
-    """Ports that are open together."""
+    """Ports that are opened and closed together."""
 
     def __init__(self, ports: Sequence[Listening]) -> None:
         self._ports = ports
 
     def close(self) -> None:
-        """Close all."""
+        """Close all ports."""
         for port in self._ports:
             port.close()
 

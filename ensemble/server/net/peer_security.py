@@ -1,8 +1,8 @@
-"""TLS between servers: both sides of the quorum and election ports show certificates.
+"""TLS between servers: both sides of the quorum and election ports present certificates.
 
-Sources: QuorumX509Util, UnifiedServerSocket. If names are verified, the certificate of a called server must be for the
-called host. A caller's certificate must be for its address or for the host of a server of this ensemble (ZooKeeper uses
-reverse DNS instead).
+Sources: QuorumX509Util, UnifiedServerSocket. If names are verified, the certificate of the server that accepts a
+connection must match the host connected to. The certificate of the server that connects must match its address or the
+host of a server of this ensemble (ZooKeeper uses reverse DNS instead).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from zabka.ensemble.server.net.sockets import listen, remote_name
 from zabka.ensemble.server.net.tls_listener import TlsListener
 
 Report = Callable[[str, str], None]
-"""Called with (remote, reason)."""
+"""Callback (remote, reason)."""
 
 
 class Listening(Protocol):
-    """An open port."""
+    """Interface of an open port."""
 
     def close(self) -> None: ...
 
@@ -30,7 +30,8 @@ class Listening(Protocol):
 class PeerSecurity:
     """Security of connections between servers.
 
-    `dials` (sslQuorum): this side begins with a handshake; `accepts_plain` (portUnification): others need not.
+    `dials` (sslQuorum): this side begins its connections with a handshake. `accepts_plain` (portUnification): others
+    need not.
     """
 
     def __init__(self, store: TlsStore, *, dials: bool, accepts_plain: bool) -> None:
@@ -40,11 +41,11 @@ class PeerSecurity:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """Context for a connection that this side opens."""
+        """Return the context for a connection that this side opens."""
         return self.store.client_context() if self._dials else None
 
     def refusal_of_called(self, transport: asyncio.BaseTransport, hosts: Iterable[str]) -> str | None:
-        """Return why the called server's certificate is rejected for these hosts, or None if it is accepted."""
+        """Return why the accepting server's certificate is rejected for these hosts, or None if it is accepted."""
         if not self._dials:
             return None
         if (reason := self.store.outdated(transport)) is not None or not self.store.settings.verify_server_name:
@@ -52,7 +53,7 @@ class PeerSecurity:
         return refusal(transport, (*hosts, _address(transport)))
 
     def refusal_of_caller(self, transport: asyncio.BaseTransport, members: Iterable[str]) -> str | None:
-        """Return why a caller's certificate is rejected, or None if it is accepted or not required."""
+        """Return why the connecting server's certificate is rejected, or None if it is accepted or not required."""
         settings = self.store.settings
         plain = transport.get_extra_info("ssl_object") is None
         # If certificates are optional, a caller may have none.
@@ -86,7 +87,7 @@ async def open_port(
 
 
 def tls_problem(failed: BaseException) -> str | None:
-    """Return what failed in a handshake that this side began, or None for any other failure."""
+    """Return the failure of a handshake that this side began, or None for any other failure."""
     if isinstance(failed, ssl.SSLCertVerificationError):
         return f"its certificate was refused: {failed.verify_message}"
     return f"TLS handshake: {failed.reason or failed}" if isinstance(failed, ssl.SSLError) else None
@@ -97,7 +98,7 @@ def _address(transport: asyncio.BaseTransport) -> str:
 
 
 class _Door:
-    """Lets every server begin a handshake."""
+    """Doorkeeper that allows every server to begin a handshake."""
 
     def __init__(
         self, factory: Callable[[], asyncio.Protocol], purpose: str, report: Report, *, accepts_plain: bool
@@ -108,24 +109,24 @@ class _Door:
         self._accepts_plain = accepts_plain
 
     def admit(self, host: str) -> bool:
-        """Every caller may try."""
+        """Allow every server to begin a handshake."""
         return True
 
     def leave(self, host: str) -> None:
-        """Does nothing: these handshakes are not counted."""
+        """Do nothing, because these handshakes are not counted."""
 
     def made(self, host: str) -> asyncio.Protocol:
         """Return the protocol of a connection after its handshake."""
         return self._factory()
 
     def made_plain(self, host: str) -> asyncio.Protocol | None:
-        """Return the protocol of a connection without TLS, if that is allowed."""
+        """Return the protocol of a connection without TLS, if such connections are allowed."""
         return self._factory() if self._accepts_plain else None
 
     def on_handshake_failed(self, remote: str, reason: str) -> None:
-        """Report it."""
+        """Report the failed handshake."""
         self._report(remote, f"{self._purpose}: {reason}")
 
     def on_too_many_handshakes(self) -> None:
-        """Report it."""
+        """Report that there are too many handshakes."""
         self._report("several", f"{self._purpose}: more than {HANDSHAKES_MAX} handshakes at once")

@@ -1,8 +1,8 @@
-"""Records a peer's messages on its election, quorum and client ports, for its message file.
+"""Recorder of a peer's messages on its election, quorum and client ports, for its message file.
 
 With `zabka.messages=control` it records elections, discovery, synchronisation, sessions, and all requests of brokers'
-sessions with their proposals, acknowledgements and commits. Other clients' writes only cost a look-up of the
-transaction's session. A session is a broker's once it has created its znode below /brokers/ids.
+sessions with their proposals, acknowledgements and commits. For other clients' writes, the only cost is a look-up of
+the transaction's session. A session belongs to a broker after it has created the broker's znode below /brokers/ids.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SESSION_OPS = (_CREATE_SESSION, _CLOSE_SESSION)
 _EXPECTED_MAX = 1_000
 SENT, RECEIVED = 0, 1
 _KINDS_AND_WAYS = 4
-"""Counts: acknowledgements sent and received, commits sent and received."""
+"""Number of counts: acknowledgements sent and received, commits sent and received."""
 Note = Callable[[Content, str | None, int | None], None]
 
 
@@ -65,13 +65,13 @@ class PeerTap:
         self._notes = notes
         self._records_everything = notes.hears_everything
         self._brokers: dict[int, str] = {}
-        """Brokers' names by their sessions."""
+        """Name of each broker, keyed by its session."""
         self._sessions: dict[int, ConnectionId] = {}
         """The open connection of each session of this peer's clients."""
         self._session_on: dict[ConnectionId, int] = {}
         self._lines: dict[ConnectionId, MessageLine] = {}
         self._ops_by_xid: dict[ConnectionId, dict[int, int]] = {}
-        """The recorded connections, with the op of each of their xids."""
+        """Op of each xid, for each recorded connection."""
         self._proposal: Proposal | None = None
         self._recorded: list[Txn] = []
 
@@ -96,32 +96,32 @@ class PeerTap:
     # -- elections ---------------------------------------------------------------------------------------------------
 
     def votes_sent(self, line: MessageLine, frame: bytes) -> None:
-        """An election frame is sent."""
+        """Record an election frame that is sent."""
         for body in FrameReader().feed(frame):
             line.sent(notification_content(decode_notification(body)), size=len(frame))
 
     def vote_received(self, line: MessageLine, notification: Notification) -> None:
-        """An election frame has arrived."""
+        """Record a received election frame."""
         line.received(notification_content(notification))
 
     # -- the quorum port ---------------------------------------------------------------------------------------------
 
     def packets_sent(self, line: MessageLine, packets: Sequence[Packet]) -> None:
-        """Packets are sent to another peer."""
+        """Record packets sent to another peer."""
         for packet in packets:
             if self._is_recorded(line, packet, SENT):
                 self._note(packet, line, line.sent)
 
     def packets_received(self, line: MessageLine, packets: Sequence[Packet]) -> None:
-        """Packets have arrived from another peer."""
+        """Record packets received from another peer."""
         for packet in packets:
             if self._is_recorded(line, packet, RECEIVED):
                 self._note(packet, line, line.received)
 
     def _is_recorded(self, line: MessageLine, packet: Packet, way: int) -> bool:
-        """Whether to record a packet.
+        """Return whether to record a packet.
 
-        Only brokers' packets of the frequent kinds are recorded; these kinds are checked first.
+        Of the frequent kinds, only brokers' packets are recorded; these kinds are checked first.
         """
         kind = type(packet)
         if kind is Proposal:
@@ -145,7 +145,10 @@ class PeerTap:
         return kind is not Ping
 
     def _look_into(self, proposal: Proposal) -> None:
-        """Choose the transactions to record; the same proposal goes to every learner."""
+        """Choose the transactions of a proposal to record.
+
+        Every learner receives the same proposal, so the choice is made once.
+        """
         self._proposal, brokers = proposal, self._brokers
         found = [txn for txn in proposal.txns if txn.type != _SET_DATA or txn.session_id in brokers]
         self._recorded = [txn for txn in found if self._concerns(txn)] if found else found
@@ -153,7 +156,7 @@ class PeerTap:
             self._recorded = list(proposal.txns)
 
     def _concerns(self, txn: Txn) -> bool:
-        """Whether it is a broker's transaction, or about a session."""
+        """Return whether the transaction belongs to a broker, or opens or closes a session."""
         if txn.session_id in self._brokers:
             if txn.type == _CLOSE_SESSION:
                 del self._brokers[txn.session_id]
@@ -182,7 +185,7 @@ class PeerTap:
     def received_from_client(
         self, connection: ConnectionId, transport: Transport, messages: Sequence[ClientMessage]
     ) -> None:
-        """A client's frames have arrived."""
+        """Record a client's received frames."""
         for message in messages:
             if isinstance(message, Frames):
                 if connection in self._ops_by_xid:
@@ -207,7 +210,7 @@ class PeerTap:
             line.received(request_content(request), key, len(frame) + 4)
 
     def sent_to_client(self, connection: ConnectionId, message: ServerMessage) -> None:
-        """A reply or event is sent to a client."""
+        """Record a reply or event sent to a client."""
         if isinstance(message, ConnectResponse):
             self._connected(connection, message)
         elif connection in self._ops_by_xid:
@@ -229,7 +232,7 @@ class PeerTap:
         line.sent(connected_content(response))
 
     def _replies(self, connection: ConnectionId, framed: bytes) -> None:
-        """Record replies as they are sent, each after its length."""
+        """Record replies as they are sent, each with its length prefix."""
         reader = Reader(framed)
         while reader.left >= REPLY_HEADER_SIZE:
             frame = reader.read_buffer()
@@ -248,17 +251,17 @@ class PeerTap:
         self._lines[connection].sent(content, reply_key(reply, content), size)
 
     def client_gone(self, connection: ConnectionId) -> None:
-        """A connection has ended."""
+        """Handle the end of a client's connection."""
         self._lines.pop(connection, None)
         self._ops_by_xid.pop(connection, None)
         session_id = self._session_on.pop(connection, None)
-        # A session that has moved to another connection is registered there.
+        # The taps register a session that has moved at its new connection.
         if session_id is not None and self._sessions.get(session_id) == connection:
             del self._sessions[session_id]
 
 
 def _registered(body: Record) -> str | None:
-    """Return the broker that a transaction registers, possibly within a multi, or None."""
+    """Return the broker that a transaction registers, also within a multi, or None."""
     if isinstance(body, MultiTxn):
         bodies = [sub.body() for sub in body.txns if _REGISTRATIONS in sub.data]
         return next((name for each in bodies if (name := _registered(each)) is not None), None)
@@ -291,7 +294,7 @@ def _expect(line: MessageLine, zxid: int) -> None:
 
 
 def _came(expected: deque[int], zxid: int) -> bool:
-    """Whether the packet is about a recorded proposal, also if that is covered by a later acknowledgement."""
+    """Return whether the packet is about a recorded proposal, also if a later acknowledgement covers it."""
     if not expected or expected[0] > zxid:
         return False
     while expected and expected[0] <= zxid:

@@ -1,7 +1,7 @@
-"""SASL between servers, on their connections: `zabka.ensemble.auth.quorum_sasl` with time limits and log lines.
+"""SASL on connections between servers: `zabka.ensemble.auth.quorum_sasl` with time limits and log lines.
 
-A connection on the quorum port begins with a `SaslDoor`, which its own protocol then replaces. A connection on the
-election port negotiates after its initial message, in `election_port`.
+A connection on the quorum port begins with a `SaslDoor`; the connection's real protocol then replaces it. A
+connection on the election port negotiates after its initial message, in `election_port`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from zabka.ensemble.runtime.descriptors import may_stay
 from zabka.ensemble.server.net.sockets import remote_name
 
 NEGOTIATING_MAX = 256
-"""Maximum number of negotiations in progress on the quorum port; more are rejected."""
+"""Maximum number of negotiations in progress on the quorum port; further connections are rejected."""
 REPORTED_MAX = 256
 Report = Callable[[str, str], None]
-"""Called with (remote, reason)."""
+"""Callback (remote, reason)."""
 Side = LearnerSide | ServerSide
 
 
@@ -33,15 +33,15 @@ class QuorumAuth:
         self.negotiating = 0
 
     def learner_side(self) -> LearnerSide | None:
-        """Return the side of a connection that this server opens, or None if it does not authenticate itself."""
+        """Return the SASL side for a connection that this server opens, or None if it does not authenticate itself."""
         return LearnerSide(self._settings, self._new_nonce()) if self._settings.learner_required else None
 
     def server_side(self) -> ServerSide:
-        """Return the side of a connection that this server accepts."""
+        """Return the SASL side for a connection that this server accepts."""
         return ServerSide(self._settings, self._new_nonce())
 
     def report_refusal(self, report: Report, remote: str, purpose: str, refused: SaslError) -> None:
-        """Report a refusal once, since a misconfigured server tries again and again."""
+        """Report a failed authentication once, because a misconfigured server retries repeatedly."""
         found = (remote.rpartition(":")[0], f"{purpose}: SASL: {refused}")
         if found not in self._reported and len(self._reported) < REPORTED_MAX:
             self._reported.add(found)
@@ -49,7 +49,7 @@ class QuorumAuth:
 
 
 def step_of(side: Side, data: bytes | None) -> tuple[Step, SaslError | None]:
-    """Process received bytes (None: their end); return the next step, and the error if the negotiation failed."""
+    """Process received bytes (None: the other side's half-close); return the next step, and the error if it failed."""
     try:
         return (side.feed(data) if data is not None else side.connection_ended()), None
     except SaslError as bad:
@@ -57,10 +57,10 @@ def step_of(side: Side, data: bytes | None) -> tuple[Step, SaslError | None]:
 
 
 class SaslDoor(asyncio.Protocol):
-    """Starts a connection's own protocol when both sides have authenticated.
+    """Starts a connection's real protocol when both sides have authenticated.
 
-    `checked` first checks the other side's certificate: False ends the connection. `passed` is done when that is
-    decided, with whether the protocol was started.
+    `checked` checks the other side's certificate first: False closes the connection. `passed` resolves to whether the
+    protocol was started.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SaslDoor(asyncio.Protocol):
         self.passed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is established: the learner begins."""
+        """Begin the negotiation if this side is the learner."""
         # uvloop's transports are asyncio.Transport in all but name.
         self._transport = transport = cast(asyncio.Transport, transport)
         self._auth.negotiating += 1
@@ -97,12 +97,12 @@ class SaslDoor(asyncio.Protocol):
             transport.write(self._side.first_message())
 
     def data_received(self, data: bytes) -> None:
-        """The other side's next packet, or a part of one."""
+        """Process the other side's next packet, or a part of it."""
         if not self.passed.done():
             self._go_on(data)
 
     def eof_received(self) -> bool:
-        """The other side has ended its half of the connection."""
+        """Handle the other side's half-close."""
         if not self.passed.done():
             self._go_on(None)
         return False
@@ -131,6 +131,6 @@ class SaslDoor(asyncio.Protocol):
         self.passed.set_result(passed)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended: before authentication was complete, or because it was refused."""
+        """Handle the end of the connection: authentication was not complete, or it failed."""
         if not self.passed.done():
             self._settle(False)

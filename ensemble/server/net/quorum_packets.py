@@ -1,7 +1,7 @@
-"""The packets of the quorum port: their types, and the tables of encoders and decoders.
+"""Packets of the quorum port: their types, encoders and decoders.
 
 A QuorumPacket is {int type, long zxid, buffer data, vector<Id> authinfo}. The meaning of a packet depends on its
-sender: `FROM_LEADER` and `FROM_LEARNER` decode the packets of either end. Sources:
+sender: `FROM_LEADER` decodes a leader's packets, and `FROM_LEARNER` a learner's. Sources:
 org.apache.zookeeper.server.quorum.Leader, Learner, LearnerHandler, LearnerInfo, SendAckRequestProcessor.
 """
 
@@ -40,26 +40,27 @@ ACKEPOCH: Final = 18
 INFORMANDACTIVATE: Final = 19
 
 Auth = tuple[tuple[str, str], ...]
-"""A client's identities: schemes and ids."""
+"""A client's identities, as (scheme, id) pairs."""
 PROTOCOL_VERSION = 0x10000
 PACKET_BYTES_MAX = 64 * 1024 * 1024
 AUTH_BYTES_MAX = 1024 * 1024
 AUTH_ENTRIES_MAX = 2000
 SIGNATURE = b"\0\0\0\x0aBenWasHere"
 OFFERED = b"\x01"
-"""After LearnerInfo and LEADERINFO's version: cumulative acks are supported; in ACK and COMMIT: this one is cumulative.
+"""Flag for cumulative acks; other implementations ignore it.
 
-Other implementations ignore it.
+After LearnerInfo and LEADERINFO's version: the sender supports cumulative acks. In ACK and COMMIT: this one is
+cumulative.
 """
 OFFERED_WITH_ACKS = b"\x02"
-"""After LearnerInfo only: as above, and the leader's own acks are heeded."""
+"""Flag after LearnerInfo only: cumulative acks are supported, and the leader's own acks are processed."""
 SNAPSHOT_WANTED = b"\x01"
-"""After that: the learner's history is in doubt."""
+"""Flag after the previous ones: the learner's history is in doubt."""
 NO_ZXID = -1
 NO_AUTH = b"\0\0\0\0"
 NULL_AUTH = b"\xff\xff\xff\xff"
 OFFERED_ALONE = OFFERED + NULL_AUTH
-"""The part after the head of a cumulative ACK or COMMIT."""
+"""The part of a cumulative ACK or COMMIT after its head."""
 CUMULATIVE: Final[dict[int, type[messages.Ack | messages.Commit]]] = {ACK: messages.Ack, COMMIT: messages.Commit}
 HEAD = struct.Struct(">iqi")
 head_at = HEAD.unpack_from
@@ -85,7 +86,7 @@ def packet_bytes(kind: int, zxid: int, data: bytes | None = None, auth: bytes = 
 
 @lru_cache(maxsize=1024)
 def _encode_auth(pairs: Auth) -> bytes:
-    """Encode a client's identities, cached, since they are the same in each of its requests."""
+    """Encode a client's identities. Cached, because they are the same in all its requests."""
     out = bytearray(INT.pack(len(pairs)))
     for scheme, identity in pairs:
         write_string(out, scheme)
@@ -270,7 +271,10 @@ FROM_LEADER: dict[int, Callable[[int, bytes | None], messages.Packet]] = {
     DIFF: lambda zxid, data: messages.Diff(Zxid(zxid)),
     TRUNC: lambda zxid, data: messages.Trunc(Zxid(zxid)),
 }
-"""Decoders of a leader's packets, by type; the codec itself handles SNAP (with a tree) and SYNC (empty)."""
+"""Decoders of a leader's packets, keyed by type.
+
+The codec itself handles SNAP (with a tree) and SYNC (empty).
+"""
 FROM_LEARNER: dict[int, Callable[[int, bytes | None, Auth], messages.Packet]] = {
     ACK: lambda zxid, data, auth: messages.Ack(Zxid(zxid), data == OFFERED),
     PING: lambda zxid, data, auth: messages.Ping(Zxid(zxid), _touched(data)),

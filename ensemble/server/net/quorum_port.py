@@ -1,4 +1,4 @@
-"""Quorum links: the connections between a leader and its learners, numbered, batched, and able to stream a snapshot."""
+"""Quorum links: connections between a leader and its learners, with batching and snapshot streaming."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zabka.journal.message_log import MessageLine
 
 ACCEPTED_MAX = 1024
 CHUNKS_A_TURN = 4
-"""Number of a snapshot's chunks (64 KiB each) that are encoded before the loop gets to other work."""
+"""Number of snapshot chunks (64 KiB each) that are encoded before the event loop runs other work."""
 CONNECT_TRIES = 5
 CONNECT_RETRY_S = 0.1
 _SHARED = (Proposal, Commit)
@@ -41,25 +41,25 @@ class QuorumListener(Protocol):
     def on_link_accepted(self, link: LinkId) -> None: ...
     def on_link_down(self, link: LinkId) -> None: ...
     def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
-        """Packets arrived; an empty list while a large one is arriving."""
+        """Handle received packets; the list is empty while a large packet is arriving."""
         ...
 
     def on_peer_broken(self, remote: str, reason: str) -> None: ...
     def takes_observers(self) -> bool:
-        """Whether observers can learn from this peer now: not from a leader, to relieve it."""
+        """Return whether observers can learn from this peer now; False for a leader, to reduce its load."""
         ...
 
 
 class _Unwelcome(asyncio.Protocol):
-    """A connection that is closed at once."""
+    """Protocol that closes its connection at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close at once: this server accepts no connection here."""
+        """Close at once, because this server accepts no connection here."""
         cast(asyncio.Transport, transport).abort()
 
 
 class QuorumPort:
-    """This peer's quorum port and its links, opened and accepted."""
+    """This peer's quorum port, with the links that it opened and accepted."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class QuorumPort:
         self._reachability = reachability
         self.init_limit_s = init_limit_s
         self.observer_master_port = 0
-        """The port where followers accept observers; this peer connects there if it is an observer, unless it is 0."""
+        """Port where followers accept observers; 0 if there is none. An observer connects to it."""
         self.accepted = 0
         self._my_id = my_id
         self._servers = servers
@@ -98,9 +98,9 @@ class QuorumPort:
         self._opening: dict[PeerId, asyncio.Task[None]] = {}
 
     async def listen(self, addresses: Sequence[Address], warn: Callable[[str], None]) -> None:
-        """Open this peer's quorum port at these addresses, in place of the open one. Raises PortError.
+        """Open this peer's quorum port at these addresses, replacing an open one.
 
-        `warn` is called for each address that cannot be opened, if others can.
+        `warn` is called for each address that cannot be opened, if others can. Raises PortError.
         """
         if self._server is not None:
             self._server.close()
@@ -153,7 +153,7 @@ class QuorumPort:
             link.close()
 
     def open(self, to: PeerId) -> None:
-        """Connect to a leader; a connection still being made is dropped for this one."""
+        """Connect to a leader; drop a connection attempt still in progress."""
         old = self._opening.pop(to, None)
         if old is not None:
             old.cancel()
@@ -182,7 +182,7 @@ class QuorumPort:
                 TimeoutError,
                 UnicodeError,
                 OverflowError,
-            ) as failed:  # (no such host, no such port)
+            ) as failed:  # (unknown host, or invalid port)
                 if (problem := tls_problem(failed)) is not None:
                     self.listener.on_peer_broken("{}:{}".format(*addresses[0]), f"quorum port: {problem}")
                 continue
@@ -194,13 +194,16 @@ class QuorumPort:
         self.listener.on_link_failed(to)
 
     def _addresses(self, line: ServerLine, attempt: int) -> list[tuple[str, int]]:
-        """Return the addresses to try: all at once, or without reachability checks each in turn."""
+        """Return the addresses to try: all at once, or one after another if reachability checks are disabled."""
         own = self.observer_master_port if self._mine.observer else 0
         found = [(each.host, own or each.quorum_port) for each in line.addresses]
         return found if self._reachability.checks else [found[attempt % len(found)]]
 
     async def _reach(self, link: QuorumLink, addresses: Sequence[tuple[str, int]]) -> bool:
-        """Connect; after a failure, return whether another try is useful. Raises OSError."""
+        """Connect; after a failure, return whether another attempt is useful.
+
+        Raises OSError.
+        """
         side = self._auth.learner_side() if self._auth is not None else None
         door = self._door(self._auth, link, side) if self._auth is not None and side is not None else None
         context = self._security.context if self._security is not None else None
@@ -236,7 +239,7 @@ class QuorumPort:
             self._unflushed[link_id] = link
 
     def encode_shared(self, packet: Proposal | Commit) -> bytes:
-        """Return the packet's bytes, encoded once for all learners that get the same packet."""
+        """Return the packet's bytes, encoded once for all learners that receive the same packet."""
         if packet is not self._shared:
             self._shared, self._shared_bytes = packet, encode_shared(packet)
         return self._shared_bytes
@@ -248,7 +251,7 @@ class QuorumPort:
             link.close()
 
     def flush(self) -> None:
-        """Write the packets of this turn, first on the last active link, since a peer waits there."""
+        """Write the packets of this turn, beginning with the last active link, because a peer waits there."""
         if self._unflushed:
             self.flush_last_active()
             links, self._unflushed = self._unflushed, {}
@@ -262,29 +265,29 @@ class QuorumPort:
             waiting.flush()
 
     def receive(self, link_id: LinkId, packets: list[Packet]) -> None:
-        """Packets arrived on a link."""
+        """Handle packets that arrived on a link."""
         self._last_active = link_id
         self.listener.on_packets(link_id, packets)
 
     def progress(self, link_id: LinkId) -> None:
-        """Part of a packet has arrived on a link, or part of a snapshot was sent: the other side is alive.
+        """Note that the other side is alive: part of a packet arrived on a link, or part of a snapshot was sent.
 
-        It may take any time as a whole. (In ZooKeeper each read has its own time limit, and a write has none.)
+        A whole packet or snapshot has no time limit. (In ZooKeeper each read has a time limit, and a write has none.)
         """
         self.listener.on_packets(link_id, [])
 
     def lost(self, link_id: LinkId) -> None:
-        """A link broke."""
+        """Handle a broken link."""
         if self._links.pop(link_id, None) is not None:
             self.listener.on_link_down(link_id)
 
     def is_open(self, link_id: LinkId) -> bool:
-        """Whether the link is open and was not closed from here."""
+        """Return whether the link is open and was not closed by this side."""
         return link_id in self._links
 
 
 class QuorumLink(asyncio.Protocol):
-    """One link; `leader` is the peer that this side called as a learner, None on a leader's side."""
+    """One link; `leader` is the peer that this side connected to as a learner, None on a leader's side."""
 
     def __init__(self, port: QuorumPort, leader: PeerId | None) -> None:
         self._port = port
@@ -301,9 +304,9 @@ class QuorumLink(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is established.
+        """Handle the established connection.
 
-        A learner's counts only after its first packet, since any client can connect.
+        A learner's connection counts only after its first packet, because any client can connect.
         """
         # uvloop's transports are asyncio.Transport in all but name.
         self._transport = transport = cast(asyncio.Transport, transport)
@@ -329,7 +332,7 @@ class QuorumLink(asyncio.Protocol):
             self._deadline = loop.call_later(self._port.init_limit_s, self.close)
 
     def is_welcome(self, transport: asyncio.BaseTransport) -> bool:
-        """Whether the other side's certificate, if required, is accepted."""
+        """Return whether the other side's certificate is accepted, if it is required."""
         reason = self._port.refusal(transport, self._leader)
         if reason is None:
             return True
@@ -384,7 +387,7 @@ class QuorumLink(asyncio.Protocol):
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def _pump(self) -> None:
-        """Write a few chunks of the snapshot, then let other work run."""
+        """Write a few chunks of the snapshot, then yield to other work."""
         if self._stream is None or self._paused or self._transport is None:
             return
         for _ in range(CHUNKS_A_TURN):
@@ -397,7 +400,7 @@ class QuorumLink(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """The written part of a snapshot was sent: report progress and continue."""
+        """Report progress and continue, because the written part of a snapshot was sent."""
         if self._stream is not None and not self._paused:
             self._report_progress()
         self._pump()
@@ -407,19 +410,19 @@ class QuorumLink(asyncio.Protocol):
             self._port.progress(self._link_id)
 
     def pause_writing(self) -> None:
-        """The other side reads slowly."""
+        """Pause streaming, because the other side reads slowly."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """There is room again."""
+        """Resume streaming, because the buffer has room again."""
         self._paused = False
         self._go_on()
 
     def close(self) -> None:
         """Close after the queued packets are sent.
 
-        An incomplete snapshot is useless, and a peer that has stopped reading would keep it, and the tree that it
-        shares, in memory for ever; so streaming ends at once.
+        Streaming ends at once: an incomplete snapshot is useless, and a peer that has stopped reading would keep it,
+        and the tree that it shares, in memory forever.
         """
         if self._closing:
             return
@@ -432,14 +435,14 @@ class QuorumLink(asyncio.Protocol):
             self._transport.close()
 
     def _break(self) -> None:
-        """Close at once: the other side broke the protocol, or a snapshot is cut off."""
+        """Close at once, because the other side violated the protocol or a snapshot is truncated."""
         self._closing = True
         self._stream = None
         if self._transport is not None:
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended."""
+        """Handle the end of the connection."""
         self._transport = None
         self._stream = None
         if self._deadline is not None:

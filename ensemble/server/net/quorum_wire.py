@@ -1,7 +1,7 @@
-"""The quorum port's bytes: typed packets to ZooKeeper's QuorumPackets and back.
+"""Wire format of the quorum port: conversion between typed packets and ZooKeeper's QuorumPackets.
 
-Packets come one after the other with no framing; a SNAP is followed by the serialised tree and the string "BenWasHere".
-A connection has a `QuorumCodec` for its end; `zabka.ensemble.server.net.quorum_packets` defines each packet.
+Packets follow each other without framing; a SNAP is followed by the serialised tree and the string "BenWasHere". A
+connection has a `QuorumCodec` for its end; `zabka.ensemble.server.net.quorum_packets` defines each packet.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ from zabka.ensemble.zab.messages import (
 
 
 class QuorumCodec:
-    """Both directions of one connection, as seen from its learner or from its leader.
+    """Encoder and decoder of one connection, for its learner or its leader side.
 
-    ZooKeeper answers SYNCs in order, without an id; the learner's codec remembers its requests.
+    ZooKeeper replies to SYNCs in order, without an id; so the learner's codec remembers its requests.
     """
 
     def __init__(self, *, learner: bool) -> None:
@@ -85,7 +85,7 @@ class QuorumCodec:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def encode(self, packet: Packet) -> bytes:
-        """Encode a packet; for Snap the part before the tree."""
+        """Encode a packet; for Snap, only the part before the tree."""
         encoder = ENCODERS.get(type(packet))
         if encoder is not None:
             return encoder(packet)
@@ -108,7 +108,7 @@ class QuorumCodec:
 
     @staticmethod
     def encode_stream(packet: Snap) -> Iterator[bytes]:
-        """Yield the data after a SNAP packet: the tree in chunks, and the signature."""
+        """Yield the data after a SNAP packet: the tree in chunks, then the signature."""
         yield from encode_tree(packet.snapshot)
         yield SIGNATURE
 
@@ -145,7 +145,7 @@ class QuorumCodec:
         return out
 
     def _feed_one(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """Read one packet of any type; return its end, or -1 if it is not complete."""
+        """Read one packet of any type; return its end, or -1 if it is incomplete."""
         if len(buffer) - pos < EMPTY.size:
             return -1
         kind, zxid, size = HEAD.unpack_from(buffer, pos)
@@ -161,7 +161,7 @@ class QuorumCodec:
             return -1
         auth = () if behind == end + 4 else decode_auth(buffer, end)
         if kind == REQUEST and buffer[end:behind] != NULL_AUTH:
-            # Requests of one connection have the same identities, and arrive together.
+            # Requests of one connection have the same identities and arrive in succession.
             self._auth, self._auth_bytes = auth, buffer[end:behind]
         if kind == SNAP and self._learner:
             self._begin_snap(zxid, buffer[start:end])
@@ -170,10 +170,10 @@ class QuorumCodec:
         return behind
 
     def _feed_leaders(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """Read a leader's transactions, commits and acks, which are nearly all of its packets; return the end of the
-        last one.
+        """Read a leader's transactions, commits and acks; return the end of the last one.
 
-        Stops at any other packet, and at an irregular or incomplete one: these are left to `_feed_one`.
+        Nearly all of its packets are of these types. Reading stops at any other packet, and at an irregular or
+        incomplete one: `_feed_one` reads these.
         """
         last = len(buffer) - EMPTY.size
         txns: list[Txn] = []
@@ -201,7 +201,7 @@ class QuorumCodec:
         return pos
 
     def _feed_learners(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """Read a learner's requests and acks, nearly all of its packets, in the same way as `_feed_leaders`."""
+        """Read a learner's requests and acks, nearly all of its packets, as `_feed_leaders` does."""
         last = len(buffer) - EMPTY.size
         while pos <= last:
             kind, zxid, size = head_at(buffer, pos)
@@ -241,11 +241,11 @@ class QuorumCodec:
     def _begin_snap(self, zxid: int, data: bytes) -> None:
         self._tree = TreeDecoder()
         self._snap_zxid = zxid
-        # Only our transactions have the digest; without it the tree computes its own.
+        # Only transactions of our servers contain the digest; without it, the tree computes the digest.
         self._snap_digest = DIGEST_FIELDS.unpack(data)[1] & DIGEST_MASK if len(data) == DIGEST_FIELDS.size else 0
 
     def _feed_tree(self, tree: TreeDecoder, data: bytes, out: list[Packet]) -> bytes:
-        """Feed bytes to the tree that is being read; return the rest once it is complete."""
+        """Feed bytes to the tree that is being read; return the rest when the tree is complete."""
         tree.feed(data)
         if not tree.done or len(tree.rest) < len(SIGNATURE):
             return b""

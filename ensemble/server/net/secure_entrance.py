@@ -1,4 +1,4 @@
-"""Clients on a TLS port: connection limits before the handshake, names in certificates after it."""
+"""TLS port for clients: connection limits before the handshake, checks of certificate names after it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.ensemble.server.net.tls_listener import TlsListener
 class SecureEntrance:
     """Doorkeeper of the TLS port.
 
-    `connection` creates the protocol of an accepted client; `on_refused` is called with the reason for a refused one.
+    `connection` creates the protocol of an accepted client; `on_refused` is called with the reason for a rejected one.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class SecureEntrance:
         await self.listener.listen(host, port, purpose)
 
     def admit(self, host: str) -> bool:
-        """Whether the limits on connections allow another one."""
+        """Return whether the limits on connections allow another connection."""
         return self._admission.admit(host)
 
     def leave(self, host: str) -> None:
-        """The TLS handshake has failed."""
+        """Stop counting a connection whose TLS handshake failed."""
         self._admission.leave(host)
 
     def made(self, host: str) -> asyncio.Protocol:
@@ -57,22 +57,25 @@ class SecureEntrance:
         return self._connection(self)
 
     def made_plain(self, host: str) -> asyncio.Protocol | None:
-        """Return the protocol of a client without TLS, if both kinds use one port."""
+        """Return the protocol of a client without TLS, if clients with and without TLS share a port."""
         return self._connection(self) if self._accepts_plain else None
 
     def refusal(self, transport: asyncio.BaseTransport, host: str) -> str | None:
-        """Return why a client's certificate is not valid now, or does not match its address if that is checked."""
+        """Return why a client's certificate is rejected, or None.
+
+        It may not be valid now, or not match the client's address, if that is checked.
+        """
         if (reason := self._store.outdated(transport)) is not None:
             return reason
         verifies = self._store.settings.verify_client_name and certificate_of(transport) is not None
         return refusal(transport, [host]) if verifies else None
 
     def on_too_many_handshakes(self) -> None:
-        """Count it."""
+        """Count a connection that was rejected because of too many handshakes."""
         self._admission.counts.tls_handshake_exceeded += 1
 
     def on_handshake_failed(self, remote: str, reason: str) -> None:
-        """Count and report it."""
+        """Count and report a failed handshake."""
         self._admission.counts.unsuccessful_handshake += 1
         self._admission.counts.auth_failed_count += 1
         self._on_refused(remote, reason)

@@ -1,4 +1,4 @@
-"""Listening, and the socket options that every connection of a server gets."""
+"""Listening, and the socket options of every connection of a server."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ BACKLOG = 1024
 
 
 class PortError(Exception):
-    """A port cannot be opened; the message is one line for the operator."""
+    """A port cannot be opened. The message is one line for the operator."""
 
 
 async def listen(
     factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str
 ) -> asyncio.AbstractServer:
-    """Listen on host:port ("" for every address).  Raises PortError."""
+    """Listen on host:port ("" for all addresses).
+
+    Raises PortError.
+    """
     loop = asyncio.get_running_loop()
     try:
         return await loop.create_server(factory, host or None, port, backlog=BACKLOG, reuse_address=True)
@@ -27,16 +30,16 @@ async def listen(
 
 
 def keep_alive(transport: asyncio.BaseTransport, unacknowledged_ms: int = 0) -> None:
-    """Let the kernel detect a peer that vanished silently (power failure, lost state in a firewall).
+    """Make the kernel detect a peer that disappeared silently (power failure, lost state in a firewall).
 
-    Unacknowledged data suppresses the probes, and is sent again for a quarter of an hour, unless `unacknowledged_ms` is
-    set: then it ends the connection after that time.
+    The kernel sends no probes while data is unacknowledged, and resends the data for a quarter of an hour. With
+    `unacknowledged_ms`, it closes the connection after that time instead.
     """
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # A user timeout replaces the count of probes: several must fit into it.
+    # If a user timeout is set, it replaces the count of probes, so several probes must fit into it.
     idle_s, every_s = (2, 1) if unacknowledged_ms else (10, 5)
     for option, value in (("TCP_KEEPIDLE", idle_s), ("TCP_KEEPINTVL", every_s), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):
@@ -46,6 +49,6 @@ def keep_alive(transport: asyncio.BaseTransport, unacknowledged_ms: int = 0) -> 
 
 
 def remote_name(transport: asyncio.BaseTransport) -> str:
-    """The other side as "host:port", for messages."""
+    """Return the other side as "host:port", for messages."""
     name = transport.get_extra_info("peername")
     return f"{name[0]}:{name[1]}" if isinstance(name, tuple) and len(name) >= 2 else "unknown"

@@ -17,24 +17,24 @@ from zabka.ensemble.server.net.port_owner import port_trouble
 from zabka.ensemble.server.net.sockets import BACKLOG, PortError
 
 ACCEPT_PAUSE_S = 0.2
-"""How long to wait when no connection can be accepted (too many open files)."""
+"""How long to wait after no connection could be accepted (too many open files)."""
 SHUTDOWN_TIMEOUT_S = 5.0
 RECORD_HANDSHAKE = 0x16
 
 
 class Doorkeeper(Protocol):
-    """Decides about connections before and after their handshakes."""
+    """Interface that decides about connections before and after their handshakes."""
 
     def admit(self, host: str) -> bool:
-        """Whether a connection from that address may begin its handshake."""
+        """Return whether a connection from that address can begin its handshake."""
         ...
 
     def leave(self, host: str) -> None:
-        """An admitted connection failed its handshake."""
+        """Handle the failed handshake of an admitted connection."""
         ...
 
     def made(self, host: str) -> asyncio.Protocol:
-        """Return the protocol of a connection after its handshake, which then owns it."""
+        """Return the protocol that owns a connection after its handshake."""
         ...
 
     def made_plain(self, host: str) -> asyncio.Protocol | None:
@@ -57,7 +57,7 @@ class TlsListener:
         detects_plain: bool,
         is_of_few: bool = True,
     ) -> None:
-        """`is_of_few`: whether the port is not for clients, see `leaves_room`."""
+        """Create the port; `is_of_few` is set if it does not serve clients, see `leaves_room`."""
         self._store = store
         self._is_of_few = is_of_few
         self._keeper = keeper
@@ -68,7 +68,10 @@ class TlsListener:
         self._welcoming: dict[asyncio.Task[None], socket.socket] = {}
 
     async def listen(self, host: str, port: int, purpose: str) -> None:
-        """Listen on host:port ("" for every address).  Raises PortError."""
+        """Listen on host:port ("" for all addresses).
+
+        Raises PortError.
+        """
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -87,7 +90,7 @@ class TlsListener:
 
     @property
     def port(self) -> int:
-        """The port number (if 0 was configured)."""
+        """The actual port number, also if 0 was configured."""
         number: int = self._sockets[0].getsockname()[1]
         return number
 
@@ -97,7 +100,7 @@ class TlsListener:
         return len(self._welcoming)
 
     def close(self) -> None:
-        """Stop listening; handshakes in progress are cancelled."""
+        """Stop listening, and cancel handshakes in progress."""
         for task in (*self._accepting, *self._welcoming):
             task.cancel()
         for listening in self._sockets:
@@ -126,7 +129,7 @@ class TlsListener:
         del self._welcoming[task]
 
     async def _welcome(self, accepted: socket.socket, host: str, remote: str) -> None:
-        """Run one handshake; its timeout also covers a check of the first byte before it."""
+        """Run one handshake. Its timeout includes the check of the first byte before it."""
         loop = asyncio.get_running_loop()
         timeout_s = self._store.settings.handshake_timeout_ms / 1000
         protocol: asyncio.Protocol | None = None
@@ -179,7 +182,7 @@ def _listening(family: int, address: tuple[object, ...]) -> socket.socket | None
     try:
         listening = socket.socket(family, socket.SOCK_STREAM)
     except OSError:
-        return None  # a family that this machine's kernel does not support
+        return None  # The machine's kernel may not support this address family.
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

@@ -21,7 +21,7 @@ from zabka.ensemble.txnlog.storage import Storage
 async def open_admin_port(
     settings: AdminSettings, commands: AdminCommands, log: structlog.BoundLogger, on_failure: Failure, storage: Storage
 ) -> HttpPort | None:
-    """Open the admin server's port; if it is taken, log that and go on without it, as ZooKeeper does.
+    """Open the admin server's port; if it is in use, log this and continue without it, as ZooKeeper does.
 
     Raises ConfigError if TLS is configured and a store cannot be used.
     """
@@ -61,7 +61,7 @@ async def open_metrics_port(
 
 
 class _Pages:
-    """The pages below the admin server's URL."""
+    """Pages below the admin server's URL."""
 
     def __init__(self, command_url: str, commands: AdminCommands) -> None:
         self._root = command_url

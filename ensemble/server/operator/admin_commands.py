@@ -39,7 +39,7 @@ _ALIASES = {
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A command's answer: an object, or a file; `then` is called when it has been sent."""
+    """Response of a command: an object or a file; `then` is called after it was sent."""
 
     body: Fields
     status: int = 200
@@ -49,7 +49,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class AdminCommands:
-    """One peer's commands."""
+    """Commands of one peer's admin server."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class AdminCommands:
         restores: Restores,
         restart: Callable[[], None],
     ) -> None:
-        """`restart` restarts the server from a snapshot that was restored."""
+        """Create the commands; `restart` restarts the server from a restored snapshot."""
         self._config = running.config
         self._peer = running.peer
         self._service = running.service
@@ -108,19 +108,19 @@ class AdminCommands:
 
     @property
     def names(self) -> list[str]:
-        """Every command's own name."""
+        """Return each command's primary name."""
         return sorted((*self._always, *self._serving, *self._guarded))
 
     def count_plain(self) -> None:
-        """Count a connection without TLS to a port that offers it."""
+        """Count a connection without TLS to a port that supports TLS."""
         self._metrics.on_demand.insecure_admin_count += 1
 
     async def run(self, name: str, request: HttpRequest) -> Answer:
-        """Run a command, by its name or the four-letter word of the same meaning.
+        """Run a command, given its name or the four-letter word with the same meaning.
 
-        As in ZooKeeper, commands that only read report some errors with status 200: an unknown command, a server that
-        is not serving, a missing argument. Scripts depend on `snapshot` and `restore`: each of their errors has a
-        status from 400 on.
+        As in ZooKeeper, read-only commands report some errors with status 200: an unknown command, a server that is not
+        serving, a missing argument. All errors of `snapshot` and `restore` have a status of 400 or higher, because
+        scripts depend on them.
         """
         name = _ALIASES.get(name, name)
         if name not in self._always and name not in self._serving and name not in self._guarded:
@@ -131,7 +131,7 @@ class AdminCommands:
             fields = self._always[name](request)
             return Answer({**fields, "command": name, "error": fields.get("error")})
         if name in self._guarded:
-            # A restore on one server causes an election, and the operator continues with the next server meanwhile.
+            # A restore on one server causes an election, during which the operator may already restore the next server.
             patience_s = self._config.init_limit * self._config.tick_time / 1000 if name == "restore" else 0.0
             if not await self._serves_within(patience_s):
                 return _failed(name, NOT_SERVING.strip(), 503)
@@ -146,7 +146,7 @@ class AdminCommands:
         return status.serving or status.read_only
 
     async def _serves_within(self, patience_s: float) -> bool:
-        """Wait until this server serves; return False if it does not within that time."""
+        """Wait until this server serves clients; return False if it does not within this time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
         while not self._serves():
@@ -227,7 +227,7 @@ class AdminCommands:
         return {"tracemask": self._trace_mask.value}
 
     def _system_properties(self) -> Fields:
-        """Return the keys of zoo.cfg as our system properties, without secrets."""
+        """Return the keys of zoo.cfg in place of Java's system properties, without secrets."""
         own = {f"zookeeper.{key}": value for key, value in sorted(self._config.values.items())}
         return {"python.version": sys.version, "user.timezone": time.tzname[0], **own}
 
@@ -340,7 +340,7 @@ class AdminCommands:
         if (refusal := self._snapshots.refusal(request)) is not None:
             return _failed("snapshot", refusal.reason, refusal.status)
         if not self._peer.status().serving:
-            # Its tree is its whole log, and part of that may never have been committed.
+            # The server's tree is its whole log, and part of that log may never have been committed.
             return _failed("snapshot", "This server has no leader: not all that it holds need be committed", 503)
         taken = await self._snapshots.take_snapshot()
         headers = {"last_zxid": f"0x{taken.zxid:x}", "snapshot_size": str(taken.size_bytes)}

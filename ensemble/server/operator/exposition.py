@@ -1,6 +1,6 @@
-"""Metrics as text: in the format of `mntr` (MonitorCommand) and of Prometheus (its text format 0.0.4).
+"""Metrics in two text formats: `mntr` (MonitorCommand) and Prometheus (text format 0.0.4).
 
-Counters have their plain names, without `_total`, as ZooKeeper's exporter writes them.
+Counters have their plain names, without `_total`, as in ZooKeeper's exporter.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STARTED_S = time.time()
 
 
 def monitor_rows(readings: Readings) -> Iterator[tuple[str, float | str]]:
-    """Yield every metric by its name in `mntr` and in the admin server's `monitor`."""
+    """Yield every metric with its name in `mntr` and in the admin server's `monitor`."""
     yield from readings.texts.items()
     yield from readings.gauges.items()
     for name, by_label in readings.by_namespace.items():
@@ -48,7 +48,7 @@ def _summary_rows(name: str, summary: Summary) -> Iterator[tuple[str, float | st
 
 
 def prometheus_text(readings: Readings, *, process: bool) -> str:
-    """Return every numeric metric; with `process`, the process's own too."""
+    """Return every numeric metric; with `process`, also the metrics of the process."""
     lines: list[str] = []
     for name, value in readings.gauges.items():
         lines += _header(name, "gauge")

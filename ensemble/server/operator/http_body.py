@@ -1,4 +1,4 @@
-"""The body of an HTTP request that is too large for memory: it is written to a file as it arrives."""
+"""Body of an HTTP request that is too large for memory. It is written to a file as it arrives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.ensemble.runtime.workers import THREADS, Workers
 PART_BYTES = 256 * 1024
 PART_TIMEOUT_S = 10.0
 ROOM_BYTES = 64 * 1024 * 1024
-"""Space that is kept free on the disk."""
+"""Space that must stay free on the disk."""
 DISCARDED_BYTES_MAX = 16 * 1024 * 1024
 DISCARD_TIMEOUT_S = 2.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -22,7 +22,7 @@ class BodyRefused(Exception):
 
 
 class Body:
-    """`length` bytes that follow a request's head. Read once, or not at all."""
+    """The `length` bytes after a request's head. They can be read once."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, length: int, *, waits: bool) -> None:
         self.length = length
@@ -32,7 +32,10 @@ class Body:
         self._left = length
 
     async def save(self, path: Path, files: Files = HOST, workers: Workers = THREADS) -> None:
-        """Write it to a file. Raises BodyRefused, OSError."""
+        """Write the body to a file.
+
+        Raises BodyRefused and OSError.
+        """
         free = files.room(path.parent)
         if self.length > free - ROOM_BYTES:
             raise BodyRefused(f"{self.length} bytes are too many for the {free} that are free on the disk")
@@ -55,7 +58,10 @@ class Body:
         return part
 
     async def discard(self) -> None:
-        """Read a little of an unread body: closing the connection with unread bytes would discard its answer."""
+        """Read a little of an unread body.
+
+        Closing the connection with unread bytes would discard the response.
+        """
         if self._waits:
             return
         try:

@@ -1,7 +1,7 @@
-"""A small HTTP/1.1 server for operators' requests: one request per connection, limits on everything.
+"""A small HTTP/1.1 server for operators: one request per connection, with limits on everything.
 
-Other sites' pages cannot reach it through a visitor's browser: requests for another host's name, or sent by another
-site's page, are rejected.
+Pages of other sites cannot reach it through a visitor's browser: requests with another host's name, or sent by
+another site's page, are rejected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _JSON = "application/json"
 
 
 class BadRequest(Exception):
-    """A request that cannot be served, with its status and a one-line message."""
+    """A request that cannot be served. Contains the status and a one-line message."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -43,7 +43,10 @@ class BadRequest(Exception):
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """A request; header names are in lower case. `remote` is its source address, `certificate` (DER) the client's."""
+    """A request.
+
+    Header names are in lower case. `remote` is the source address, `certificate` the client's certificate (DER).
+    """
 
     method: str
     path: str
@@ -55,7 +58,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
-    """A response; with a `file`, that file's content. `then` is called when it was sent."""
+    """A response. With `file`, it contains the file's content. `then` is called after it was sent."""
 
     body: bytes
     status: int = 200
@@ -70,7 +73,7 @@ Failure = Callable[[str, BaseException], None]
 
 
 class HttpPort:
-    """One listening port. `handler` answers the requests that pass the checks."""
+    """One listening port. `handler` responds to the requests that pass the checks."""
 
     def __init__(
         self,
@@ -91,7 +94,10 @@ class HttpPort:
         self._names: frozenset[str] = frozenset()
 
     async def listen(self, host: str, port: int, purpose: str) -> int:
-        """Open the port; return its number, if 0 chose a free one. Raises PortError."""
+        """Open the port; return its number, also if 0 chose a free one.
+
+        Raises PortError.
+        """
         own_names = ("localhost", host, socket.gethostname(), socket.getfqdn() if host not in _LOOPBACKS else host)
         self._names = frozenset(name.lower() for name in own_names)
         if self._https is not None:
@@ -176,7 +182,10 @@ class HttpPort:
             raise BadRequest(403, "pages of other sites may not ask this server")
 
     def _is_own(self, name: str) -> bool:
-        """Whether the name is an own name or an address: no foreign name server can make an address point here."""
+        """Return whether the name is one of this server's names or an address.
+
+        No foreign name server can make an address point here.
+        """
         if name in self._names:
             return True
         try:

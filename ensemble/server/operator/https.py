@@ -1,4 +1,4 @@
-"""HTTP over TLS on a small HTTP server's port, alone or together with plain HTTP (UnifiedConnectionFactory)."""
+"""HTTPS on the port of the small HTTP server, alone or together with plain HTTP (UnifiedConnectionFactory)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Https:
-    """TLS of a port; `forced` if plain HTTP is not answered. `on_plain` is called for each connection without TLS."""
+    """TLS of a port; `forced` disables plain HTTP.
+
+    `on_plain` is called for each connection without TLS.
+    """
 
     def __init__(self, store: TlsStore, *, forced: bool, on_plain: Callable[[], None] = lambda: None) -> None:
         self._store = store
@@ -21,7 +24,10 @@ class Https:
         self._on_plain = on_plain
 
     async def listen(self, serve: Serve, host: str, port: int, purpose: str, limit: int) -> TlsListener:
-        """Listen; every connection goes to `serve`. Raises PortError."""
+        """Listen; pass every connection to `serve`.
+
+        Raises PortError.
+        """
         door = _Door(serve, limit, self._on_plain, plain=not self._forced)
         listener = TlsListener(self._store, door, handshakes_max=HANDSHAKES_MAX, detects_plain=True)
         await listener.listen(host, port, purpose)
@@ -29,9 +35,9 @@ class Https:
 
 
 class _Door:
-    """Admits every client, since the server itself counts its connections.
+    """Doorkeeper that admits every client, because the server itself counts its connections.
 
-    Failures are not reported, since scanners cause them.
+    It does not report failures, because scanners cause them.
     """
 
     def __init__(self, serve: Serve, limit: int, on_plain: Callable[[], None], *, plain: bool) -> None:
@@ -41,11 +47,11 @@ class _Door:
         self._plain = plain
 
     def admit(self, host: str) -> bool:
-        """Every client may try."""
+        """Allow every client to begin a handshake."""
         return True
 
     def leave(self, host: str) -> None:
-        """Does nothing: these handshakes are not counted."""
+        """Do nothing, because these handshakes are not counted."""
 
     def made(self, host: str) -> asyncio.Protocol:
         """Return the protocol of a connection after its handshake."""
@@ -53,12 +59,12 @@ class _Door:
         return asyncio.StreamReaderProtocol(reader, self._serve)
 
     def made_plain(self, host: str) -> asyncio.Protocol | None:
-        """Return the protocol of a connection without TLS, if both kinds are answered."""
+        """Return the protocol of a connection without TLS, if plain HTTP is enabled."""
         self._on_plain()
         return self.made(host) if self._plain else None
 
     def on_handshake_failed(self, remote: str, reason: str) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def on_too_many_handshakes(self) -> None:
-        """Does nothing."""
+        """Do nothing."""

@@ -1,6 +1,6 @@
 """A peer's metrics, under the names of ZooKeeper's metrics (ServerMetrics, ServerStats, Leader).
 
-Values are counted where they arise, once per batch; this module reads them on demand.
+The components count the values, once per batch; this module reads them on demand.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from zabka.ensemble.zab.peer import PeerStatus
 from zabka.journal.events import Event, PeerStateChanged, SessionExpired, SnapshotTaken
 
 _GAUGES_OF_LIMITS = ("auth_failed_count", "non_mtls_remote_conn_count", "non_mtls_local_conn_count")
-"""Counted with the limits, but gauges in ZooKeeper: ServerStats registers them."""
+"""Values counted with the limits that are gauges in ZooKeeper, because ServerStats registers them."""
 
 
 class RoleCounts:
-    """Number of transactions logged and committed while leading, and while not."""
+    """Numbers of transactions logged and committed while leading, and while not leading."""
 
     def __init__(self) -> None:
         self.proposals = {True: 0, False: 0}
@@ -34,7 +34,7 @@ class RoleCounts:
         self._seen = (0, 0)
 
     def settle(self, logged: int, applied: int, leading: bool) -> None:
-        """Assign the counts since the last call to the role held until now."""
+        """Assign the counts since the last call to the role during that time."""
         self.proposals[self._leading] += logged - self._seen[0]
         self.commits[self._leading] += applied - self._seen[1]
         self._seen = (logged, applied)
@@ -96,7 +96,7 @@ class PeerHistory:
             self.leading_since_ms = now_ms
 
     def _on_learner_state(self, event: PeerStateChanged, now_ms: int) -> None:
-        """A learner's synchronisation lasts until it serves (Follower.followLeader)."""
+        """Measure a learner's synchronisation, which lasts until it serves clients (Follower.followLeader)."""
         times = {"FOLLOWING": self.follower_sync_time_ms, "OBSERVING": self.observer_sync_time_ms}.get(event.state)
         if times is None:
             self._synchronising_since_ms = None
@@ -108,9 +108,9 @@ class PeerHistory:
 
 
 class OnDemandCounts(msgspec.Struct):
-    """Counts of failed snapshots and restores requested over HTTP, and of connections there without TLS.
+    """Counts for HTTP requests, under ZooKeeper's names.
 
-    Under ZooKeeper's names.
+    They count failed snapshots, failed restores, and connections without TLS.
     """
 
     snapshot_error_count: int = 0
@@ -234,7 +234,7 @@ class Metrics:
         }
 
     def _by_namespace(self) -> dict[str, dict[str, float]]:
-        """Usage and limits by the first part of the path (QuotaMetricsUtils)."""
+        """Return usage and limits, keyed by the first component of the path (QuotaMetricsUtils)."""
         found: dict[str, dict[str, float]] = {}
         for path, quota in self._service.tree.quotas.by_path.items():
             namespace = path.split("/")[1]
@@ -328,7 +328,7 @@ def _now_ms() -> int:
 
 
 def _descriptors() -> tuple[int, int]:
-    """Open descriptors of this process, and their limit; -1 for unknown values."""
+    """Return the open descriptors of this process and their limit; -1 for unknown values."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     try:
         return len(os.listdir("/proc/self/fd")), most  # noqa: PTH208 (entries only)

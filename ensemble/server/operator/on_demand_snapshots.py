@@ -1,4 +1,7 @@
-"""Snapshots requested by an operator over HTTP, with authentication for reading everything (SnapshotCommand)."""
+"""Snapshots requested by an operator over HTTP.
+
+The request must authenticate as a client that can read everything (SnapshotCommand).
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,16 @@ _PERMISSIONS = (Permission.READ, Permission.WRITE, Permission.CREATE, Permission
 
 
 class Refusal(NamedTuple):
-    """Reason of a rejection, with an HTTP status."""
+    """Reason why a request is rejected, with an HTTP status."""
 
     status: int
     reason: str
 
 
 class OnDemandSnapshots:
-    """Lets the server `take` snapshots, at most one per `interval_ms`; never if that is None.
+    """Makes the server `take` snapshots, at most one per `interval_ms`; none if that is None.
 
-    Futures of requests that wait for a durable snapshot are in `wanted`; the operator view resolves them.
+    `wanted` contains the futures of requests that wait for a durable snapshot; the operator view resolves them.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class OnDemandSnapshots:
         self._last_ms: int | None = None
 
     def newest(self) -> tuple[int, int]:
-        """The newest snapshot's zxid and its time, in seconds; -1 and -1 if there is none."""
+        """Return the newest snapshot's zxid and its time in seconds; -1 and -1 if there is none."""
         try:
             directories = self._storage.directories
             zxid, path = directories.snapshots()[-1]
@@ -82,7 +85,7 @@ class OnDemandSnapshots:
         if not identities:
             return Refusal(401, "Not authenticated")
         root = self._service.tree.nodes["/"]
-        # A snapshot contains everything, so every permission is required; in ZooKeeper any one is enough.
+        # A snapshot contains everything, so every permission is required; ZooKeeper requires only one of them.
         allowed = all(allows(root.acl, bit, self._config.auth.rights_of(identities)) for bit in _PERMISSIONS)
         return None if allowed else Refusal(403, "Not authorized")
 
@@ -98,7 +101,7 @@ class OnDemandSnapshots:
         return None
 
     async def take_snapshot(self) -> SnapshotTaken:
-        """Write a snapshot of the current tree, or wait for the one being written."""
+        """Write a snapshot of the current tree, or wait for the snapshot being written."""
         self._last_ms = _now_ms()
         future: asyncio.Future[SnapshotTaken] = asyncio.get_running_loop().create_future()
         self._wanted.append(future)

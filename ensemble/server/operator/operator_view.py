@@ -31,9 +31,9 @@ class ClockWatch:
         self._skew_ms = now.wall_ms - now.mono_ms
 
     def check(self, now: Instant) -> str | None:
-        """Return a warning if the wall clock jumped since the last check, else None."""
+        """Return a warning if the wall clock jumped since the last check, otherwise None."""
         jump_ms = now.wall_ms - now.mono_ms - self._skew_ms
-        # A clock that is adjusted gradually makes no jump.
+        # A gradually adjusted clock does not jump.
         self._skew_ms += jump_ms
         if abs(jump_ms) < CLOCK_JUMP_MS:
             return None
@@ -44,7 +44,7 @@ class ClockWatch:
 
 
 class OperatorView:
-    """A peer's interfaces for operators: words, admin server, metrics. `open` it once its other ports are open."""
+    """A peer's interfaces for operators: words, admin server, metrics. `open` it after its other ports are open."""
 
     def __init__(
         self,
@@ -55,7 +55,10 @@ class OperatorView:
         restart: Callable[[], None],
         take_snapshot: Callable[[TreeSnapshot], None],
     ) -> None:
-        """`restart` restarts the peer from a restored snapshot; `take_snapshot` writes a snapshot of its tree."""
+        """Create the view.
+
+        `restart` restarts the peer from a restored snapshot; `take_snapshot` writes a snapshot of its tree.
+        """
         trace_mask = TraceMask()
         config, peer = running.config, running.peer
         self.metrics = Metrics(running, lambda: server_facts.mode_of(config, peer), server_facts.version_text())
@@ -72,7 +75,7 @@ class OperatorView:
         self._snapshots_wanted: list[asyncio.Future[SnapshotTaken]] = []
 
     def on_loaded(self, took_ms: int, recovery: Recovery) -> None:
-        """This peer's data was loaded from its disk before the start; record how long that took."""
+        """Record how long it took to load this peer's data from its disk before the start."""
         history = self.metrics.history
         history.load_time_ms.add(took_ms)
         history.snapshot_load_time_ms.add(recovery.snapshot_load_ms)
@@ -80,7 +83,10 @@ class OperatorView:
         history.txns_loaded.add(len(recovery.recovered.txns))
 
     async def open(self) -> None:
-        """Open the configured ports; their modules are imported only then. Raises PortError."""
+        """Open the configured ports, importing their modules only then.
+
+        Raises PortError.
+        """
         config = self._running.config
         if config.admin is not None:
             from zabka.ensemble.server.operator.admin import open_admin_port
@@ -121,7 +127,7 @@ class OperatorView:
         return restored_zxid(snapshot, peer.status().accepted_epoch, config.my_id) if config.distributed else snapshot
 
     async def close(self) -> None:
-        """Close the ports."""
+        """Close the ports opened by `open`."""
         if self._clock_check is not None:
             self._clock_check.cancel()
         for port in self._ports:

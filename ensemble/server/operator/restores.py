@@ -1,9 +1,9 @@
 """Restore of a snapshot received over HTTP, which replaces all data of this server (RestoreCommand).
 
-ZooKeeper changes only its memory and goes on; the data on its disk returns at the next start. Here the snapshot is
-written to the disk, and the server restarts from it, in an epoch later than the ensemble's (see `restoring`). Its
-return causes an election, which it wins, and it sends the snapshot to all others. (A ZooKeeper leader does not resign:
-in a mixed ensemble, restore at a quorum.)
+ZooKeeper changes only its memory and continues; after the next start it uses the data on its disk again. This server
+writes the snapshot to the disk and restarts from it, in an epoch later than the ensemble's (see `restoring`). Its
+return causes an election, which it wins, and it sends the snapshot to all others. (A ZooKeeper leader does not
+resign: in a mixed ensemble, restore the snapshot on a quorum of servers.)
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from zabka.ensemble.txnlog.snapshots import SnapshotDamaged
 
 
 class Restores:
-    """Accepts restores, at most one per `interval_ms`; never if that is None.
+    """Accepts restores, at most one per `interval_ms`; none if that is None.
 
-    `zxid_after` returns the zxid that the server has after a start from a snapshot of the given zxid.
+    `zxid_after` returns the server's zxid after it starts from a snapshot with the given zxid.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Restores:
     async def receive(self, body: Body | None) -> Zxid | Refusal:
         """Receive a snapshot, check it and write it to the disk; return its zxid.
 
-        It applies from the server's next start.
+        The server uses it after its next start.
         """
         if self._interval_ms is None:
             return Refusal(503, "Restore command is disabled; admin.restore.enabled=true allows it")

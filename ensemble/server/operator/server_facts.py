@@ -24,7 +24,7 @@ from zabka.ensemble.zab.server_line import ServerLine
 
 COMPATIBLE_WITH = "3.9.5"
 _NOT_AVAILABLE = "<NA>"
-"""Java's Environment value of a property that is not set."""
+"""Value in Java's Environment for a property that is not set."""
 _MODES = {
     PeerState.LEADING: "leader",
     PeerState.FOLLOWING: "follower",
@@ -61,7 +61,7 @@ _SHORT_OPS = {
 
 
 def version_text() -> str:
-    """Return the version line: the compatible ZooKeeper release, and our own version."""
+    """Return the version line: the compatible ZooKeeper release and this project's version."""
     try:
         ours = version("zabka")
     except PackageNotFoundError:
@@ -70,41 +70,41 @@ def version_text() -> str:
 
 
 def mode_of(config: ZooConfig, peer: Peer) -> str:
-    """Return leader, follower, observer, read-only, or standalone if there is only one voter."""
+    """Return leader, follower, observer or read-only, or standalone if there is only one voter."""
     if peer.status().read_only:
         return "read-only"
     return _MODES[peer.state] if config.distributed else "standalone"
 
 
 def short_op(name: str) -> str:
-    """Return an op's name in `cons`."""
+    """Return an op's name in the output of `cons`."""
     return _SHORT_OPS.get(name, "NA")
 
 
 class Open(Protocol):
-    """A port for clients."""
+    """Interface of a port for clients."""
 
     @property
     def open_at(self) -> tuple[str, int] | None:
-        """The address where it is open, or was last configured to be, or None before that."""
+        """Return the address where the port is open or was last configured, or None before that."""
         ...
 
 
 def own_line(config: ZooConfig, peer: Peer) -> ServerLine | None:
-    """Return this server's line from the membership in force, else from its zoo.cfg, or None if standalone."""
+    """Return this server's line from the active membership, otherwise from its zoo.cfg, or None if standalone."""
     return peer.membership.lines.get(PeerId(config.my_id)) or config.servers.get(config.my_id)
 
 
 def client_address(config: ZooConfig, clients: Open) -> tuple[str, int]:
     """Return the address for clients without TLS; port 0 if there is none.
 
-    A membership may contain no port, and leave the previous one open.
+    A membership may contain no port; then the previous port stays open.
     """
     return clients.open_at or (config.client_address, config.client_port or 0)
 
 
 def configuration(config: ZooConfig, peer: Peer, clients: Open) -> dict[str, object]:
-    """Return ZooKeeperServerConf, by the names of `conf`; ensemble fields only in an ensemble."""
+    """Return ZooKeeperServerConf with the names in `conf`; ensemble fields only in an ensemble."""
     data, log = config.data_dir / VERSION_DIRECTORY, config.data_log_dir / VERSION_DIRECTORY
     data_size, log_size = directory_sizes(config)
     facts: dict[str, object] = {
@@ -135,7 +135,7 @@ def configuration(config: ZooConfig, peer: Peer, clients: Open) -> dict[str, obj
 
 
 def directory_sizes(config: ZooConfig) -> tuple[int, int]:
-    """Bytes in the files of dataDir and of dataLogDir."""
+    """Return the total file sizes in dataDir and in dataLogDir, in bytes."""
     return _size(config.data_dir / VERSION_DIRECTORY), _size(config.data_log_dir / VERSION_DIRECTORY)
 
 
@@ -150,8 +150,8 @@ def environment() -> dict[str, str]:
     """Return the process's environment, with Java's keys in Java's order (Environment), then Python's own keys.
 
     There is no JVM: `java.version` and `java.vendor` name the interpreter, `java.home` is its installation directory,
-    `java.class.path` is the module search path. `os.memory.…`, a JVM's heap in ZooKeeper, is memory: of the machine the
-    available (`free`) and total (`max`) memory, and the memory of this process (`total`).
+    and `java.class.path` is the module search path. `os.memory.…` is the JVM's heap in ZooKeeper. Here it is the
+    machine's available (`free`) and total (`max`) memory, and the memory of this process (`total`).
     """
     python, implementation = platform.python_version(), platform.python_implementation()
     return {
@@ -180,7 +180,10 @@ def environment() -> dict[str, str]:
 
 
 def _unless_unknown(found: Callable[[], object]) -> str:
-    """Return a value or "unknown": containers have users without a name or a home, and no writable directory."""
+    """Return a value, or "unknown" if it cannot be read.
+
+    Containers have users without a name or a home, and no writable directory.
+    """
     try:
         return str(found())
     except (KeyError, OSError, RuntimeError):
@@ -192,7 +195,7 @@ def _megabytes(pages: str) -> str:
 
 
 def resident_bytes() -> int | None:
-    """The memory of this process, or None if the system does not report it."""
+    """Return the memory of this process, or None if the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -200,7 +203,7 @@ def resident_bytes() -> int | None:
 
 
 def wall_ms(mono_ms: int) -> int:
-    """Convert a time of the monotonic clock to the current wall clock."""
+    """Convert a monotonic time to a time of the current wall clock."""
     return mono_ms + time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
 
 
@@ -210,7 +213,7 @@ def signed(number: int) -> int:
 
 
 def sessions_by_path(service: Service) -> dict[str, list[SessionId]]:
-    """Sessions with watches, by path."""
+    """Return the sessions with watches, keyed by path."""
     sessions = {info.connection: info.session_id for info in service.views.connections()}
     return {
         path: [sessions[connection] for connection in connections if connection in sessions]
@@ -219,7 +222,7 @@ def sessions_by_path(service: Service) -> dict[str, list[SessionId]]:
 
 
 def paths_by_session(service: Service) -> dict[SessionId, list[str]]:
-    """Watched paths, by session."""
+    """Return the watched paths, keyed by session."""
     found: dict[SessionId, list[str]] = {}
     for path, ids in sessions_by_path(service).items():
         for session_id in ids:

@@ -1,4 +1,4 @@
-"""The four-letter words (org.apache.zookeeper.server.command): ZooKeeper's answers, line by line."""
+"""The four-letter words (org.apache.zookeeper.server.command), with the same output lines as in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OpenConnections(server_facts.Open, Protocol):
         ...
 
     def newcomers(self) -> Sequence[Newcomer]:
-        """The connections without a session."""
+        """Return the connections without a session."""
         ...
 
 
@@ -41,7 +41,7 @@ class TraceMask:
 
 
 class FourLetterCommands:
-    """Answers for one peer."""
+    """Output of four-letter words for one peer."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class FourLetterCommands:
         }
 
     def answer(self, word: str, argument: bytes = b"") -> str | None:
-        """Return the answer to `word`, or None if there is no such word; `argument` are the bytes after it."""
+        """Return the output of `word`, or None if there is no such word; `argument` are the bytes after it."""
         command = self._always.get(word) or self._serving.get(word)
         if command is None and word != "stmk":
             return None
@@ -150,7 +150,7 @@ class FourLetterCommands:
         return "Server stats reset.\n"
 
     def _stmk(self, argument: bytes) -> str:
-        """Set the mask from the eight bytes after the word; without them the answer is empty, as in ZooKeeper."""
+        """Set the mask from the eight bytes after the word. Without them the output is empty, as in ZooKeeper."""
         if len(argument) < 8:
             return ""
         self._trace_mask.value = int.from_bytes(argument, "big", signed=True)
@@ -165,8 +165,8 @@ class FourLetterCommands:
     def _newcomers(self) -> str:
         """Return the connections without a session.
 
-        The connection of this request is among them: its word counts as a packet, and nothing more is read from it (its
-        interest is 0).
+        The connection of this request is one of them: its word counts as a packet. Its interest is 0, because nothing
+        more is read from it.
         """
         return "".join(
             f" /{newcomer.remote}[{int(not newcomer.asks)}](queued=0,recved={int(newcomer.asks)},sent=0)\n"
@@ -209,7 +209,7 @@ class FourLetterCommands:
         return "\n".join(lines) + "\n"
 
     def _session_lines(self) -> list[str]:
-        """Sessions by their expiry on the server that tracks it (SessionTrackerImpl), else with their timeouts."""
+        """Return the sessions by expiry (SessionTrackerImpl) if tracked here, otherwise with their timeouts."""
         buckets = self._service.views.sessions_by_due_time()
         if buckets is None:
             sessions = self._service.views.session_infos()
@@ -223,7 +223,7 @@ class FourLetterCommands:
         return lines
 
     # -- watches -------------------------------------------------------------------------------------------------------
-    # Unlike ZooKeeper's these count every watch, also those on children.
+    # Unlike ZooKeeper's, these counts include every watch, also watches on children.
 
     def _wchs(self) -> str:
         counts = self._service.views.watch_counts()

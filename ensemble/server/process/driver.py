@@ -1,17 +1,17 @@
 """Drives a `Peer`: calls its handlers for events of sockets, disk and clock, and executes their effects.
 
-One round of the event loop is one batch: all client messages are one turn of the peer, packets and replies are sent
-with one write per connection, disk effects are executed together, the journal is flushed once. If the peer has effects
-for others during a long turn, they are executed at once.
+One round of the event loop is one batch: the peer processes all client messages in one turn, packets and replies are
+sent with one write per connection, disk effects are executed together, and the journal is flushed once. Effects for
+other servers that arise during a long turn are executed at once.
 
-Packets and replies never wait for the disk, unless the core requires it. If the loop itself waits for a fast disk (see
-`Storage`), packets that others wait for are sent before, so that syncs run in parallel. Effects after that sync belong
-to the same round.
+Packets and replies never wait for the disk, unless the core requires it. If the loop itself waits for a fast disk
+(see `Storage`), packets that other servers wait for are sent first, so that the syncs run in parallel. Effects after
+that sync belong to the same round.
 
-With one request in flight its latency is the sum of the steps done one after another, and on few cores also of those
-done at the same time. So the critical path comes first. In an ensemble of three one other server completes a quorum,
-and the second one gets a proposal after this log has it. A follower with a waiting client checks once whether the
-leader's acknowledgement has arrived before it sends its own acknowledgement.
+With one request in flight, its latency is the sum of the sequential steps, and on few cores also of the parallel
+steps. So the critical path comes first. In an ensemble of three, one other server completes a quorum, and the second
+one receives a proposal only after it is in this server's log. A follower with a waiting client checks once whether
+the leader's acknowledgement has arrived before it sends its own.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ from zabka.journal.events import Event, NodeStopped, PeerStateChanged, SnapshotT
 from zabka.journal.writer import Journal
 
 ROUND_PACKETS_MAX = 2
-"""Maximum number of another server's packets that are a round by themselves, if nothing else has arrived.
+"""Maximum number of packets from another server that are processed at once, if nothing else has arrived.
 
-Another turn of the event loop would take as long as processing them.
+Waiting for another turn of the event loop would take as long as processing them.
 """
 ONE_OTHER_IS_ENOUGH = 3
-"""Number of voters up to which this one and another are a quorum."""
+"""Maximum number of voters with which this server and one other are a quorum."""
 _DISK_EFFECTS = (
     Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership, SaveSnapshot,
     TruncateLog,
@@ -100,13 +100,13 @@ class _Timers:
         self._timers[effect.name] = self._loop.call_later(effect.delay_ms / 1000, self._due, effect.name)
 
     def cancel(self, effect: CancelTimer) -> None:
-        """Cancel a timer, if there is one of that name."""
+        """Cancel a timer, if there is one with that name."""
         timer = self._timers.pop(effect.name, None)
         if timer is not None:
             timer.cancel()
 
     def cancel_all(self) -> None:
-        """Cancel every timer: the peer has ended."""
+        """Cancel every timer, because the peer has ended."""
         for timer in self._timers.values():
             timer.cancel()
 
@@ -129,7 +129,7 @@ class PeerDriver:
         self.membership: MembershipPorts | None = None
         self.tap: PeerTap | None = None
         self.restart: Callable[[str], None] = self.stop
-        """Ends the peer, so that another one starts in its place from the data on the disk."""
+        """Ends the peer, so that another one starts in its place with the data on the disk."""
         self._peer = peer
         self._service = service
         self._journal = journal
@@ -142,7 +142,7 @@ class PeerDriver:
         self._from_clients: list[tuple[ConnectionId, ClientMessage]] = []
         self._flush_due = False
         self._client_waits = False
-        """Whether the last message was a client's request, and not an answer."""
+        """Whether the last message was a client's request and not a reply."""
         self._holds_ack = False
         later = self._loop.call_later
         self._refusals = Refusals(log, self._emit_refusal, lambda delay_ms, call: later(delay_ms / 1000, call))
@@ -161,7 +161,7 @@ class PeerDriver:
         self._finish(None, reason)
 
     async def finished(self) -> None:
-        """Wait for the end. Raises Stopped for an unexpected end."""
+        """Wait for the end of the peer. Raises Stopped if the end is unexpected."""
         await self._finished
 
     def _finish(self, failure: Exception | None, reason: str) -> None:
@@ -178,7 +178,7 @@ class PeerDriver:
             self._finished.set_exception(failure)
 
     def fail(self, name: str, failure: BaseException) -> None:
-        """Stop after a bug; the journal ends with the reason."""
+        """Stop after a bug; write the reason to the journal last."""
         if self._finished.done():
             return
         traceback.print_exception(failure)
@@ -217,7 +217,7 @@ class PeerDriver:
             actions[type(effect)](effect)
 
     def _carry_out_early(self, effects: list[Effect]) -> None:
-        """Execute effects during a turn: they go to other servers, and to the disk's thread if that executes them."""
+        """Execute effects during a turn: those for other servers, and those that the disk's thread executes."""
         self._carry_out(effects)
         self._send(disk_too=not (self._disk and self._disk_is_quick()))
 
@@ -225,7 +225,7 @@ class PeerDriver:
         return self.storage is not None and self.storage.is_quick(self._disk)
 
     def _send(self, *, disk_too: bool = True) -> None:
-        """Send everything to the network and the disk; the network first, since that is fast."""
+        """Send everything to the network and the disk; the network first, because it is fast."""
         if self.quorum is not None:
             self.quorum.flush()
         if disk_too:
@@ -239,7 +239,7 @@ class PeerDriver:
             self._disk.clear()
 
     def _flush(self) -> None:
-        """End the round."""
+        """End the round: process client messages, then write packets, replies and disk effects."""
         if self._from_clients:
             self._take_from_clients()
         disk, storage, held_before = self._disk, self.storage, self._holds_ack
@@ -261,7 +261,7 @@ class PeerDriver:
         else:
             self._acknowledge()
         if self._from_clients:
-            # Released by the gate (limit of requests in process) during this round.
+            # The gate (limit of requests in process) has released these during this round.
             self._flush_soon()
         self._flush_journal()
 
@@ -275,11 +275,11 @@ class PeerDriver:
             self.quorum.flush()
 
     def _is_alone(self) -> bool:
-        """Whether at most one transaction is in progress. With more, throughput counts."""
+        """Return whether at most one transaction is in progress. With more, throughput matters more than latency."""
         return self._peer.outstanding <= 1
 
     def _acknowledge(self) -> None:
-        """Send the remaining packets of this round, or of the one before."""
+        """Send the remaining packets of this round, or of the previous one."""
         self._holds_ack = False
         if self.quorum is not None:
             self.quorum.flush()
@@ -312,7 +312,7 @@ class PeerDriver:
         return actions
 
     def emit(self, event: Event) -> None:
-        """Write to the journal; events for operators go to the log as well."""
+        """Write an event to the journal; write events for operators to the log too."""
         if self.operator is not None:
             self.operator.on_event(event)
         if isinstance(event, PeerStateChanged):
@@ -333,7 +333,7 @@ class PeerDriver:
             self._call(lambda now: [])
 
     def _save_snapshot(self, effect: SaveSnapshot) -> None:
-        """Start an ordinary snapshot at once, before the next turn may change the tree."""
+        """Start an ordinary snapshot at once, before the next turn can change the tree."""
         if effect.replaces_history:
             self._disk.append(effect)
         else:
@@ -342,8 +342,8 @@ class PeerDriver:
     def take_snapshot(self, snapshot: TreeSnapshot) -> None:
         """Write an ordinary snapshot.
 
-        A learner may append and apply in the same turn: the disk effects are submitted first, or the snapshot would
-        count before the log is durable up to it.
+        A learner can append and apply in the same turn. So the disk effects are submitted first; otherwise the snapshot
+        would count before the log is durable up to it.
         """
         self._submit()
         if self.storage is not None:
@@ -396,49 +396,52 @@ class PeerDriver:
     # -- events: other peers -------------------------------------------------------------------------------------------
 
     def on_notification(self, src: PeerId, notification: Notification) -> None:
-        """An election message arrived."""
+        """Handle an election message."""
         self._refusals.check_vote(src, notification, self._peer)
         self._call(self._peer.on_notification, src, notification)
 
     def on_oracle(self, agrees: bool) -> None:
-        """The oracle's decision changed."""
+        """Handle a change of the oracle's decision."""
         self._call(self._peer.on_oracle, agrees)
 
     def on_voter_unreachable(self, peer_id: PeerId) -> None:
-        """A peer's election port does not answer."""
+        """Handle a peer whose election port does not respond."""
         if peer_id in self._voters:
             self._call(self._peer.on_voter_unreachable, peer_id)
 
     def on_peer_broken(self, remote: str, reason: str) -> None:
-        """A connection on a port between peers broke the protocol, and was dropped."""
+        """Report a dropped connection between servers, on which the other side violated the protocol."""
         self._refusals.break_off(remote, reason)
 
     def on_unlisted_server(self, peer_id: PeerId, address: str) -> None:
-        """A server that is not in this server's list has connected."""
+        """Report a connection from a server that is not in this server's list."""
         self._refusals.admit_unlisted(peer_id, address, reconfig_enabled=self._peer.reconfig_enabled)
 
     def takes_observers(self) -> bool:
-        """Whether observers can learn from this peer: only from a follower, to relieve the leader."""
+        """Return whether observers can learn from this peer: only from a follower, to reduce the leader's load."""
         return self._peer.state is PeerState.FOLLOWING
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None:
-        """A requested link is up."""
+        """Handle a requested link that is up."""
         self._call(self._peer.on_link_up, link, to)
 
     def on_link_failed(self, to: PeerId) -> None:
-        """A requested link could not be made."""
+        """Handle a requested link that could not be opened."""
         self._call(self._peer.on_link_failed, to)
 
     def on_link_accepted(self, link: LinkId) -> None:
-        """A learner connected."""
+        """Handle a link opened by a learner."""
         self._call(self._peer.on_link_accepted, link)
 
     def on_link_down(self, link: LinkId) -> None:
-        """A link broke."""
+        """Handle a broken link."""
         self._call(self._peer.on_link_down, link)
 
     def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
-        """Packets, or a part of one, arrived on a link; after a packet that closes it, the rest is ignored."""
+        """Handle packets, or a part of one, that arrived on a link.
+
+        After a packet that closes the link, ignore the rest.
+        """
         assert self.quorum is not None
         if not self.quorum.is_open(link):
             return
@@ -452,7 +455,7 @@ class PeerDriver:
     # -- events: disk --------------------------------------------------------------------------------------------------
 
     def on_durable(self, tokens: list[int]) -> None:
-        """Barriers are durable; the newest covers the older ones. Their waiters are notified first."""
+        """Handle durable barriers; the newest includes the older ones. Notify their waiters first."""
         if self._flush_due:
             self._call(self._peer.on_durable, tokens[-1])
             self._holds_ack = self._client_waits and self._peer.state is PeerState.FOLLOWING and self._is_alone()
@@ -464,7 +467,10 @@ class PeerDriver:
             self._flush()
 
     def on_truncated(self, recovery: Recovery) -> None:
-        """The log is truncated; if it is damaged, this peer restarts, since its tree may contain lost transactions."""
+        """Handle the truncated log.
+
+        If it is damaged, restart this peer, because its tree may contain lost transactions.
+        """
         for damage in recovery.damages:
             self.emit(damage)
         if recovery.damages and not recovery.recovered.complete:
@@ -473,16 +479,16 @@ class PeerDriver:
             self._call(self._peer.on_recovered, recovery.recovered)
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
-        """Part of the log was read for a learner."""
+        """Handle a part of the log that was read for a learner."""
         self._call(self._peer.on_log_read, link, after, txns)
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
-        """A snapshot is durable."""
+        """Handle a durable snapshot."""
         self.emit(SnapshotTaken(written.zxid, written.size_bytes, written.duration_ms))
         self._call(lambda now: [])
 
     def on_snapshot_spoiled(self) -> None:
-        """The newest snapshot's file is damaged: the next one reuses nothing of it.
+        """Handle damage to the newest snapshot's file: the next snapshot does not reuse any part of it.
 
         Only the peer can decide whether its tree is ready for a snapshot now.
         """
@@ -490,25 +496,28 @@ class PeerDriver:
         self._call(self._peer.on_snapshot_spoiled)
 
     def on_storage_warning(self, line: str) -> None:
-        """A warning for the operator."""
+        """Log a warning for the operator."""
         self._log.warning(line)
 
     def on_storage_failed(self, reason: str) -> None:
-        """The disk failed."""
+        """Handle a disk failure."""
         self._finish(Stopped(reason), reason)
 
     # -- events: clients -----------------------------------------------------------------------------------------------
 
     def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None:
-        """A client connected."""
+        """Handle a new client connection."""
         self._call(self._peer.on_client_connected, connection, identities)
 
     def on_client_refused(self, remote: str, reason: str) -> None:
-        """A client failed its TLS handshake, or sent invalid data."""
+        """Report a client that failed its TLS handshake or sent invalid data."""
         self._refusals.refuse_client(remote, reason)
 
     def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
-        """Frames of a client arrived; the messages of all clients until the end of the loop's round are one turn."""
+        """Handle frames from a client.
+
+        The messages of all clients until the end of the event loop's round are processed in one turn.
+        """
         for message in messages:
             self._from_clients.append((connection, message))
         if not self._flush_due:
@@ -519,17 +528,17 @@ class PeerDriver:
             messages, self._from_clients = self._from_clients, []
             self._client_waits = True
             if self.clients is not None:
-                # Before the turn, so that its early effects count nothing twice.
+                # Clear this before the turn, so that early effects of the turn are not counted twice.
                 self.clients.admission.handed_over.clear()
             self._call(self._peer.on_clients, messages)
 
     def on_client_closed(self, connection: ConnectionId) -> None:
-        """A client disconnected; its earlier requests count."""
+        """Handle a client's disconnect; its earlier requests are still processed."""
         self._take_from_clients()
         self._call(self._peer.on_client_closed, connection)
 
     def answer_word(self, word: str, argument: bytes) -> str | None:
-        """Return the answer to a four-letter word."""
+        """Return the output of a four-letter word."""
         return self.operator.words.answer(word, argument) if self.operator is not None else None
 
     def proved(self, connection: ConnectionId) -> Sequence[AuthId]:
@@ -547,5 +556,5 @@ class PeerDriver:
         return any(path.startswith(f"{BROKER_IDS}/") for path in self._service.views.ephemerals(session_id))
 
     def outstanding(self, connection: ConnectionId) -> int:
-        """Number of a connection's waiting requests."""
+        """Return the number of a connection's waiting requests."""
         return self._service.clients.outstanding(connection)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class Stopped(Exception):
-    """The peer cannot continue; the message gives the reason."""
+    """The peer cannot continue. The message gives the reason."""
 
 
 class Crashed(Stopped):
-    """A bug of the program ended it: the exception is its `__cause__`."""
+    """A bug ended the program: the exception is its `__cause__`."""

@@ -1,4 +1,4 @@
-"""Environment of a peer's process, apart from its event loop: the parts that a simulated world replaces."""
+"""Environment of a peer's process, without its event loop: the parts that a simulated world replaces."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from zabka.journal.writer import Journal
 
 
 class PeerEnvironment(NamedTuple):
-    """Log, journal, randomness, disk, workers and the monotonic clock of one process.
+    """Log, journal, randomness, disk, workers and monotonic clock of one process.
 
-    `started` is called once the peer runs and its ports are open.
+    `started` is called when the peer runs and its ports are open.
     """
 
     log: structlog.BoundLogger
@@ -35,6 +35,9 @@ class PeerEnvironment(NamedTuple):
     make_service: Callable[[EnsembleConfig, Callable[[], str]], Service] = Service
     """Creates the service for clients from the ensemble's settings and the nonce source."""
     count_use: CountUse | None = None
-    """Counts the uses of request faults together with other nodes; without it, the host's agent names the counts."""
+    """Counts the uses of request faults together with other nodes.
+
+    If None, the host's agent provides the location of the counts.
+    """
     messages: MessageNotes | None = None
     """Records the messages, if configured."""

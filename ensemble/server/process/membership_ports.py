@@ -1,6 +1,6 @@
-"""A running peer's ports follow its ensemble's membership.
+"""Applies membership changes to a running peer's ports.
 
-Others are called at their new addresses, and this peer listens at its own (QuorumPeer.processReconfig,
+The peer connects to others at their new addresses, and listens at its own new addresses (QuorumPeer.processReconfig,
 ServerCnxnFactory.reconfigure).
 """
 
@@ -39,7 +39,7 @@ def peer_names(servers: Iterable[tuple[int, ServerLine]]) -> dict[str, str]:
 class MembershipPorts:
     """Applies each new membership to the ports.
 
-    Open connections are kept. If a port cannot be opened, an error is logged, and the peer goes on without it.
+    Open connections are kept. If a port cannot be opened, an error is logged, and the peer continues without it.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class MembershipPorts:
         self._moving: asyncio.Task[None] | None = None
 
     def use(self, effect: UseMembership) -> None:
-        """Use the servers of both memberships; if they differ, the addresses of the one in force."""
+        """Use the servers of both memberships; if their addresses differ, use the addresses in the active one."""
         servers = {**effect.last_seen.lines, **effect.current.lines}
         self._elections.use(servers)
         self._quorum.use(servers)

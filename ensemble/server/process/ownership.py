@@ -1,7 +1,8 @@
-"""Ownership of a data directory: a server must not start with another server's epochs, or another ensemble's history.
+"""Ownership of a data directory.
 
-ZooKeeper has no such check. A history that is ahead of an ensemble's own, on a server that joins it, would win the
-election and replace what the others have.
+A server must not start with another server's epochs, or with another ensemble's history. ZooKeeper has no such check.
+A joining server whose history is ahead of the ensemble's would win the election, and its history would replace the
+others'.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ OWNER_NAME = ".owner"
 
 
 class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The server that last used a data directory, and its ensemble: host:quorumPort by id.
+    """The server that last used a data directory, and its ensemble: host:quorumPort keyed by id.
 
-    `earlier` are the addresses before a new membership, while a crash may have kept that out of zoo.cfg.
+    `earlier` contains the addresses before a new membership, because a crash may have prevented the change of zoo.cfg.
     """
 
     server: int
@@ -36,14 +37,15 @@ class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def addresses(self) -> set[str]:
-        """Present and earlier addresses of its ensemble."""
+        """Present and earlier addresses of the ensemble."""
         return {*self.ensemble.values(), *self.earlier}
 
 
 def claim(config: ZooConfig, files: Files = HOST) -> None:
-    """Claim an existing, locked data directory for this server. A standalone server claims none.
+    """Claim an existing, locked data directory for this server. A standalone server claims no directory.
 
-    Raises DataDirectoryError with a one-line message if it is another server's or another ensemble's; OSError.
+    Raises OSError, and DataDirectoryError with a one-line message if the directory belongs to another server or
+    ensemble.
     """
     if not config.servers:
         return
@@ -67,9 +69,9 @@ def claim(config: ZooConfig, files: Files = HOST) -> None:
 
 
 def _strange(config: ZooConfig, before: Owner, present: Owner) -> bool:
-    """Whether no server has the address of an earlier one, whatever its host is called now.
+    """Return whether no server has the address of an earlier one, even after host names are resolved.
 
-    A server with a control socket gets new addresses at each `zabka up`.
+    A server with a control socket gets new addresses at each `zabka up`, so this returns False for it.
     """
     if config.control_socket is not None or not before.addresses.isdisjoint(present.ensemble.values()):
         return False
@@ -77,7 +79,7 @@ def _strange(config: ZooConfig, before: Owner, present: Owner) -> bool:
 
 
 def _resolved(addresses: Iterable[str]) -> set[tuple[str, str]]:
-    """IP address and port of each "host:port" with a resolvable host."""
+    """Return the IP address and port of each "host:port" whose host can be resolved."""
     found: set[tuple[str, str]] = set()
     for address in addresses:
         host, _, port = address.rpartition(":")
@@ -90,9 +92,10 @@ def _resolved(addresses: Iterable[str]) -> set[tuple[str, str]]:
 
 
 class OwnedMembershipFiles:
-    """Membership files, together with the note of the data directory's owner.
+    """Membership files, together with the owner file of the data directory.
 
-    The note follows the membership, so that an ensemble whose servers all move while they run is still recognised.
+    The owner file is updated with the membership, so that an ensemble is still recognised after all its servers moved
+    to other addresses while running.
     """
 
     def __init__(self, kept: DynamicConfigFiles, config: ZooConfig, files: Files = HOST) -> None:
@@ -102,18 +105,21 @@ class OwnedMembershipFiles:
         self._files = files
 
     def save_next(self, membership: Membership) -> None:
-        """See `DynamicConfigFiles.save_next`."""
+        """Store a proposed membership, as `DynamicConfigFiles.save_next` does."""
         self._kept.save_next(membership)
 
     def save(self, membership: Membership) -> None:
-        """See `DynamicConfigFiles.save`. Raises OSError if the note cannot be written."""
+        """Store an active membership, as `DynamicConfigFiles.save` does.
+
+        Raises OSError if the owner file cannot be written.
+        """
         before = _read(self._path, self._files)
         ensemble = _ensemble(membership.lines.items())
         present = Owner(self._my_id, ensemble)
         if before is not None and before.addresses != present.addresses:
             self._write(Owner(self._my_id, ensemble, sorted(before.addresses)))
         self._kept.save(membership)
-        # Another ensemble may begin at these addresses.
+        # Another ensemble may now start at these addresses.
         if before != present:
             self._write(present)
 
@@ -135,5 +141,5 @@ def _read(path: Path, files: Files) -> Owner | None:
     except FileNotFoundError:
         return None
     except msgspec.DecodeError:
-        # An incomplete line, from a crash, proves nothing.
+        # A line left incomplete by a crash proves nothing.
         return None

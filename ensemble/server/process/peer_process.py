@@ -65,16 +65,16 @@ from zabka.journal.message_log import open_message_log
 from zabka.journal.writer import JournalWriter
 
 GC_THRESHOLDS = (50_000, 20, 50)
-"""Fewer, larger collections: most of a peer's allocations are freed by reference counting at once."""
+"""Thresholds for fewer, larger collections: reference counting frees most of a peer's allocations at once."""
 NONCE_BYTES = 30
 SWITCH_INTERVAL_S = 0.0005
-"""How long the storage thread may wait for a busy event loop before it can report durable data."""
+"""Maximum time that the storage thread waits for a busy event loop before it can report durable data."""
 ORACLE_AGREES = b"1"
 EXTRA_BYTES_MIN = 1024
 
 
 def oracle_agrees(path: Path) -> bool:
-    """Whether an oracle's file begins with a 1 (QuorumOracleMaj). A missing or unreadable file means no."""
+    """Return whether an oracle's file begins with a 1 (QuorumOracleMaj); False if it is missing or unreadable."""
     try:
         with path.open("rb") as file:
             return file.read(1) == ORACLE_AGREES
@@ -85,8 +85,8 @@ def oracle_agrees(path: Path) -> bool:
 class OracleWatch:
     """Reads the oracle of an ensemble of two every half tick and reports each change.
 
-    The oracle allows a server to go on without the other. (ZooKeeper reads it when it has to decide, and
-    detects that at half ticks.)
+    The oracle allows a server to continue without the other. (ZooKeeper reads it only when it has to decide, which it
+    checks every half tick.)
     """
 
     def __init__(self, path: Path, tick_time_ms: int, notify: Callable[[bool], None]) -> None:
@@ -96,7 +96,7 @@ class OracleWatch:
         self._agreed = False
 
     def start(self) -> None:
-        """Read it now, and from now on."""
+        """Read the oracle now, and every half tick from now on."""
         agrees = oracle_agrees(self._path)
         if agrees is not self._agreed:
             self._agreed = agrees
@@ -121,7 +121,7 @@ def main(config_path: Path) -> int:
 def run_peer(config_path: Path) -> bool:
     """Run a peer until SIGTERM or SIGINT, or a restored snapshot; return whether to restart, from that snapshot.
 
-    Raises ConfigError, DataDirectoryError, PortError, OSError if it cannot start, Stopped if it cannot continue.
+    Raises ConfigError, DataDirectoryError, PortError or OSError if it cannot start, and Stopped if it cannot continue.
     """
     may_open_all_files()
     config = load(config_path)
@@ -129,7 +129,7 @@ def run_peer(config_path: Path) -> bool:
     for warning in config.warnings:
         log.warning(warning)
     with ExitStack() as held:
-        # Loaded objects will stay: collecting over a growing million objects would find nothing.
+        # Loaded objects are permanent: collections over a million growing objects would find nothing.
         gc.disable()
         loaded = load_history(config, held, log)
         journal = JournalWriter(config.journal_dir, config.node, full=config.journal_full)
@@ -155,7 +155,7 @@ def run_peer(config_path: Path) -> bool:
 
 
 def _collect_what_changes(running: RunningPeer) -> None:
-    # Loaded objects stay.
+    # Loaded objects are permanent.
     gc.freeze()
     gc.enable()
 
@@ -230,7 +230,7 @@ def recovery_policy(config: ZooConfig) -> RecoveryPolicy:
 
 
 class Loaded(NamedTuple):
-    """A peer's directories, the loaded data, the zxid of a snapshot that was restored before, and the loading time."""
+    """A peer's directories, the loaded data, the zxid of a previously restored snapshot, and the loading time."""
 
     directories: Directories
     recovery: Recovery
@@ -245,7 +245,7 @@ async def serve(config: ZooConfig, loaded: Loaded, environment: PeerEnvironment)
     settings = ensemble_config(config)
     service = environment.make_service(settings, environment.nonce)
     if recovery.recovered.snapshot is None:
-        # As ZooKeeper does on an empty directory: later starts can distinguish an empty tree from a lost one.
+        # Like ZooKeeper on an empty directory: later starts can distinguish an empty tree from a lost one.
         write_snapshot(directories.data, service.snapshot(), directories.files)
     peer = Peer(settings, service, recovery.recovered, environment.random)
     driver = PeerDriver(peer, service, environment.journal, config.voters, environment.log)
@@ -298,26 +298,26 @@ async def serve(config: ZooConfig, loaded: Loaded, environment: PeerEnvironment)
 
 
 def _membership_files(config: ZooConfig, files: Files) -> MembershipFiles | None:
-    """Return the membership files of a server with a zoo.cfg."""
+    """Return the membership files, or None for a server without a zoo.cfg."""
     if config.path is None:
         return None
     return OwnedMembershipFiles(DynamicConfigFiles(config.path, config.my_id, files), config, files)
 
 
 class _Ending:
-    """Why a peer ends: it was stopped, which takes precedence, or it will restart."""
+    """Why a peer ends: it was stopped, which takes precedence, or it restarts."""
 
     def __init__(self, driver: PeerDriver) -> None:
         self.restarts = False
         self._driver = driver
 
     def restart(self, reason: str = "a snapshot was restored") -> None:
-        """End for a restart: the peer's state differs from its disk's."""
+        """End for a restart, because the peer's state differs from the state on its disk."""
         self.restarts = True
         self._driver.stop(reason)
 
     def stop(self) -> None:
-        """SIGTERM or SIGINT."""
+        """Handle SIGTERM or SIGINT."""
         self.restarts = False
         self._driver.stop()
 
@@ -378,7 +378,10 @@ async def _listen_for_clients(config: ZooConfig, clients: ClientPort, report: Ca
 
 
 def peer_security(config: ZooConfig, report: Callable[[str], None]) -> PeerSecurity | None:
-    """Return the TLS security towards other servers, or None for plain TCP. Raises ConfigError."""
+    """Return the TLS security for connections to other servers, or None for plain TCP.
+
+    Raises ConfigError.
+    """
     if config.quorum_tls is None:
         return None
     store = TlsStore(config.quorum_tls, report)
@@ -386,7 +389,7 @@ def peer_security(config: ZooConfig, report: Callable[[str], None]) -> PeerSecur
 
 
 def quorum_auth(config: ZooConfig, nonce: Callable[[], str]) -> QuorumAuth | None:
-    """Return the SASL authentication between servers, or None if it is off."""
+    """Return the SASL authentication between servers, or None if it is disabled."""
     sasl = config.quorum_sasl
     return QuorumAuth(sasl, nonce) if sasl is not None else None
 
@@ -401,14 +404,14 @@ async def _close(driver: PeerDriver, control: ControlSocket | None) -> None:
     for port in (control, driver.operator, driver.clients, driver.quorum, driver.elections):
         if port is not None:
             await port.close()
-    # Let the transports write their queues and notice their ends.
+    # Let the transports write their queues and detect closed connections.
     await asyncio.sleep(0)
 
 
 def readable_bytes(limits: Limits) -> int:
-    """Return the maximum size of a stored value in Apache ZooKeeper: jute.maxbuffer plus jute.maxbuffer.extrasize.
+    """Return the maximum size of a stored value in Apache ZooKeeper.
 
-    Without the latter, twice jute.maxbuffer.
+    This is jute.maxbuffer plus jute.maxbuffer.extrasize, or twice jute.maxbuffer if the latter is not set.
     """
     extra = limits.frame_bytes if limits.extra_bytes is None else limits.extra_bytes
     return limits.frame_bytes + max(extra, EXTRA_BYTES_MIN)
@@ -417,11 +420,12 @@ def readable_bytes(limits: Limits) -> int:
 def oversized_warning(recovered: Recovered, limits: Limits) -> str | None:
     """Return a warning about the first oversized value in a log or snapshot, or None if there is none.
 
-    Apache ZooKeeper rejects a length above jute.maxbuffer and jute.maxbuffer.extrasize together, also in the server's
-    own log and snapshots: it does not start (BinaryInputArchive.checkLength, "Unreasonable length"). Here such a server
-    starts and logs a warning, since stored values were acknowledged and each record has its checksum. Also, the end of
-    a session writes one list of its ephemerals, which may exceed the limit although no znode or request does: a client
-    that can create ephemerals could keep every server of an ensemble from restarting.
+    Apache ZooKeeper rejects a length above the sum of jute.maxbuffer and jute.maxbuffer.extrasize, also in a server's
+    own log and snapshots: the server then does not start (BinaryInputArchive.checkLength, "Unreasonable length"). This
+    project's server starts and logs a warning, because stored values were acknowledged and each record has a checksum.
+    Another reason is that a closed session writes one list of its ephemerals, which can exceed the limit although no
+    znode or request does: a client that can create ephemerals could prevent every server of an ensemble from
+    restarting.
     """
     allowed = readable_bytes(limits)
     found = _in_snapshot(recovered, allowed) or _in_log(recovered, allowed)
@@ -442,7 +446,8 @@ def _in_log(recovered: Recovered, allowed: int) -> str | None:
 
 def _in_snapshot(recovered: Recovered, allowed: int) -> str | None:
     nodes = recovered.snapshot.nodes if recovered.snapshot is not None else ()
-    # A znode's bytes are longer than its data: in most cases one check, without Python code per znode, suffices.
+    # A znode's encoded size exceeds its data size, so in most cases one check suffices, without Python code per
+    # znode.
     if isinstance(nodes, StoredNodes) and max(map(len, nodes.values), default=0) > allowed:
         for path, value in zip(nodes.paths, nodes.values, strict=True):
             if (size := len(value) - HEAD_BYTES) > allowed:

@@ -1,6 +1,6 @@
-"""Log lines about connections that this server drops, refuses or admits without a vote.
+"""Log lines about connections that this server drops, rejects or admits without a vote.
 
-Each line names the reason and the remedy.  A reason that repeats is logged at growing intervals, with a count.
+Each line gives the reason and the remedy. A repeated reason is logged at growing intervals, with a count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CallLater = Callable[[int, Callable[[], None]], object]
 
 
 class Refusals:
-    """Reports refused connections of one server to its log, and connections between servers to its journal as well."""
+    """Reports a server's rejected connections in its log; connections between servers also in its journal."""
 
     def __init__(self, log: structlog.BoundLogger, emit: Callable[[Event], None], call_later: CallLater) -> None:
         self._log = log
@@ -34,7 +34,7 @@ class Refusals:
         self._broken.drop(remote, reason)
 
     def refuse_client(self, remote: str, reason: str) -> None:
-        """Report a client that was refused."""
+        """Report a rejected client."""
         self._clients.drop(remote, reason)
 
     def close_link(self, reason: str) -> None:
@@ -54,7 +54,10 @@ class Refusals:
         )  # fmt: skip
 
     def check_vote(self, voter: PeerId, notification: Notification, peer: Peer) -> None:
-        """Report a vote that an election ignores: the voter follows a leader that has no vote in this server's list."""
+        """Report a vote that an election ignores.
+
+        The voter follows a leader that has no vote in this server's list.
+        """
         leader, follows = notification.vote.leader, notification.state in (PeerState.FOLLOWING, PeerState.LEADING)
         if follows and peer.state is PeerState.LOOKING and leader not in peer.quorum.voters:
             remedy = "restart the other servers with this server's list, or give this server theirs"

@@ -41,7 +41,7 @@ def at_one(cluster: Cluster, message: Any) -> Any:
     return cluster.on(node, node.broker.handle(message))
 
 
-def test_change_is_written_notified_and_applied_everywhere(cluster: Cluster) -> None:
+def test_config_change_is_stored_notified_and_applied_everywhere(cluster: Cluster) -> None:
     assert alter(cluster, {"min.insync.replicas": "2"}) is None
     cluster.wait(100)
     assert cluster.ensemble.data("/config/topics/orders") == b'{"version":1,"config":{"min.insync.replicas":"2"}}'
@@ -52,7 +52,7 @@ def test_change_is_written_notified_and_applied_everywhere(cluster: Cluster) -> 
         assert all(partition.min_isr == 2 for partition in node.broker.replicas.partitions.values())
 
 
-def test_null_value_removes_an_override_and_the_others_stay(cluster: Cluster) -> None:
+def test_null_value_removes_only_its_override(cluster: Cluster) -> None:
     alter(cluster, {"min.insync.replicas": "2", "retention.ms": "1000"})
     alter(cluster, {"min.insync.replicas": None})
     assert entry(cluster, "min.insync.replicas").source == Source.DEFAULT_CONFIG
@@ -116,7 +116,7 @@ def test_cleaner_and_producer_expiry_follow_config_changes() -> None:
         return settings.key_bytes, settings.key_load
 
     assert memory() == (2 << 20, 0.5)
-    # Written to ZooKeeper directly with an invalid value: the broker's file applies.
+    # The invalid value was written directly to ZooKeeper, so the value of the broker's file applies.
     cluster.ensemble.put("/config/brokers/<default>", znodes.encode_config({**changes, "log.cleaner.threads": "9"}))
     cluster.ensemble.put("/config/changes/config_change_0000000009", b'{"version":2,"entity_path":"brokers/<default>"}')
     cluster.wait(500)
@@ -124,10 +124,10 @@ def test_cleaner_and_producer_expiry_follow_config_changes() -> None:
     cluster.stop_all()
 
 
-def test_broker_config_change_log_passes_do_not_grow_with_topics(
+def test_cost_of_broker_config_change_is_independent_of_topics(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With two thousand topics, a broker was blocked for 0.9 s by each change of a throttle."""
+    """With two thousand topics, each change of a throttle blocked a broker for 0.9 s."""
     passes: list[LogDir] = []
     all_logs = LogDir.all
     assert all_logs.fget is not None
@@ -148,7 +148,7 @@ def test_broker_config_change_log_passes_do_not_grow_with_topics(
 
 @pytest.mark.parametrize(("name", "steps"), [("log.cleaner.threads", ["2", "4"]), ("num.io.threads", ["16", "32"])])
 @pytest.mark.parametrize("broker", ["", "1"])
-def test_thread_count_changes_at_most_double_or_halve(
+def test_thread_count_can_at_most_double_or_halve(
     cluster: Cluster, name: str, steps: Sequence[str], broker: str
 ) -> None:
     for count in (*steps, steps[0]):
@@ -158,7 +158,7 @@ def test_thread_count_changes_at_most_double_or_halve(
     assert refused is not None and f"the current value {steps[0]}" in refused[1]
 
 
-def test_invalid_thread_count_written_to_zookeeper_is_ignored(cluster: Cluster) -> None:
+def test_invalid_thread_count_in_zookeeper_is_ignored(cluster: Cluster) -> None:
     cluster.ensemble.put("/config/brokers/1", znodes.encode_config({"num.io.threads": "x"}))
     cluster.ensemble.put("/config/changes/config_change_0000000009", b'{"version":2,"entity_path":"brokers/1"}')
     cluster.wait(500)
@@ -166,16 +166,17 @@ def test_invalid_thread_count_written_to_zookeeper_is_ignored(cluster: Cluster) 
     assert refused is not None and "the current value 8" in refused[1]
 
 
-def test_cleaner_threads_share_the_cluster_default_memory(cluster: Cluster) -> None:
+def test_change_exceeding_default_cleaner_memory_is_rejected(cluster: Cluster) -> None:
     assert alter(cluster, {"log.cleaner.dedupe.buffer.size": "2000000"}, BROKER_RESOURCE, "") is None
     cluster.wait(100)
     refused = alter(cluster, {"log.cleaner.threads": "2"}, BROKER_RESOURCE, "1")
     assert refused is not None and "at least 1MB per cleaner thread" in refused[1]
 
 
-def test_removing_the_override_of_shared_cleaner_memory_fails() -> None:
-    """The removal was accepted; then the broker's file applied, and every change of any key was refused because of
-    it."""
+def test_removing_the_cleaner_memory_override_is_rejected() -> None:
+    """The removal was once accepted. The value in the broker's file then applied, and made every later config change
+    fail.
+    """
     cluster = Cluster(1, log_cleaner_dedupe_buffer_size="2000000").start()
     assert alter(cluster, {"log.cleaner.dedupe.buffer.size": "8000000"}, BROKER_RESOURCE, "") is None
     cluster.wait(100)
@@ -197,7 +198,7 @@ def test_valid_change_succeeds_despite_an_invalid_znode_value(cluster: Cluster) 
 
 
 @pytest.mark.parametrize("given", ["broker.id", "node.id"])
-def test_broker_with_one_of_its_two_id_keys_describes_both(given: str) -> None:
+def test_broker_with_one_id_key_describes_both_id_keys(given: str) -> None:
     # KafkaConfig.populateSynonyms.
     cluster = Cluster(1)
     node = cluster.nodes[1]
@@ -219,7 +220,7 @@ def test_broker_describes_only_itself(cluster: Cluster) -> None:
     assert "Unexpected broker id, expected 1 or empty string, but received 2" in answer.results[0].error_message
 
 
-def test_others_are_served_while_1000_resources_are_described(cluster: Cluster) -> None:
+def test_describing_1000_resources_does_not_block_others(cluster: Cluster) -> None:
     node, kinds = cluster.nodes[1], [(BROKER_RESOURCE, "1"), (TOPIC_RESOURCE, "orders")]
     rows = [
         {"resource_type": kind, "resource_name": name, "configuration_keys": (f"key-{number}", "min.insync.replicas")}
@@ -324,7 +325,7 @@ REFUSALS: list[tuple[int, str, dict[str, str | None], ErrorCode, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "name", "changes", "error", "expected_text"), REFUSALS)
-def test_invalid_config_change_is_refused_and_nothing_is_written(
+def test_invalid_config_change_is_rejected_and_writes_nothing(
     cluster: Cluster, kind: int, name: str, changes: dict[str, str | None], error: ErrorCode, expected_text: str
 ) -> None:
     zxid = cluster.ensemble.nodes["/config/topics/orders"].mzxid
@@ -340,7 +341,7 @@ def incrementally(cluster: Cluster, operation: int, value: str | None, name: str
     return at_one(cluster, request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=rows)).responses[0]
 
 
-def test_lists_are_appended_to_and_subtracted_from(cluster: Cluster) -> None:
+def test_append_and_subtract_change_list_values(cluster: Cluster) -> None:
     assert incrementally(cluster, Operation.APPEND, "compact").error_code is ErrorCode.none
     assert entry(cluster, "cleanup.policy").value == "delete,compact"
     assert incrementally(cluster, Operation.SUBTRACT, "delete").error_code is ErrorCode.none
@@ -350,7 +351,7 @@ def test_lists_are_appended_to_and_subtracted_from(cluster: Cluster) -> None:
     assert incrementally(cluster, 9, "compact").error_code is ErrorCode.invalid_request
 
 
-def test_change_with_a_repeated_key_is_refused(cluster: Cluster) -> None:
+def test_change_with_a_repeated_key_is_rejected(cluster: Cluster) -> None:
     configs = [{"name": "retention.ms", "config_operation": 0, "value": value} for value in ("1", "2")]
     rows = [{"resource_type": TOPIC_RESOURCE, "resource_name": "orders", "configs": configs}]
     answer = at_one(cluster, request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=rows))
@@ -358,7 +359,7 @@ def test_change_with_a_repeated_key_is_refused(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_alter_configs_replaces_everything(cluster: Cluster, version: int) -> None:
+def test_alter_configs_replaces_all_overrides(cluster: Cluster, version: int) -> None:
     alter(cluster, {"min.insync.replicas": "2"})
     configs = [{"name": "retention.ms", "value": "1000"}]
     rows = [{"resource_type": TOPIC_RESOURCE, "resource_name": "orders", "configs": configs}]
@@ -386,7 +387,7 @@ def test_config_change_without_a_controller_changes_nothing(cluster: Cluster) ->
 
 
 def test_config_change_reaches_all_brokers_if_its_writer_dies(cluster: Cluster) -> None:
-    # Kafka writes the notification in a separate transaction; if the broker dies between the two, no broker receives
+    # Kafka writes the notification in a separate transaction. If the broker dies between the two, no broker gets
     # it.
     node = cluster.nodes[1]
     session, multi = node.session, node.session.multi
@@ -408,7 +409,7 @@ def test_config_change_reaches_all_brokers_if_its_writer_dies(cluster: Cluster) 
         assert receiver.of(ConfigChanged)[-1] == ConfigChanged("topics/orders", {"retention.ms": "5"})
 
 
-def test_two_changes_of_one_topic_at_once_do_not_undo_each_other(cluster: Cluster) -> None:
+def test_concurrent_changes_of_one_topic_are_both_kept(cluster: Cluster) -> None:
     session = cluster.nodes[1].session
     multi, beaten = session.multi, []
 
@@ -427,7 +428,7 @@ def test_two_changes_of_one_topic_at_once_do_not_undo_each_other(cluster: Cluste
 
 
 def test_config_notifications_older_than_15_minutes_are_removed(cluster: Cluster) -> None:
-    # The fake ensemble gives every znode the creation time 0, which is long ago.
+    # The fake ensemble gives every znode the creation time 0, which is far in the past.
     alter(cluster, {"retention.ms": "1"})
     cluster.wait(100)
     alter(cluster, {"retention.ms": "2"})
@@ -448,7 +449,7 @@ def test_invalid_configuration_znode_is_ignored(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_describe_configs_answers_every_version_in_its_format(cluster: Cluster, version: int) -> None:
+def test_describe_configs_supports_every_version(cluster: Cluster, version: int) -> None:
     rows = [{"resource_type": 2, "resource_name": "orders", "configuration_keys": ("retention.ms",)}]
     answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, version, resources=rows, include_synonyms=True))
     (row,) = answer.results[0].configs
@@ -456,7 +457,7 @@ def test_describe_configs_answers_every_version_in_its_format(cluster: Cluster, 
     if version == 0:
         assert row.is_default
     else:
-        # log.retention.ms has no default of its own in Kafka: it follows from log.retention.hours.
+        # In Kafka, log.retention.ms has no default: its value follows from log.retention.hours.
         assert (row.config_source, row.synonyms) == (Source.DEFAULT_CONFIG, ())
 
 
@@ -481,7 +482,7 @@ def test_describe_configs_returns_documentation_only_on_request(cluster: Cluster
     assert {each.documentation for each in unasked.configs} == {None}
 
 
-def test_documentation_of_a_key_without_effect_states_that(cluster: Cluster) -> None:
+def test_documentation_of_an_unused_key_says_it_has_no_effect(cluster: Cluster) -> None:
     rows = [{"resource_type": 2, "resource_name": "orders", "configuration_keys": ("flush.messages",)}]
     answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 3, resources=rows, include_documentation=True))
     assert "Without effect here: " in answer.results[0].configs[0].documentation
@@ -524,7 +525,7 @@ def test_invalid_describe_resource_gets_kafkas_error_message(
     assert expected_text in answer.error_message
 
 
-def test_resource_named_twice_is_refused_twice(cluster: Cluster) -> None:
+def test_resource_named_twice_is_rejected_twice(cluster: Cluster) -> None:
     rows = [{"resource_type": 2, "resource_name": "orders", "configs": []}] * 2
     answer = at_one(cluster, request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=rows))
     assert [row.error_message for row in answer.responses] == ["Each resource must appear at most once."] * 2

@@ -1,4 +1,4 @@
-"""Quotas and credentials of users, as Kafka's tools keep them in ZooKeeper."""
+"""Quotas and credentials of users, stored in ZooKeeper as Kafka's tools store them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_quota_znode_uses_kafkas_path_and_is_removed_when_empty(cluster: Cluster
     assert "/config/users/a%20b%7E%2A" not in cluster.ensemble.nodes
 
 
-def test_filter_matches_names_defaults_and_anything(cluster: Cluster) -> None:
+def test_filter_matches_names_defaults_and_any_entity(cluster: Cluster) -> None:
     alter(cluster, {"user": "u"}, {"request_percentage": 50.5})
     alter(cluster, {"user": None}, {"consumer_byte_rate": 7.0})
     alter(cluster, {"user": "u", "client-id": "c"}, {"producer_byte_rate": 1.0})
@@ -97,14 +97,14 @@ def test_non_finite_quota_is_written_in_javas_format(cluster: Cluster) -> None:
         ({"user": "u"}, {"producer_byte_rate": 1.5}, "Configuration producer_byte_rate must be a LONG value"),
     ],
 )
-def test_invalid_quota_is_refused(
+def test_invalid_quota_is_rejected(
     cluster: Cluster, entity: Parts, values: dict[str, float | None], expected_text: str
 ) -> None:
     error, message = alter(cluster, entity, values)
     assert error is ErrorCode.invalid_request and expected_text in str(message)
 
 
-def test_quota_filter_that_cannot_match_is_refused(cluster: Cluster) -> None:
+def test_quota_filter_that_cannot_match_is_rejected(cluster: Cluster) -> None:
     assert describe(cluster, ("user", ANY, None), ("ip", ANY, None))[0] is ErrorCode.invalid_request
     assert describe(cluster, ("user", ANY, None), ("user", ANY, None))[0] is ErrorCode.invalid_request
     assert describe(cluster, ("team", ANY, None)) == (
@@ -142,6 +142,6 @@ def test_scram_credential_stores_the_server_key_not_the_password(cluster: Cluste
         ({"iterations": 99_999}, ErrorCode.unacceptable_credential),
     ],
 )
-def test_invalid_credential_is_refused(cluster: Cluster, change: dict[str, Any], error: ErrorCode) -> None:
+def test_invalid_credential_is_rejected(cluster: Cluster, change: dict[str, Any], error: ErrorCode) -> None:
     given = {"name": "u", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p", **change}
     assert change_credentials(cluster, upsertions=[given]).error_code is error

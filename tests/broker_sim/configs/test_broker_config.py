@@ -16,7 +16,7 @@ from zabka.broker_sim.configs.topic_config import TOPIC_KEYS, effective_topic_co
 LEAST = "broker.id=1\nzookeeper.connect=127.0.0.1:2181\n"
 
 
-def test_keys_that_are_not_set_have_kafkas_defaults() -> None:
+def test_unset_keys_have_kafkas_defaults() -> None:
     config = parse_config(LEAST)
     assert config.session_timeout_ms == 18_000
     assert config.replica_lag_time_max_ms == 30_000
@@ -30,13 +30,13 @@ def test_keys_that_are_not_set_have_kafkas_defaults() -> None:
     assert config.warnings == ()
 
 
-def test_every_default_passes_its_own_check() -> None:
+def test_every_default_value_is_valid() -> None:
     for key in (*BROKER_KEYS.values(), *TOPIC_KEYS.values()):
         if key.default != "":
             assert key.parse(render(key.default)) == key.default, key.name
 
 
-def test_unknown_key_and_key_without_effect_each_give_a_warning() -> None:
+def test_unknown_key_and_key_without_effect_each_log_a_warning() -> None:
     config = parse_config(LEAST + "no.such.key=1\nnum.io.threads=8\n")
     assert config.warnings == (
         "unknown configuration no.such.key is ignored",
@@ -44,7 +44,7 @@ def test_unknown_key_and_key_without_effect_each_give_a_warning() -> None:
     )
 
 
-def test_unused_topic_default_gives_a_warning() -> None:
+def test_unused_topic_default_logs_a_warning() -> None:
     assert parse_config(LEAST + "log.flush.interval.messages=1\n").warnings == (
         "log.flush.interval.messages has no effect here: logs and their indexes are kept in another way",
     )
@@ -63,13 +63,13 @@ def test_unused_topic_default_gives_a_warning() -> None:
         "replica.selector.class=com.example.Selector",
     ],
 )
-def test_value_that_requires_a_missing_feature_is_refused(line: str) -> None:
+def test_value_requiring_a_missing_feature_is_rejected(line: str) -> None:
     name, _, value = line.partition("=")
     with pytest.raises(ConfigError, match=re.escape(f"Invalid value {value} for configuration {name}: ")):
         parse_config(LEAST + line)
 
 
-def test_value_that_matches_the_missing_feature_is_accepted() -> None:
+def test_value_that_disables_a_missing_feature_is_accepted() -> None:
     config = parse_config(
         LEAST + "authorizer.class.name=\nzookeeper.set.acl=false\nsecurity.inter.broker.protocol=PLAINTEXT\n"
         "replica.selector.class=org.apache.kafka.common.replica.LeaderSelector\n"
@@ -78,7 +78,7 @@ def test_value_that_matches_the_missing_feature_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("name", ["remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"])
-def test_topic_cannot_be_tiered(name: str) -> None:
+def test_remote_storage_of_a_topic_is_rejected(name: str) -> None:
     with pytest.raises(ConfigError, match=r"Tiered Storage|under Zookeeper's mode"):
         validate_topic_config({name: "true"})
     assert validate_topic_config({name: "false"}) == {name: False}
@@ -104,7 +104,7 @@ def test_topic_cannot_be_tiered(name: str) -> None:
         ("zabka.journal.level=loud", "String must be one of: normal, full"),
     ],
 )  # fmt: skip
-def test_invalid_value_gives_a_clear_error(line: str, expected_text: str) -> None:
+def test_invalid_value_raises_config_error_with_the_reason(line: str, expected_text: str) -> None:
     with pytest.raises(ConfigError) as wrong:
         parse_config(LEAST + line + "\n")
     assert expected_text in str(wrong.value)
@@ -117,14 +117,14 @@ def test_missing_required_key_is_reported(missing: str) -> None:
         parse_config(text + "broker.id.generation.enable=false\n")
 
 
-def test_broker_without_an_id_accepts_one_above_the_reserved_ids() -> None:
+def test_broker_without_configured_id_accepts_a_generated_id() -> None:
     config = parse_config("zookeeper.connect=127.0.0.1:2181\n")
     assert config.broker_id == -1
     given = config.identified(1001)
     assert (given.broker_id, given.node_name, given.number("broker.id")) == (1001, "broker-1001", 1001)
 
 
-def test_cleaner_memory_is_one_megabyte_or_more_per_thread() -> None:
+def test_cleaner_memory_is_at_least_one_megabyte_per_thread() -> None:
     for line in ("log.cleaner.dedupe.buffer.size=1048576\n", "log.cleaner.threads=128\n"):
         with pytest.raises(ConfigError, match=r"^log.cleaner.dedupe.buffer.size must be at least 1MB per clea"):
             parse_config(LEAST + line)
@@ -140,7 +140,7 @@ def test_node_id_is_a_synonym_of_broker_id() -> None:
         parse_config(LEAST + "node.id=2\n")
 
 
-def test_listeners_with_names_addresses_and_protocols() -> None:
+def test_listeners_are_parsed_to_names_addresses_and_protocols() -> None:
     config = parse_config(
         LEAST
         + "listeners=INSIDE://127.0.0.1:19092,OUTSIDE://[::1]:0\n"
@@ -169,12 +169,12 @@ def test_log_dir_is_used_if_log_dirs_is_not_set() -> None:
     assert (config.log_dir, config.log_dirs) == ("/b", ("/b", "/c"))
 
 
-def test_retention_in_hours_is_retention_in_milliseconds() -> None:
+def test_retention_hours_are_converted_to_milliseconds() -> None:
     assert parse_config(LEAST + "log.retention.hours=2\n").number("log.retention.ms") == 7_200_000
     assert parse_config(LEAST + "log.retention.hours=2\nlog.retention.ms=5\n").number("log.retention.ms") == 5
 
 
-def test_finest_of_three_retention_keys_wins() -> None:
+def test_finest_of_three_retention_keys_applies() -> None:
     hours, minutes = "log.retention.hours=2\n", "log.retention.minutes=3\n"
     assert parse_config(LEAST + minutes + hours).number("log.retention.ms") == 180_000
     assert parse_config(LEAST + minutes + "log.retention.ms=5\n").number("log.retention.ms") == 5
@@ -183,7 +183,7 @@ def test_finest_of_three_retention_keys_wins() -> None:
 
 
 @given(st.sampled_from(sorted(BROKER_KEYS)), st.text(max_size=20))
-def test_any_value_is_accepted_or_refused_with_a_reason(name: str, text: str) -> None:
+def test_any_value_is_accepted_or_rejected_with_a_reason(name: str, text: str) -> None:
     try:
         BROKER_KEYS[name].parse(text)
     except ConfigError as wrong:
@@ -205,11 +205,11 @@ def test_throttled_replica_lists_are_checked_for_kafkas_format() -> None:
             validate_topic_config({"leader.replication.throttled.replicas": bad})
 
 
-def test_config_types_have_the_numbers_of_describe_configs() -> None:
+def test_config_types_match_describe_configs() -> None:
     assert [kind.value for kind in ConfigType] == list(range(1, 10))
 
 
-def test_server_properties_are_read_as_java_allows() -> None:
+def test_server_properties_are_parsed_as_in_java() -> None:
     config = parse_config("broker.id 7\nzookeeper.connect:h\\:2181\nlog.\\u0064irs=/a\\ b\\")
     assert (config.broker_id, config.log_dir) == (7, "/a b")
     with pytest.raises(ConfigError, match="is not a Java properties file"):

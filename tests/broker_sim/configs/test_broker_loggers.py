@@ -1,4 +1,4 @@
-"""BROKER_LOGGER resources; the expected answers are those of Apache Kafka 3.9.1."""
+"""BROKER_LOGGER resources. The expected responses are from Apache Kafka 3.9.1."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_set_level_applies_until_it_is_deleted(cluster: Cluster) -> None:
     assert levels(cluster, "root", CONTROLLER) == {"root": "WARN", CONTROLLER: "WARN"}
 
 
-def test_validate_only_changes_no_level(cluster: Cluster) -> None:
+def test_validate_only_does_not_change_a_level(cluster: Cluster) -> None:
     assert alter(cluster, ("root", Operation.SET, "ERROR"), validate_only=True) == (0, None)
     assert levels(cluster, "root") == {"root": "INFO"}
 
@@ -138,7 +138,7 @@ def test_invalid_change_is_rejected_and_no_level_changes(
         ("2", "Unexpected node id. Expected 1, but received 2"),
     ],
 )
-def test_loggers_of_another_broker_are_rejected(cluster: Cluster, name: str, message: str) -> None:
+def test_change_of_another_brokers_loggers_is_rejected(cluster: Cluster, name: str, message: str) -> None:
     assert alter(cluster, ("root", Operation.SET, "INFO"), name=name) == (ErrorCode.invalid_request, message)
 
 
@@ -159,7 +159,7 @@ def changed(levels: LoggerLevels, name: str, level: str | None) -> None:
     levels.alter([Alteration(name, operation, level)], validate_only=False)
 
 
-def test_process_log_writes_lines_at_and_above_the_level() -> None:
+def test_process_log_contains_lines_at_or_above_the_level() -> None:
     kept, levels = Lines(), LoggerLevels()
     log = ProcessLog(cast(structlog.BoundLogger, kept), levels)
 

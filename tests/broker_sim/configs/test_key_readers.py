@@ -1,4 +1,4 @@
-"""Every value in a broker's file reaches the part of the broker that depends on it, and that part reads it."""
+"""Every value in a broker's file reaches the component that depends on it, and that component reads it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def another_value(key: ConfigKey) -> Value:
 
 
 def accessed() -> set[str]:
-    """Return the attributes that the code of the brokers and the controller reads, outside the configuration itself."""
+    """Return the attributes that the code of brokers and the controller reads outside the configuration classes."""
     modules = [*(ROOT / "broker_sim").rglob("*.py"), *(ROOT / "controller").rglob("*.py")]
     return {
         node.attr
@@ -60,15 +60,15 @@ def accessed() -> set[str]:
 
 
 @pytest.mark.parametrize(("part", "name"), FIELDS, ids=[name for _, name in FIELDS])
-def test_key_reaches_the_part_that_depends_on_it(part: Callable[[KafkaConfig], Any], name: str) -> None:
+def test_key_sets_the_config_field_of_its_component(part: Callable[[KafkaConfig], Any], name: str) -> None:
     key = BROKER_KEYS[name.replace("_", ".")]
     value = another_value(key)
     assert getattr(part(parse_config(f"{LEAST}{key.name}={render(value)}\n")), name) == value != key.default
 
 
-def test_each_part_reads_every_key_that_reaches_it() -> None:
+def test_every_config_field_of_a_component_is_used() -> None:
     topic_defaults = {
-        # `partition_config` uses these as defaults for a topic's own values.
+        # `partition_config` uses these as defaults for a topic's overrides.
         node.attr
         for node in ast.walk(ast.parse((ROOT / "broker_sim" / "configs" / "replica_config.py").read_text()))
         if isinstance(node, ast.Attribute)

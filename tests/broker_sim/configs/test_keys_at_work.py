@@ -1,4 +1,4 @@
-"""Keys whose effect is a time or a number, each tested through a broker configured from a file."""
+"""Keys whose effect is a duration or a number, each tested with a broker configured from a file."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Watch:
 
 @pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (3, 1), (3, 4)])
 def test_client_burst_is_limited_to_all_windows_but_one(windows: int, seconds: int) -> None:
-    # Rate.windowSize counts as if all windows but the last had elapsed.
+    # Rate.windowSize assumes that all windows except the last have elapsed.
     watch = Watch()
     config = configured(quota_window_num=windows, quota_window_size_seconds=seconds)
     throttles = client_throttles(config, watch.runtime)
     throttles.take_over("clients/<default>", {PRODUCER_RATE: "1000"})
     allowed = 1_000 * (windows - 1) * seconds
     assert throttles.produce.note("app", allowed) == 0
-    # Another second's worth exceeds the quota by the amount that one second restores.
+    # Another second's worth exceeds the quota by the amount that is restored in one second.
     assert throttles.produce.note("app", 1_000) == 1_000
 
 
@@ -81,7 +81,7 @@ def test_connection_burst_is_limited_to_all_windows_but_one(windows: int, second
 
 @pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (5, 1), (5, 3)])
 def test_mutation_burst_is_limited_to_all_windows(windows: int, seconds: int) -> None:
-    # TokenBucket holds at most this many tokens.
+    # TokenBucket has at most this many tokens.
     watch = Watch()
     config = configured(controller_quota_window_num=windows, controller_quota_window_size_seconds=seconds)
     quota = client_throttles(config, watch.runtime).mutations
@@ -145,7 +145,7 @@ def one_slot() -> Iterator[broker_world.Cluster]:
     cluster.stop_all()
 
 
-def test_fetch_session_cache_size_follows_its_configured_slots(one_slot: broker_world.Cluster) -> None:
+def test_fetch_session_cache_is_limited_to_its_configured_slots(one_slot: broker_world.Cluster) -> None:
     node = one_slot.nodes[1]
     topics = [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}]}]
 
@@ -162,7 +162,7 @@ def test_fetch_session_cache_size_follows_its_configured_slots(one_slot: broker_
     assert begin() != 0, "a session unused for two minutes is evicted (FetchSessionCache.tryEvict)"
 
 
-def test_idle_broker_connection_is_closed_after_its_limit(tmp_path: Path) -> None:
+def test_idle_broker_connection_is_closed_after_max_idle_time(tmp_path: Path) -> None:
     async def run() -> None:
         loop = cast(Any, asyncio.get_running_loop())
         config = configured(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=tmp_path, connections_max_idle_ms=40_000)

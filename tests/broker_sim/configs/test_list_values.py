@@ -1,4 +1,4 @@
-"""List values of configurations; the expected answers are those of Apache Kafka 3.9.1."""
+"""List values of configurations. The expected responses are from Apache Kafka 3.9.1."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cluster() -> Iterator[Cluster]:
 def alter(
     cluster: Cluster, operation: int, value: str, *, name: str = "cleanup.policy", kind: int = TOPIC_RESOURCE
 ) -> tuple[ErrorCode, str | None]:
-    """Alter one key incrementally; return the error and its message."""
+    """Alter one key incrementally, and return the error code and message."""
     config = {"name": name, "config_operation": int(operation), "value": value}
     resource_name = "orders" if kind == TOPIC_RESOURCE else "1"
     resource = {"resource_type": kind, "resource_name": resource_name, "configs": [config]}
@@ -52,7 +52,7 @@ def value_of(cluster: Cluster, name: str = "cleanup.policy", kind: int = TOPIC_R
         ("delete", Operation.APPEND, "compact,delete", "delete,compact"),
     ],
 )
-def test_topic_list_change_gives_kafkas_value(
+def test_topic_list_change_stores_kafkas_value(
     cluster: Cluster, before: str, operation: int, value: str, after: str
 ) -> None:
     alter(cluster, Operation.SET, before)
@@ -60,7 +60,7 @@ def test_topic_list_change_gives_kafkas_value(
     assert value_of(cluster) == after
 
 
-def test_append_to_an_empty_list_gives_the_value(cluster: Cluster) -> None:
+def test_append_to_an_empty_list_returns_the_value(cluster: Cluster) -> None:
     alter(cluster, Operation.SET, "")
     assert alter(cluster, Operation.APPEND, "compact") == (ErrorCode.none, None)
     assert value_of(cluster) == "compact"
@@ -74,7 +74,7 @@ def test_empty_cleanup_policy_neither_deletes_nor_compacts(cluster: Cluster) -> 
     assert (partition.settings.deletes, partition.settings.compacts) == (False, False)
 
 
-def test_broker_list_accepts_subtract_of_last_value(cluster: Cluster) -> None:
+def test_broker_list_accepts_subtraction_of_its_last_value(cluster: Cluster) -> None:
     changed = alter(cluster, Operation.SUBTRACT, "delete", name="log.cleanup.policy", kind=BROKER_RESOURCE)
     assert changed == (ErrorCode.none, None)
     assert value_of(cluster, "log.cleanup.policy", BROKER_RESOURCE) == ""
@@ -83,7 +83,7 @@ def test_broker_list_accepts_subtract_of_last_value(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("value", "named"), [("compact,bogus", "bogus"), ("bogus,worse", "bogus"), ("delete,", ""), (",", "")]
 )
-def test_invalid_list_error_names_first_invalid_member(cluster: Cluster, value: str, named: str) -> None:
+def test_invalid_list_error_names_the_first_invalid_member(cluster: Cluster, value: str, named: str) -> None:
     error, message = alter(cluster, Operation.SET, value)
     assert error is ErrorCode.invalid_config
     assert message is not None and message.endswith(

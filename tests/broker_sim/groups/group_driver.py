@@ -1,4 +1,4 @@
-"""Consumer group members driven by tests: requests to the coordinator, whose responses can arrive later."""
+"""Consumer group members driven by tests. They send requests to the coordinator, whose responses can arrive later."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P0 = TopicPartition("orders", 0)
 
 
 class Asked:
-    """A request and its response, once received."""
+    """A request, and its response once received."""
 
     def __init__(self) -> None:
         self.answer: Any = None
@@ -33,7 +33,7 @@ class Asked:
 
 
 def a_cluster(brokers: int = 3, **keys: str) -> Cluster:
-    """Create brokers with a topic and a `__consumer_offsets` topic of four partitions; each partition has a leader."""
+    """Create brokers with a topic and a `__consumer_offsets` topic of four partitions that all have leaders."""
     keys = {"offsets_topic_num_partitions": str(OFFSETS_PARTITIONS), **keys}
     keys.setdefault("offsets_topic_replication_factor", str(min(3, brokers)))
     cluster = Cluster(brokers, **keys).start()
@@ -69,7 +69,7 @@ class Members:
         return max(leaders, key=lambda node: node.broker.replicas.partitions[tp].leader_epoch)
 
     def ask(self, key: ApiKey, version: int, node: Node | None = None, **values: Any) -> Asked:
-        """Send the request; wait 20 ms for an immediate response."""
+        """Send the request, and wait 20 ms for an immediate response."""
         asked = Asked()
         message = request(key, version, group_id=self.group_id, **values)
         at = node or self.coordinator
@@ -172,7 +172,7 @@ class Members:
         )
 
     def committed(self, partition: TopicPartition = P0, stable: bool = False, node: Node | None = None) -> Any:
-        """Return that partition's row of OffsetFetch, or the group's error."""
+        """Return the partition's row of the OffsetFetch response, or the group's error."""
         topics = [{"name": partition.topic, "partition_indexes": [partition.partition]}]
         groups = [{"group_id": self.group_id, "topics": topics}]
         answer = self.ask(ApiKey.OFFSET_FETCH, 9, node, groups=groups, require_stable=stable).answer
@@ -197,8 +197,9 @@ class Members:
         return member_id, self.join(member_id, **values)
 
     def stable(self, count: int = 1, instances: Sequence[str] = ()) -> tuple[list[str], int]:
-        """Create a stable group of `count` members (or these static members). Return the member ids, leader first, and
-        the generation."""
+        """Create a stable group of `count` members or of these static members. Return the member ids, leader first, and
+        the generation.
+        """
         joins = [self.new_member(instance)[1] for instance in instances or [None] * count]  # type: ignore[list-item]
         self.cluster.wait(3 * INITIAL_DELAY_MS)
         answers = [join.answer for join in joins]

@@ -1,4 +1,4 @@
-"""Random member requests and storage results: the group keeps its invariants and answers every request."""
+"""Random member requests and storage results: the group keeps its invariants and sends one response per request."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from zabka.simulation.engine.scheduler import Scheduler
 
 STEPS = 150
 LONG_MS = 3_000_000
-"""Longer than any timeout."""
+"""A duration longer than any timeout."""
 
 
 class Storing:
-    """Store whose writes end when the test decides, and sometimes fail."""
+    """Store whose writes end when the test decides and sometimes fail."""
 
     def __init__(self, runtime: SimRuntime, random: Random) -> None:
         self.pending: list[Future[ErrorCode]] = []
@@ -63,7 +63,7 @@ class Play:
         self.group = Group("g", 0)
         self.known: list[tuple[str, str | None]] = [("x", None)]
         self.answers: list[list[Any]] = []
-        """The responses to each request; exactly one is correct."""
+        """Responses received per request. Each list must have exactly one response."""
 
     def wait(self, ms: int) -> None:
         self.scheduler.run_until(self.scheduler.now_us + ms * 1_000)
@@ -119,7 +119,7 @@ class Play:
         self.wait(0)
 
     def fall_silent(self) -> None:
-        """Stop all requests, and complete the pending writes."""
+        """Stop sending requests, and complete the pending writes."""
         self.wait(LONG_MS)
         while self.storing.pending:
             self.storing.end(self.storing.pending[0])
@@ -140,7 +140,7 @@ def check(group: Group) -> None:
 
 
 @pytest.mark.parametrize("first_seed", range(0, 200, 50))
-def test_group_keeps_invariants_and_answers_every_request_once(first_seed: int) -> None:
+def test_group_keeps_invariants_and_replies_to_each_request_once(first_seed: int) -> None:
     for seed in range(first_seed, first_seed + 50):
         play = Play(seed)
         for _ in range(STEPS):

@@ -1,4 +1,4 @@
-"""The small group consumer with real coordinators, on virtual time: every record is read once and in order."""
+"""The small group consumer with real coordinators on virtual time: it reads every record once and in order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
 
 class Line(Channel):
-    """Channel of a reader; requests whose keys are in `cut` fail on their way."""
+    """Channel of a reader. Requests whose keys are in `cut` get lost."""
 
     cut: Container[ApiKey] = ()
 
@@ -127,7 +127,7 @@ def test_crashed_consumer_is_replaced_after_its_session_timeout(cluster: Cluster
 
 
 def test_topic_unknown_to_the_group_leader_is_assigned_later(cluster: Cluster) -> None:
-    # A broker that has just started knows no topics; the group was stable, and no member read anything (seed 501710).
+    # A newly started broker knows no topics; the group was stable, but no member read anything (seed 501710).
     reader = Reader(cluster, topic="later")
     cluster.wait(5_000)
     assert reader.consumer.status().generation_id > 0 and not reader.assigned()
@@ -138,9 +138,9 @@ def test_topic_unknown_to_the_group_leader_is_assigned_later(cluster: Cluster) -
     assert reader.assigned() == [later] and reader.numbers() == [7]
 
 
-def test_client_leader_epoch_prevents_answers_of_a_former_leader(cluster: Cluster) -> None:
-    # A follower serves consumers too, and this one has lost its log: a group would take OFFSET_OUT_OF_RANGE for the end
-    # of the log (seed 16).
+def test_client_leader_epoch_rejects_former_leaders_responses(cluster: Cluster) -> None:
+    # Consumers can fetch from followers, and this follower has lost its log: a group would mistake
+    # OFFSET_OUT_OF_RANGE for the end of the log (seed 16).
     produce(cluster, [0, 2, 4])
     info = cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0]
     former = cluster.nodes[info.leader]
@@ -181,8 +181,8 @@ def test_fenced_static_member_stops(cluster: Cluster) -> None:
 
 
 def test_consumer_skips_a_batch_without_records_for_it(cluster: Cluster) -> None:
-    # As Fetcher, which continues at the batch's next offset: here after a transaction marker, elsewhere after a
-    # compacted batch. Without this the group stayed one record behind for good.
+    # Fetcher continues at the batch's next offset: here after a transaction marker, elsewhere after a compacted
+    # batch. Without this, the group remained one record behind permanently.
     produce(cluster, [0])
     info = cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0]
     leader = cluster.nodes[info.leader].broker.replicas.partitions[PARTITIONS[0]]
@@ -202,8 +202,8 @@ def test_consumer_skips_a_batch_without_records_for_it(cluster: Cluster) -> None
 
 
 def test_expired_consumer_does_not_reset_the_groups_offsets(cluster: Cluster) -> None:
-    # As ConsumerCoordinator, which sends no commit without a generation. The coordinator of an empty group would accept
-    # it as a commit of a consumer that assigns its own partitions.
+    # ConsumerCoordinator sends no commit without a generation. The coordinator of an empty group would accept it
+    # as a commit of a consumer that assigns its own partitions.
     first = Reader(cluster)
     cluster.wait(3_000)
     first.line.cut = GROUP_REQUESTS
@@ -237,7 +237,7 @@ def test_subscriptions_and_assignments_round_trip() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\x00\x00\x00\x00\x00\x01\x00\x09a"])
-def test_invalid_subscription_bytes_are_refused(data: bytes) -> None:
+def test_invalid_subscription_bytes_are_rejected(data: bytes) -> None:
     with pytest.raises(BadConsumerProtocol):
         decode_subscription(data)
     with pytest.raises(BadConsumerProtocol):

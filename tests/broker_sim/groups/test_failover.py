@@ -1,4 +1,4 @@
-"""Groups move with the leadership of their partition: only the log determines the state of the new coordinator."""
+"""Groups move with the leadership of their partition. The new coordinator's state comes only from the log."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def _never(future: Future[None]) -> None:
 
 
 def fail_over(members: Members) -> Node:
-    """Kill the coordinator with SIGKILL; return the next one."""
+    """Kill the coordinator with SIGKILL, and return the next coordinator."""
     old = members.coordinator
     old.kill()
     members.cluster.expire(old)
@@ -82,7 +82,7 @@ def test_silent_member_is_removed_one_session_after_failover(members: Members) -
     assert members.heartbeat(leader, generation) is ErrorCode.rebalance_in_progress
 
 
-def test_failover_discards_a_rebalance_and_members_restart_it(members: Members) -> None:
+def test_failover_discards_a_rebalance_and_members_rejoin(members: Members) -> None:
     (leader,), generation = members.stable()
     newcomer, _ = members.new_member()
     fail_over(members)
@@ -102,7 +102,7 @@ def test_waiting_join_fails_when_its_coordinator_resigns(members: Members) -> No
     assert waiting.answer is None
     number = java_hash(members.group_id) % OFFSETS_PARTITIONS
     partition = old.broker.replicas.partitions[TopicPartition("__consumer_offsets", number)]
-    # A clean stop moves the leadership while the broker still runs.
+    # A clean stop moves the leadership while the broker is still running.
     old.runtime.spawn(old.broker.stop(), "stop")
     cluster.wait(3_000)
     assert waiting.error is ErrorCode.not_coordinator
@@ -124,7 +124,7 @@ def test_deleted_group_stays_deleted_after_failover(members: Members) -> None:
 
 
 def test_group_deletion_in_several_batches_survives_failover() -> None:
-    # A hundred tombstones; at most a dozen fit into a batch.
+    # A hundred tombstones; at most a dozen fit into one batch.
     cluster = a_cluster(message_max_bytes="600")
     members = Members(cluster)
     cluster.run(cluster.client.create_topic("many", 100, 3))
@@ -148,7 +148,7 @@ def test_old_partition_is_ignored_after_the_offsets_topic_grows() -> None:
     grow = request(ApiKey.CREATE_PARTITIONS, 3, topics=topics, timeout=5_000, validate_only=False)
     assert cluster.on(node, node.broker.handle(grow)).results[0].error_code == NONE
     for offset in (9, 11):
-        # The partition count is read at the start.
+        # The number of partitions is read at the start.
         node.kill()
         cluster.expire(node)
         cluster.start()
@@ -187,7 +187,7 @@ def test_topic_deletion_during_loading_removes_its_offsets(members: Members) -> 
 
 
 @pytest.mark.parametrize("removal", ["topic deleted", "offset deleted", "group deleted"])
-def test_pending_commit_is_removed_for_the_next_coordinator_too(members: Members, removal: str) -> None:
+def test_next_coordinator_also_removes_a_pending_commit(members: Members, removal: str) -> None:
     members.commit(8, partition=TopicPartition("orders", 1))
     coordinator = members.coordinator
     groups = coordinator.broker.groups
@@ -212,7 +212,7 @@ def test_pending_commit_is_removed_for_the_next_coordinator_too(members: Members
     assert members.state() == ("Dead" if removal == "group deleted" else "Empty")
 
 
-def test_former_coordinator_rereads_the_log_when_elected_again(members: Members) -> None:
+def test_reelected_coordinator_reads_the_log_again(members: Members) -> None:
     cluster = members.cluster
     members.commit(8)
     first = members.coordinator
@@ -231,7 +231,7 @@ def test_former_coordinator_rereads_the_log_when_elected_again(members: Members)
     assert members.committed().committed_offset == 9
 
 
-def test_requests_get_coordinator_load_in_progress_while_loading(members: Members) -> None:
+def test_requests_while_loading_get_coordinator_load_in_progress(members: Members) -> None:
     (leader,), generation = members.stable()
     store = members.coordinator.broker.groups.store
     number = store.partition_for(members.group_id)
@@ -239,12 +239,12 @@ def test_requests_get_coordinator_load_in_progress_while_loading(members: Member
     store._loading[number] = None
     assert members.join(leader).error is ErrorCode.coordinator_load_in_progress
     assert members.committed() is ErrorCode.coordinator_load_in_progress
-    # These two have other answers so that clients older than that error react correctly.
+    # These two get other responses, so that clients that do not know this error react correctly.
     assert members.heartbeat(leader, generation) is NONE
     assert members.sync(leader, generation).error is ErrorCode.rebalance_in_progress
 
 
-def test_large_offsets_batch_is_read_with_pauses() -> None:
+def test_loading_yields_while_reading_a_large_offsets_batch() -> None:
     rows = [Record(offset_key(f"group-{n}", P0), offset_value(OffsetAndMetadata(n, -1, "", 1))) for n in range(1_000)]
     for codec in (Codec.NONE, Codec.GZIP):
         log = GroupLog()
@@ -252,7 +252,7 @@ def test_large_offsets_batch_is_read_with_pauses() -> None:
         assert [group.offsets.get(P0).offset for group in log.groups(1)] == list(range(1_000))
 
 
-def test_damaged_offsets_batch_is_skipped_others_are_read() -> None:
+def test_damaged_offsets_batch_is_skipped_and_others_are_read() -> None:
     def batch(offset: int, codec: Codec = Codec.NONE) -> bytes:
         key = offset_key(f"group-{offset}", P0)
         return build_batch(
@@ -270,7 +270,8 @@ def test_damaged_offsets_batch_is_skipped_others_are_read() -> None:
 def test_coordinator_resigns_when_metadata_moves_its_partition(
     members: Members,
 ) -> None:
-    # The controller sends no LeaderAndIsr or StopReplica to a broker that it took for dead when the partition moved.
+    # The controller sends no LeaderAndIsr or StopReplica to a broker that it considered dead when the partition
+    # moved.
     members.stable()
     node = members.coordinator
     waiting, _ = members.new_member()
@@ -297,7 +298,7 @@ def test_coordinator_resigns_when_metadata_moves_its_partition(
     assert joined.error is ErrorCode.not_coordinator
 
 
-def test_partition_given_up_while_loading_leaves_no_group(members: Members) -> None:
+def test_partition_unloaded_while_loading_leaves_no_group(members: Members) -> None:
     members.stable()
     node = members.coordinator
     store = node.broker.groups.store
@@ -308,7 +309,7 @@ def test_partition_given_up_while_loading_leaves_no_group(members: Members) -> N
     assert members.group_id not in store.groups and not store.is_loading_any
 
 
-def test_giving_up_partitions_examines_each_group_once(members: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unloading_partitions_examines_each_group_once(members: Members, monkeypatch: pytest.MonkeyPatch) -> None:
     store = members.coordinator.broker.groups.store
     for number in range(20):
         store.get_or_create(f"group-{number}")
@@ -358,8 +359,9 @@ def test_assignment_that_cannot_be_stored_is_not_sent() -> None:
 
 
 def test_heartbeat_without_member_id_is_fenced_after_failover(members: Members) -> None:
-    """Kafka's GroupCoordinator.validateCurrentMember compares the member id with the loaded one.  librdkafka sends such
-    heartbeats between the timeout of its session and the next poll of the application; Java keeps its member id."""
+    """Kafka's GroupCoordinator.validateCurrentMember compares the member id with the loaded one. librdkafka sends such
+    heartbeats between its session timeout and the application's next poll. The Java client keeps its member id.
+    """
     (member,), generation = members.stable(instances=("a",))
     fail_over(members)
     assert members.heartbeat("", generation, "a") is ErrorCode.fenced_instance_id
@@ -387,7 +389,8 @@ def test_static_member_joins_without_member_id_after_failover(members: Members) 
 
 
 def test_expired_static_member_is_unknown_after_failover(members: Members) -> None:
-    """After the session that the next coordinator starts for it, no member has the group.instance.id."""
+    """The session that the next coordinator started for the member has expired, so no member has the
+    group.instance.id."""
     (member,), generation = members.stable(instances=("a",))
     fail_over(members)
     members.cluster.wait(SESSION_MS)
@@ -395,7 +398,7 @@ def test_expired_static_member_is_unknown_after_failover(members: Members) -> No
     assert members.heartbeat(member, generation, "a") is ErrorCode.unknown_member_id
 
 
-def test_static_member_in_a_rebalance_survives_a_failed_write(
+def test_static_member_survives_failed_write_during_rebalance(
     members: Members,
 ) -> None:
     (leader, follower), generation = members.stable(instances=("a", "b"))

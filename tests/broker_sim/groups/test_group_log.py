@@ -1,4 +1,4 @@
-"""A coordinator that loads its groups while their log is moved to another log directory."""
+"""A coordinator loads its groups while their log moves to another log directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMITTED = 20
 
 
 class Replica:
-    """A replica whose log is in one directory and then in the other."""
+    """Replica whose log moves from one directory to another."""
 
     def __init__(self, folder: Path) -> None:
         self.topic_partition = OFFSETS

@@ -1,4 +1,4 @@
-"""The rules of the classic group protocol at the coordinator, on virtual time."""
+"""Rules of the classic group protocol at the coordinator, on virtual time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def members(cluster: Cluster, request: pytest.FixtureRequest) -> Members:
 # ---- joining ---------------------------------------------------------------------------------------------------
 
 
-def test_dynamic_member_gets_an_id_and_must_join_with_it(members: Members) -> None:
+def test_dynamic_member_gets_an_id_and_must_rejoin_with_it(members: Members) -> None:
     first = members.join()
     assert first.error is ErrorCode.member_id_required
     assert first.answer.member_id.startswith("tester-")
@@ -52,9 +52,9 @@ def test_dynamic_member_gets_an_id_and_must_join_with_it(members: Members) -> No
 
 
 @pytest.mark.parametrize(("length", "error"), [(32_730, NONE), (32_731, ErrorCode.unknown_server_error)])
-def test_member_id_longer_than_a_string_is_refused(members: Members, length: int, error: ErrorCode) -> None:
-    # The member id is the instance id, a dash and 36 characters. If no response could hold the id, the member would
-    # stay in the group, and the group could not be described any longer.
+def test_too_long_member_id_is_rejected(members: Members, length: int, error: ErrorCode) -> None:
+    # The member id is the instance id, a dash and 36 characters. If no response could contain the id, the member
+    # would remain in the group, and the group could no longer be described.
     asked = members.join(instance_id="i" * length)
     members.cluster.wait(INITIAL_DELAY_MS + 100)
     assert asked.error is error
@@ -63,12 +63,12 @@ def test_member_id_longer_than_a_string_is_refused(members: Members, length: int
     assert ResponseEncoder().encode(1, described)
 
 
-def test_first_join_suffices_before_version_4_or_if_static(members: Members) -> None:
+def test_first_join_succeeds_before_version_4_or_if_static(members: Members) -> None:
     old = members.join(version=3)
     static = members.join(instance_id="a")
     assert static.answer is None
     members.cluster.wait(INITIAL_DELAY_MS)
-    # The second member joined during the delay, so the delay starts again.
+    # The second member joined during the delay, which restarts the delay.
     assert old.answer is None
     members.cluster.wait(INITIAL_DELAY_MS)
     assert old.error is NONE and static.error is NONE
@@ -85,7 +85,7 @@ def test_first_rebalance_waits_while_more_members_join(members: Members) -> None
     assert [join.answer.generation_id for join in joins] == [1, 1, 1]
 
 
-def test_first_member_leads_and_alone_gets_the_member_list(members: Members) -> None:
+def test_first_member_is_leader_and_only_it_gets_the_member_list(members: Members) -> None:
     (first_id, first), (second_id, second) = members.new_member(), members.new_member()
     members.cluster.wait(2 * INITIAL_DELAY_MS + 100)
     assert first.answer.leader == second.answer.leader == first_id
@@ -103,7 +103,7 @@ def test_common_protocol_with_most_votes_is_chosen(members: Members) -> None:
     assert {join.answer.protocol_name for join in (one, two, three)} == {"range"}
 
 
-def test_member_without_a_common_protocol_is_refused(members: Members) -> None:
+def test_member_without_a_common_protocol_is_rejected(members: Members) -> None:
     members.stable()
     assert members.join(protocols={"other": b""}).error is ErrorCode.inconsistent_group_protocol
     assert members.join(protocol_type="connect").error is ErrorCode.inconsistent_group_protocol
@@ -113,23 +113,23 @@ def test_member_without_a_common_protocol_is_refused(members: Members) -> None:
 
 
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
-def test_session_timeout_out_of_bounds_is_refused(members: Members, session_ms: int) -> None:
+def test_out_of_range_session_timeout_is_rejected(members: Members, session_ms: int) -> None:
     assert members.join(session_ms=session_ms).error is ErrorCode.invalid_session_timeout
 
 
-def test_unknown_member_id_is_refused_in_any_group(members: Members) -> None:
+def test_unknown_member_id_is_rejected_in_any_group(members: Members) -> None:
     assert members.join("nobody").error is ErrorCode.unknown_member_id
     members.stable()
     assert members.join("nobody").error is ErrorCode.unknown_member_id
 
 
-def test_empty_group_id_is_refused(cluster: Cluster) -> None:
+def test_empty_group_id_is_rejected(cluster: Cluster) -> None:
     nameless = Members(cluster, "")
     assert nameless.join().error is ErrorCode.invalid_group_id
     assert nameless.heartbeat("m", 1) is ErrorCode.invalid_group_id
 
 
-def test_broker_that_is_not_coordinator_returns_that_error(members: Members) -> None:
+def test_other_broker_returns_not_coordinator(members: Members) -> None:
     other = next(node for node in members.cluster.nodes.values() if node is not members.coordinator)
     assert members.join(node=other).error is ErrorCode.not_coordinator
     assert members.sync("m", 1, node=other).error is ErrorCode.not_coordinator
@@ -137,14 +137,14 @@ def test_broker_that_is_not_coordinator_returns_that_error(members: Members) -> 
     assert members.committed(node=other) is ErrorCode.not_coordinator
 
 
-def test_full_group_refuses_another_member(members: Members) -> None:
+def test_join_of_a_full_group_is_rejected(members: Members) -> None:
     members.stable(3)
     refused = members.join()
     assert refused.error is ErrorCode.group_max_size_reached
     assert refused.answer.member_id == ""
 
 
-def test_unused_member_id_holds_the_rebalance_until_it_expires(members: Members) -> None:
+def test_unused_member_id_delays_the_rebalance_until_it_expires(members: Members) -> None:
     (leader,), generation = members.stable()
     unused = members.join(session_ms=SESSION_MS)
     assert unused.error is ErrorCode.member_id_required
@@ -155,7 +155,7 @@ def test_unused_member_id_holds_the_rebalance_until_it_expires(members: Members)
     assert again.error is NONE and again.answer.generation_id == generation + 1
 
 
-def test_unstarted_group_that_emptied_requires_a_protocol(
+def test_join_of_emptied_preparing_group_requires_a_protocol(
     members: Members,
 ) -> None:
     member_id, _ = members.new_member()
@@ -194,7 +194,7 @@ def test_join_does_not_examine_every_member_of_a_large_group() -> None:
     assert thread_time() - began_s < 5
 
 
-def test_dynamic_member_id_is_refused_for_a_static_member(members: Members) -> None:
+def test_dynamic_member_id_is_rejected_for_a_static_member(members: Members) -> None:
     member_id, static = members.join().answer.member_id, members.join(instance_id="a")
     for instance_id in ("a", "b"):
         assert members.join(member_id, instance_id=instance_id).error is ErrorCode.unknown_server_error
@@ -206,7 +206,7 @@ def test_dynamic_member_id_is_refused_for_a_static_member(members: Members) -> N
 # ---- syncing ---------------------------------------------------------------------------------------------------
 
 
-def test_all_members_get_the_assignment_once_it_is_stored(members: Members) -> None:
+def test_members_get_the_assignment_after_it_is_stored(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     described = members.described()
     assert described.group_state == "Stable" and described.protocol_data == "range"
@@ -228,7 +228,7 @@ def test_member_without_an_assignment_gets_an_empty_one(members: Members) -> Non
     assert sync.error is NONE and sync.answer.assignment == b""
 
 
-def test_sync_group_is_refused_with_the_matching_error(members: Members) -> None:
+def test_sync_group_is_rejected_with_the_matching_error(members: Members) -> None:
     assert members.sync("nobody", 1).error is ErrorCode.unknown_member_id
     (leader,), generation = members.stable()
     assert members.sync("nobody", generation).error is ErrorCode.unknown_member_id
@@ -258,7 +258,7 @@ def test_member_that_never_syncs_is_removed_after_the_timeout(members: Members) 
 # ---- heartbeats ------------------------------------------------------------------------------------------------
 
 
-def test_heartbeat_is_refused_with_the_matching_error(members: Members) -> None:
+def test_heartbeat_is_rejected_with_the_matching_error(members: Members) -> None:
     assert members.heartbeat("nobody", 1) is ErrorCode.unknown_member_id
     (leader,), generation = members.stable()
     assert members.heartbeat(leader, generation) is NONE
@@ -283,7 +283,7 @@ def test_member_without_heartbeats_is_removed(members: Members) -> None:
     assert again.error is NONE and again.answer.generation_id == generation + 1
 
 
-def test_last_member_leaving_empties_and_increments_the_group(members: Members) -> None:
+def test_emptying_a_group_increments_its_generation(members: Members) -> None:
     _, generation = members.stable()
     members.cluster.wait(SESSION_MS + 1_000)
     assert members.state() == "Empty"
@@ -331,7 +331,7 @@ def test_leader_that_does_not_rejoin_in_time_is_replaced(members: Members) -> No
     assert [row.member_id for row in join.answer.members] == [follower]
 
 
-def test_rejoin_rebalances_for_the_leader_not_for_a_follower(members: Members) -> None:
+def test_rejoin_of_leader_rebalances_but_of_follower_does_not(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     same = members.join(follower)
     assert same.answer.generation_id == generation and members.state() == "Stable"
@@ -361,7 +361,7 @@ def test_new_rebalance_ends_the_wait_for_an_assignment(members: Members) -> None
 # ---- leaving ---------------------------------------------------------------------------------------------------
 
 
-def test_leave_starts_a_rebalance_at_once(members: Members) -> None:
+def test_leave_starts_a_rebalance_immediately(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     answer = members.leave((follower, None), ("nobody", None))
     assert [row.error_code for row in answer.members] == [NONE, ErrorCode.unknown_member_id]
@@ -379,7 +379,7 @@ def test_member_removed_while_it_syncs_gets_unknown_member_id(members: Members) 
     assert members.join(leader).answer.generation_id == 2
 
 
-def test_leave_group_before_version_3_has_one_error_for_all(members: Members) -> None:
+def test_leave_group_before_version_3_returns_a_top_level_error(members: Members) -> None:
     (leader,), _ = members.stable()
     assert members.ask(ApiKey.LEAVE_GROUP, 2, member_id="nobody").error is ErrorCode.unknown_member_id
     assert members.ask(ApiKey.LEAVE_GROUP, 2, member_id=leader).error is NONE
@@ -402,7 +402,7 @@ def test_restarted_static_member_keeps_its_assignment(members: Members) -> None:
     assert members.heartbeat(leader, generation) is NONE
 
 
-def test_restarted_static_leader_skips_assignment(
+def test_restarted_static_leader_skips_the_assignment(
     members: Members,
 ) -> None:
     (leader,), generation = members.stable(instances=("a",))
@@ -442,7 +442,7 @@ def test_static_member_stays_until_its_session_expires(members: Members) -> None
     assert len(again.answer.members) == 2
 
 
-def test_administrator_removes_a_static_member_by_instance_id(members: Members) -> None:
+def test_admin_removes_a_static_member_by_instance_id(members: Members) -> None:
     members.stable(instances=("a",))
     answer = members.leave(("", "a"), ("", "b"))
     assert [row.error_code for row in answer.members] == [NONE, ErrorCode.unknown_member_id]
@@ -491,7 +491,7 @@ def test_only_empty_groups_can_be_deleted(members: Members) -> None:
     assert members.state() == "Dead"
 
 
-def test_journal_has_every_state_change_of_a_group(members: Members) -> None:
+def test_journal_contains_every_state_change_of_a_group(members: Members) -> None:
     (member,), _ = members.stable()
     members.leave((member, None))
     members.ask(ApiKey.DELETE_GROUPS, 2, groups_names=[members.group_id])

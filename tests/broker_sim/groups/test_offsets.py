@@ -1,5 +1,4 @@
-"""Committed offsets: which the coordinator accepts, what it returns, how long it retains them, and where it stores
-them."""
+"""Committed offsets: which ones the coordinator accepts, what it returns, and how long and where it stores them."""
 
 from __future__ import annotations
 
@@ -55,12 +54,12 @@ def test_member_can_commit_only_in_its_own_generation(members: Members) -> None:
     assert commit_error(members.commit(5, member, generation).answer) is NONE
     assert commit_error(members.commit(6, member, generation - 1).answer) is ErrorCode.illegal_generation
     assert commit_error(members.commit(6, "nobody", generation).answer) is ErrorCode.unknown_member_id
-    # A commit without a member id is refused while the group has members.
+    # A commit without a member id is rejected while the group has members.
     assert commit_error(members.commit(6).answer) is ErrorCode.unknown_member_id
     assert members.committed().committed_offset == 5
 
 
-def test_commit_of_the_old_generation_is_accepted_during_joining(members: Members) -> None:
+def test_old_generation_can_commit_while_members_rejoin(members: Members) -> None:
     (member,), generation = members.stable()
     members.new_member()
     assert commit_error(members.commit(5, member, generation).answer) is NONE
@@ -77,7 +76,7 @@ def test_commit_counts_as_a_heartbeat(members: Members) -> None:
         assert commit_error(members.commit(offset, member, generation).answer) is NONE
 
 
-def test_unknown_partitions_are_refused_individually(members: Members) -> None:
+def test_unknown_partitions_are_rejected_individually(members: Members) -> None:
     rows = [{"partition_index": n, "committed_offset": 4, "committed_metadata": None} for n in (0, 9)]
     topics = [{"name": "orders", "partitions": rows}, {"name": "none", "partitions": rows[:1]}]
     answer = members.ask(ApiKey.OFFSET_COMMIT, 8, member_id="", topics=topics).answer
@@ -87,13 +86,13 @@ def test_unknown_partitions_are_refused_individually(members: Members) -> None:
     assert members.committed().committed_offset == 4
 
 
-def test_metadata_beyond_its_limit_is_refused(members: Members) -> None:
+def test_metadata_beyond_its_limit_is_rejected(members: Members) -> None:
     assert commit_error(members.commit(1, metadata="x" * 11).answer) is ErrorCode.offset_metadata_too_large
     assert members.committed().committed_offset == -1
 
 
 @pytest.mark.parametrize("version", [0, 9])
-def test_metadata_length_is_counted_as_in_java(members: Members, version: int) -> None:
+def test_metadata_length_is_counted_in_utf16_units(members: Members, version: int) -> None:
     # String.length in GroupMetadataManager.validateOffsetMetadataLength: characters above U+FFFF count as two units.
     assert commit_error(members.commit(1, metadata="\U0001f600" * 5, version=version).answer) is NONE
     refused = members.commit(2, metadata="\U0001f600" * 5 + "x", version=version).answer
@@ -103,7 +102,7 @@ def test_metadata_length_is_counted_as_in_java(members: Members, version: int) -
 # ---- responses -------------------------------------------------------------------------------------------------
 
 
-def test_commit_is_answered_once_the_isr_has_it(members: Members) -> None:
+def test_commit_response_waits_for_the_isr(members: Members) -> None:
     members.commit(3)
     coordinator = members.coordinator
     others = [node for node in members.cluster.nodes.values() if node is not coordinator]
@@ -122,7 +121,7 @@ def test_commit_is_answered_once_the_isr_has_it(members: Members) -> None:
     assert members.committed(stable=True).committed_offset == 4
 
 
-def test_pending_commit_succeeds_though_a_later_one_is_refused(members: Members) -> None:
+def test_pending_commit_succeeds_after_a_later_one_is_rejected(members: Members) -> None:
     members.commit(3)
     coordinator = members.coordinator
     number = java_hash(members.group_id) % OFFSETS_PARTITIONS
@@ -167,7 +166,7 @@ def test_offset_fetch_before_version_2_has_partition_errors(members: Members) ->
 # ---- version 0: ZooKeeper --------------------------------------------------------------------------------------
 
 
-def test_version_0_keeps_offsets_in_zookeeper(members: Members) -> None:
+def test_version_0_stores_offsets_in_zookeeper(members: Members) -> None:
     node = next(iter(members.cluster.nodes.values()))
     path = f"/consumers/{members.group_id}/offsets/orders/0"
     rows = [{"partition_index": 0, "committed_offset": 12, "committed_metadata": ""}]
@@ -187,7 +186,7 @@ def test_version_0_keeps_offsets_in_zookeeper(members: Members) -> None:
 # ---- deletion and expiry ---------------------------------------------------------------------------------------
 
 
-def test_offsets_of_a_topic_are_deleted_only_if_unsubscribed(members: Members) -> None:
+def test_topic_offsets_can_be_deleted_only_if_unsubscribed(members: Members) -> None:
     def delete() -> object:
         topics = [{"name": "orders", "partitions": [{"partition_index": 0}]}]
         return members.ask(ApiKey.OFFSET_DELETE, 0, topics=topics).answer
@@ -219,7 +218,7 @@ def short_retention() -> Iterator[Members]:
     made.stop_all()
 
 
-def test_empty_groups_offsets_and_group_expire_after_retention(short_retention: Members) -> None:
+def test_offsets_and_group_expire_after_empty_group_retention(short_retention: Members) -> None:
     members = short_retention
     (member,), generation = members.stable()
     members.commit(5, member, generation)
@@ -236,7 +235,7 @@ def test_empty_groups_offsets_and_group_expire_after_retention(short_retention: 
     assert members.state() == "Dead"
 
 
-def test_commit_can_set_its_own_retention_up_to_version_4(short_retention: Members) -> None:
+def test_commit_up_to_version_4_can_set_its_retention(short_retention: Members) -> None:
     members = short_retention
     assert commit_error(members.commit(5, version=4, retention_time=600_000).answer) is NONE
     members.cluster.wait(8 * 60_000)
@@ -263,7 +262,7 @@ def test_simple_consumer_offsets_expire_by_their_own_commits(short_retention: Me
     # The results of Java's Utils.abs("...".hashCode()).
     [("", 0), ("payments", 1382682413), ("console-consumer-1", 35782224), ("\U0001f600", 1772899)],
 )
-def test_group_hash_is_the_same_as_in_java(text: str, code: int) -> None:
+def test_group_hash_equals_javas(text: str, code: int) -> None:
     assert java_hash(text) == code
 
 
@@ -279,7 +278,7 @@ def test_coordinator_is_the_leader_of_the_groups_partition(members: Members) -> 
 
 
 def coordinator_of(members: Members, version: int, kind: int) -> tuple[ErrorCode, str | None, int]:
-    """Return the error, message and broker id for a key of that kind."""
+    """Return the error code, message and broker id for a coordinator key of that type."""
     node = members.coordinator
     asked = request(ApiKey.FIND_COORDINATOR, version, key="t", key_type=kind, coordinator_keys=["t"])
     answer = members.cluster.on(node, node.broker.handle(asked))
@@ -287,7 +286,7 @@ def coordinator_of(members: Members, version: int, kind: int) -> tuple[ErrorCode
     return ErrorCode(row.error_code), getattr(row, "error_message", None), row.node_id
 
 
-def test_share_groups_and_unknown_key_types_have_no_coordinator(members: Members) -> None:
+def test_find_coordinator_rejects_share_groups_and_unknown_types(members: Members) -> None:
     malformed = coordinator_of(members, 3, 7)
     assert malformed[0] is ErrorCode.invalid_request and str(malformed[1]).startswith("This most likely occurs because")
     assert coordinator_of(members, 6, 7) == malformed
@@ -316,7 +315,7 @@ def test_offsets_topic_is_created_on_demand_with_enough_brokers() -> None:
     cluster.stop_all()
 
 
-def test_offsets_topic_refuses_records_of_ordinary_clients(members: Members) -> None:
+def test_clients_cannot_produce_to_the_offsets_topic(members: Members) -> None:
     node = members.coordinator
     number = java_hash(members.group_id) % 4
     records = build_batch([Record(b"k", b"v", 0)])

@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`, compared with bytes written by Kafka 3.9.1's own classes."""
+"""Records of `__consumer_offsets`, compared with bytes written by Kafka 3.9.1's classes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ MEMBER = StoredMember(
 GROUP = StoredGroup("consumer", 4, "range", "m1", 1234, (MEMBER,))
 
 
-def test_keys_of_offsets_and_groups_have_kafkas_bytes() -> None:
+def test_offset_and_group_keys_are_encoded_as_in_kafka() -> None:
     assert offset_key("g", TopicPartition("t", 3)) == OFFSET_KEY
     assert group_key("g") == GROUP_KEY
     assert read_key(OFFSET_KEY) == OffsetKey("g", TopicPartition("t", 3))
@@ -62,19 +62,19 @@ def test_keys_of_offsets_and_groups_have_kafkas_bytes() -> None:
     assert read_key(GROUP_KEY) == GroupKey("g")
 
 
-def test_key_of_an_unknown_version_is_read_as_none() -> None:
+def test_key_of_an_unknown_version_is_decoded_as_none() -> None:
     assert read_key(b"\x00\x03\x00\x01g") is None
 
 
 @pytest.mark.parametrize("version", OFFSETS)
-def test_offsets_of_every_version_are_read(version: int) -> None:
+def test_offset_values_of_every_version_are_decoded(version: int) -> None:
     expire = 2000 if version == 1 else None
     expected = OffsetAndMetadata(77, 5 if version >= 3 else -1, "m", 1000, expire)
     assert read_offset(bytes.fromhex(OFFSETS[version])) == expected
 
 
 @pytest.mark.parametrize("version", GROUPS)
-def test_groups_of_every_version_are_read(version: int) -> None:
+def test_group_values_of_every_version_are_decoded(version: int) -> None:
     member = MEMBER._replace(
         group_instance_id="i" if version >= 3 else None, rebalance_timeout_ms=8 if version >= 1 else 9
     )
@@ -82,7 +82,7 @@ def test_groups_of_every_version_are_read(version: int) -> None:
     assert read_group(bytes.fromhex(GROUPS[version])) == expected
 
 
-def test_values_are_written_as_kafka_3_9_writes_them() -> None:
+def test_values_are_encoded_as_in_kafka_3_9() -> None:
     assert offset_value(OffsetAndMetadata(77, 5, "m", 1000)).hex() == OFFSETS[3]
     assert offset_value(OffsetAndMetadata(77, -1, "m", 1000, 2000)).hex() == OFFSETS[1]
     assert group_value(GROUP).hex() == GROUPS[3]
@@ -90,7 +90,7 @@ def test_values_are_written_as_kafka_3_9_writes_them() -> None:
 
 
 @pytest.mark.parametrize("text", [*OFFSETS.values(), *GROUPS.values()])
-def test_truncated_or_unknown_record_is_refused(text: str) -> None:
+def test_truncated_or_unknown_record_is_rejected(text: str) -> None:
     data = bytes.fromhex(text)
     read = read_offset if text in OFFSETS.values() else read_group
     for size in range(len(data)):
@@ -110,7 +110,7 @@ def test_truncated_or_unknown_record_is_refused(text: str) -> None:
     ],
     ids=["a static member twice", "a member id twice", "a leader that is no member", "no leader"],
 )
-def test_inconsistent_group_record_is_refused(group: StoredGroup) -> None:
+def test_inconsistent_group_record_is_rejected(group: StoredGroup) -> None:
     assert read_group(group_value(GROUP)) == GROUP
     with pytest.raises(UnreadableRecord):
         read_group(group_value(group))

@@ -1,4 +1,4 @@
-"""Offsets committed in a transaction: pending until its marker, fenced by the generation (KIP-98, KIP-447)."""
+"""Offsets committed in a transaction: pending until the marker, and fenced by the generation (KIP-98, KIP-447)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def fail_over(members: Members) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_offset_is_pending_until_the_marker(members: Members, version: int) -> None:
+def test_offset_is_pending_until_the_marker_is_written(members: Members, version: int) -> None:
     members.commit(10)
     assert commit(members, 20, version=version) is NONE
     assert members.committed().committed_offset == 10
@@ -87,7 +87,7 @@ def test_offset_is_pending_until_the_marker(members: Members, version: int) -> N
     assert (row.error_code, row.committed_offset) == (NONE, 20)
 
 
-def test_aborted_offset_is_dropped(members: Members) -> None:
+def test_offset_of_an_aborted_transaction_is_dropped(members: Members) -> None:
     members.commit(10)
     commit(members, 20)
     end(members, commits=False)
@@ -95,14 +95,14 @@ def test_aborted_offset_is_dropped(members: Members) -> None:
     assert (row.error_code, row.committed_offset) == (NONE, 10)
 
 
-def test_later_plain_commit_wins_over_an_earlier_transaction(members: Members) -> None:
+def test_later_plain_commit_overrides_an_earlier_transaction(members: Members) -> None:
     commit(members, 20)
     members.commit(30)
     end(members, commits=True)
     assert members.committed().committed_offset == 30
 
 
-def test_last_commit_of_a_transaction_counts(members: Members) -> None:
+def test_last_offset_committed_in_a_transaction_wins(members: Members) -> None:
     commit(members, 20)
     commit(members, 21)
     commit(members, 5, partition=P1)
@@ -134,7 +134,7 @@ def test_consumer_of_an_earlier_generation_is_fenced(members: Members) -> None:
     assert commit(members, 1, member_id=member, generation_id=generation) is NONE
     assert commit(members, 2, member_id=member, generation_id=generation - 1) is ErrorCode.illegal_generation
     assert commit(members, 2, member_id="gone", generation_id=generation) is ErrorCode.unknown_member_id
-    # Producers before KIP-447 name neither.
+    # Producers before KIP-447 send neither.
     assert commit(members, 3) is NONE
     assert commit(members, 3, version=2) is NONE
     end(members, commits=True)
@@ -148,7 +148,7 @@ def test_replaced_static_member_is_fenced(members: Members) -> None:
     assert commit(members, 1, **{**given, "member_id": "other"}) is ErrorCode.fenced_instance_id
 
 
-def test_commit_is_refused_row_by_row(members: Members) -> None:
+def test_transactional_commit_rejects_partitions_individually(members: Members) -> None:
     assert commit(members, 1, partition=TopicPartition("none", 0)) is ErrorCode.unknown_topic_or_partition
     assert commit(members, 1, metadata="x" * 4_097) is ErrorCode.offset_metadata_too_large
     assert commit(Members(members.cluster, ""), 1) is ErrorCode.invalid_group_id

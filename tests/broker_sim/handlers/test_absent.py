@@ -1,5 +1,6 @@
-"""Requests for features that these brokers lack; the expected answers are Apache Kafka 3.9.1's with the features
-off."""
+"""Requests for features that these brokers lack. The expected responses are from Apache Kafka 3.9.1 with them
+disabled.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ REQUESTS: list[tuple[ApiKey, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("key", "values"), REQUESTS)
-def test_absent_features_answer_every_version_in_its_format(
+def test_unsupported_apis_return_their_error_in_every_version(
     cluster: Cluster, key: ApiKey, values: dict[str, Any]
 ) -> None:
     lowest, highest = SUPPORTED[key]
@@ -78,7 +79,7 @@ def one(cluster: Cluster, key: ApiKey) -> Any:
     return asked(cluster, request(key, SUPPORTED[key][1], **dict(REQUESTS)[key]))
 
 
-def test_acl_requests_fail_without_an_authorizer(cluster: Cluster) -> None:
+def test_acl_requests_without_an_authorizer_fail(cluster: Cluster) -> None:
     described = one(cluster, ApiKey.DESCRIBE_ACLS)
     assert described.error_code is ErrorCode.security_disabled
     assert described.error_message == "No Authorizer is configured on the broker"
@@ -100,7 +101,7 @@ TOKENS = [
 
 
 @pytest.mark.parametrize(("key", "version", "recorded"), TOKENS)
-def test_delegation_tokens_get_kafkas_bytes_on_plaintext(
+def test_delegation_token_response_on_plaintext_has_kafkas_bytes(
     cluster: Cluster, key: ApiKey, version: int, recorded: str
 ) -> None:
     owner = {"owner_principal_type": "User", "owner_principal_name": "bob"}
@@ -108,7 +109,7 @@ def test_delegation_tokens_get_kafkas_bytes_on_plaintext(
     assert ResponseEncoder().encode(7, answer)[8:].hex() == recorded
 
 
-def test_features_cannot_be_updated(cluster: Cluster) -> None:
+def test_update_features_is_rejected(cluster: Cluster) -> None:
     assert one(cluster, ApiKey.UPDATE_FEATURES).results[0].error_code is ErrorCode.invalid_request
     other = next(node for node in cluster.nodes.values() if node is not cluster.controller)
     message = request(ApiKey.UPDATE_FEATURES, 1, **dict(REQUESTS)[ApiKey.UPDATE_FEATURES])
@@ -136,7 +137,7 @@ def test_new_group_protocol_gets_unsupported_version(cluster: Cluster) -> None:
     assert groups[0].authorized_operations == -(2**31)
 
 
-def test_envelope_closes_the_connection(cluster: Cluster) -> None:
+def test_envelope_request_closes_the_connection(cluster: Cluster) -> None:
     message = request(ApiKey.ENVELOPE, 0, request_data=b"abc", client_host_address=b"\x7f\0\0\1")
 
     async def refused() -> str:
@@ -159,7 +160,7 @@ def test_describe_log_dirs_returns_the_size_of_every_replica(cluster: Cluster) -
     assert moved.error_code is ErrorCode.log_dir_not_found
 
 
-def test_partition_lists_its_idempotent_producers(cluster: Cluster) -> None:
+def test_describe_producers_lists_idempotent_producers(cluster: Cluster) -> None:
     records = [Record(b"", b"v", timestamp_ms=5), Record(b"", b"w", timestamp_ms=6)]
     cluster.run(cluster.client.produce(TopicPartition("orders", 0), records, producer=(77, 3, 0)))
     known, unknown = one(cluster, ApiKey.DESCRIBE_PRODUCERS).topics[0].partitions

@@ -1,4 +1,4 @@
-"""Authorized operations without an authorizer; the expected values are those of Apache Kafka 3.9.1."""
+"""Authorized operations without an authorizer. The expected values are from Apache Kafka 3.9.1."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 NOT_REQUESTED = -(2**31)
 OF_CLUSTER = 8096
-"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and IDEMPOTENT_WRITE."""
+"""Bits of CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and IDEMPOTENT_WRITE."""
 OF_TOPIC = 3576
-"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS."""
+"""Bits of READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS."""
 OF_GROUP = 328
-"""READ, DELETE and DESCRIBE."""
+"""Bits of READ, DELETE and DESCRIBE."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def asked(cluster: Cluster, key: ApiKey, version: int, **values: Any) -> Any:
-    """Return the response as a client decodes it."""
+    """Send the request, and return the response as a client decodes it."""
     message = request(key, version, **values)
     answer = cluster.on(cluster.nodes[1], cluster.nodes[1].broker.handle(message))
     return decode_response(ResponseEncoder().encode(7, answer)[4:], message)
@@ -66,7 +66,7 @@ def test_metadata_includes_topic_operations_if_requested(cluster: Cluster, versi
     assert getattr(answer, "cluster_authorized_operations", NOT_REQUESTED) == NOT_REQUESTED
 
 
-def test_unknown_topic_id_has_no_operations(cluster: Cluster) -> None:
+def test_unknown_topic_id_has_no_authorized_operations(cluster: Cluster) -> None:
     topics = [{"name": None, "topic_id": uuid.UUID(int=7)}]
     answer = asked(cluster, ApiKey.METADATA, 12, topics=topics, include_topic_authorized_operations=True)
     assert answer.topics[0].error_code is ErrorCode.unknown_topic_id
@@ -96,7 +96,7 @@ def test_describe_groups_includes_operations_if_requested(cluster: Cluster, requ
         (3, ErrorCode.unsupported_endpoint_type, "Unsupported endpoint type 3"),
     ],
 )
-def test_describe_cluster_rejects_other_endpoints_as_kafka(
+def test_describe_cluster_rejects_controller_endpoints_as_kafka(
     cluster: Cluster, endpoint_type: int, error: ErrorCode, message: str
 ) -> None:
     answer = asked(cluster, ApiKey.DESCRIBE_CLUSTER, 1, endpoint_type=endpoint_type)

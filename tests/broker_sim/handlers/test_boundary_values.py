@@ -1,5 +1,6 @@
-"""Values at and beyond their limits; the expected answers are Apache Kafka 3.9.1's (ZooKeeper mode) to the same
-bytes."""
+"""Values at and beyond their limits. The expected responses are from Apache Kafka 3.9.1 (ZooKeeper mode), for the
+same bytes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def asked(cluster: Cluster, key: ApiKey, version: int, /, **values: Any) -> Any:
     return cluster.on(node, node.broker.handle(request(key, version, **values), "c", "PLAINTEXT"))
 
 
-def test_transactional_id_does_not_affect_plain_records(cluster: Cluster) -> None:
+def test_plain_records_with_a_transactional_id_are_stored(cluster: Cluster) -> None:
     rows = [{"index": 0, "records": build_batch([Record(None, b"v", 1_000)])}]
     data = [{"name": "orders", "partition_data": rows}]
     for transactional_id in ("", "t"):
@@ -99,14 +100,14 @@ def test_epoch_below_minus_one_is_fenced_except_in_fetch(cluster: Cluster, epoch
 
 @pytest.mark.parametrize("kind", [-128, -1, 3, 127])
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
-def test_find_coordinator_refuses_an_unknown_key_type(cluster: Cluster, version: int, kind: int) -> None:
+def test_find_coordinator_rejects_an_unknown_key_type(cluster: Cluster, version: int, kind: int) -> None:
     answer = asked(cluster, ApiKey.FIND_COORDINATOR, version, key="g", coordinator_keys=["g"], key_type=kind)
     assert (answer.coordinators[0] if version >= 4 else answer).error_code is INVALID
 
 
 @pytest.mark.parametrize("invalid", ["", ".", "-1", "a/b", "a ", "\u00e9", "__x", "a-"])
 @pytest.mark.parametrize("version", [3, 4])
-def test_api_versions_refuses_an_invalid_client_name(cluster: Cluster, version: int, invalid: str) -> None:
+def test_api_versions_rejects_an_invalid_client_name(cluster: Cluster, version: int, invalid: str) -> None:
     proper = {"client_software_name": "apache-kafka-java", "client_software_version": "3.9.1"}
     assert asked(cluster, ApiKey.API_VERSIONS, version, **proper).error_code is NONE
     for name in proper:
@@ -118,7 +119,7 @@ def test_api_versions_refuses_an_invalid_client_name(cluster: Cluster, version: 
     ("producer_id", "epoch", "error"),
     [(-1, -1, NONE), (5, 3, NONE), (5, -1, INVALID), (-2, -1, INVALID), (-1, 0, INVALID), (-1, 32767, INVALID)],
 )
-def test_producer_must_send_both_former_id_and_epoch_or_neither(
+def test_producer_must_send_both_previous_id_and_epoch_or_none(
     cluster: Cluster, producer_id: int, epoch: int, error: ErrorCode
 ) -> None:
     former = {"producer_id": producer_id, "producer_epoch": epoch}
@@ -144,7 +145,7 @@ def test_empty_transactional_id_is_an_invalid_request(cluster: Cluster) -> None:
         (-128, ErrorCode.unsupported_endpoint_type),
     ],
 )
-def test_broker_endpoint_describes_only_brokers(cluster: Cluster, kind: int, error: ErrorCode) -> None:
+def test_describe_cluster_accepts_only_the_broker_endpoint_type(cluster: Cluster, kind: int, error: ErrorCode) -> None:
     answer = asked(cluster, ApiKey.DESCRIBE_CLUSTER, 1, endpoint_type=kind)
     assert (answer.error_code, answer.endpoint_type) == (error, 1)
 
@@ -159,7 +160,7 @@ def test_quota_filter_with_an_unknown_match_type_is_an_error(cluster: Cluster, k
     assert (answer.error_code, answer.entries) == (UNKNOWN_ERROR, None)
 
 
-def test_infinite_byte_rate_is_refused(cluster: Cluster) -> None:
+def test_infinite_byte_rate_is_rejected(cluster: Cluster) -> None:
     for value in (float("inf"), float("-inf"), 1e308):
         ops = [{"key": "producer_byte_rate", "value": value, "remove": False}]
         entries = [{"entity": [{"entity_type": "client-id", "entity_name": "endless"}], "ops": ops}]

@@ -1,4 +1,4 @@
-"""Configurations in a CreateTopics response (KIP-525); the expected rows are those of Apache Kafka 3.9.1."""
+"""Configurations in a CreateTopics response (KIP-525). The expected rows are from Apache Kafka 3.9.1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def created(cluster: Cluster, node: Node, version: int, name: str, **values: Any) -> Any:
-    """Return the row of a topic as a client decodes it."""
+    """Create a topic, and return its row of the response as a client decodes it."""
     topic = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], **values}
     message = request(ApiKey.CREATE_TOPICS, version, topics=[topic], timeout=5_000, validate_only=True)
     answer = cluster.on(node, node.broker.handle(message))
@@ -59,13 +59,13 @@ def test_created_topic_lists_dynamic_broker_configs(cluster: Cluster) -> None:
     assert configs["segment.bytes"] == ("2000000", Source.DYNAMIC_BROKER_CONFIG)
 
 
-def test_failed_topic_has_no_configs(cluster: Cluster) -> None:
+def test_failed_topic_creation_returns_no_configs(cluster: Cluster) -> None:
     row = created(cluster, cluster.controller, 7, "bad name", configs=[])
     assert (row.error_code, row.configs) == (ErrorCode.invalid_topic_exception, ())
     assert (row.num_partitions, row.replication_factor) == (-1, -1)
 
 
-def test_other_broker_than_the_controller_returns_no_configs(cluster: Cluster) -> None:
+def test_topic_created_via_another_broker_returns_no_configs(cluster: Cluster) -> None:
     other = next(node for node in cluster.nodes.values() if node is not cluster.controller)
     row = created(cluster, other, 7, "orders", configs=[])
     assert (row.error_code, row.error_message, row.configs) == (ErrorCode.not_controller, "", ())

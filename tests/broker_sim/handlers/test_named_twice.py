@@ -1,5 +1,6 @@
-"""Requests that name a thing twice; the expected answers are those of Apache Kafka 3.9.1 in ZooKeeper mode to the same
-bytes."""
+"""Requests with duplicate entries. The expected responses are from Apache Kafka 3.9.1 (ZooKeeper mode), for the
+same bytes.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def batch(*values: str) -> bytes:
 
 
 def produced(cluster: Cluster, *records: bytes, partition: int = 0, topics: int = 1) -> Any:
-    """Return the rows for a Produce that names a partition several times, in the rows of one topic or of several."""
+    """Return the response rows for a Produce request that contains a partition several times, in one or several topic
+    rows.
+    """
     rows = [{"index": partition, "records": each} for each in records]
     data = [{"name": "orders", "partition_data": rows}]
     if topics > 1:
@@ -59,18 +62,18 @@ def stored(cluster: Cluster) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("topics", [1, 2])
-def test_produce_to_a_partition_twice_stores_the_later_records(cluster: Cluster, topics: int) -> None:
+def test_produce_with_repeated_partition_stores_later_records(cluster: Cluster, topics: int) -> None:
     assert produced(cluster, batch("a"), batch("b", "c"), topics=topics) == [("orders", 0, NONE, 0)]
     assert stored(cluster) == [b"b", b"c"]
 
 
 @pytest.mark.parametrize("records", [(b"xx", batch("a")), (batch("a"), b"xx")], ids=["earlier", "later"])
-def test_valid_batch_of_a_partition_named_twice_is_stored(cluster: Cluster, records: tuple[bytes, bytes]) -> None:
+def test_valid_batch_of_a_repeated_partition_is_stored(cluster: Cluster, records: tuple[bytes, bytes]) -> None:
     assert produced(cluster, *records) == [("orders", 0, ErrorCode.invalid_record, -1)]
     assert stored(cluster) == [b"a"]
 
 
-def test_unknown_partition_named_twice_has_one_row(cluster: Cluster) -> None:
+def test_repeated_unknown_partition_has_one_row(cluster: Cluster) -> None:
     rows = produced(cluster, batch("a"), batch("b"), partition=7)
     assert rows == [("orders", 7, ErrorCode.unknown_topic_or_partition, -1)]
 
@@ -103,7 +106,7 @@ def test_later_of_two_offsets_of_a_partition_is_stored(cluster: Cluster, version
 
 
 @pytest.mark.parametrize("version", [0, 9])
-def test_every_offset_of_an_unknown_partition_is_refused(cluster: Cluster, version: int) -> None:
+def test_every_offset_of_an_unknown_partition_is_rejected(cluster: Cluster, version: int) -> None:
     assert committed(cluster, version, 7, 5, 3) == [ErrorCode.unknown_topic_or_partition] * 2
 
 
@@ -128,7 +131,7 @@ def test_delete_topics_has_a_row_for_every_repeated_name(cluster: Cluster) -> No
     assert rows_of(answer) == [("no", unknown), ("orders", NONE), ("no", unknown), ("orders", NONE)]
 
 
-def test_delete_topics_refuses_a_row_with_both_name_and_id(cluster: Cluster) -> None:
+def test_delete_topics_rejects_a_row_with_both_name_and_id(cluster: Cluster) -> None:
     topics = [{"name": "orders", "topic_id": UUID(int=9)}, {"name": "orders", "topic_id": None}]
     answer = asked(cluster, ApiKey.DELETE_TOPICS, 6, topics=topics, timeout=5_000)
     assert rows_of(answer) == [("orders", ErrorCode.invalid_request)] * 2
@@ -140,7 +143,7 @@ def test_delete_topics_refuses_a_row_with_both_name_and_id(cluster: Cluster) -> 
 # ---- quotas and features ---------------------------------------------------------------------------------------
 
 
-def test_quota_entity_named_twice_is_altered_twice_with_one_row(cluster: Cluster) -> None:
+def test_repeated_quota_entity_is_altered_twice_with_one_row(cluster: Cluster) -> None:
     entity = [{"entity_type": "client-id", "entity_name": "c"}]
     ops = [[{"key": "producer_byte_rate", "value": value, "remove": False}] for value in (1.0, 2.0)]
     entries = [{"entity": entity, "ops": each} for each in ops]
@@ -149,7 +152,7 @@ def test_quota_entity_named_twice_is_altered_twice_with_one_row(cluster: Cluster
     assert b'"producer_byte_rate":"2"' in cluster.ensemble.data("/config/clients/c")
 
 
-def test_feature_named_twice_has_one_row(cluster: Cluster) -> None:
+def test_repeated_feature_has_one_row(cluster: Cluster) -> None:
     updates = [{"feature": "f", "max_version_level": level, "upgrade_type": 1} for level in (1, 2)]
     answer = asked(cluster, ApiKey.UPDATE_FEATURES, 1, feature_updates=updates)
     assert [(row.feature, row.error_code) for row in answer.results] == [("f", ErrorCode.invalid_request)]

@@ -1,4 +1,4 @@
-"""The replicas of dead brokers in version 0 of Metadata."""
+"""Replicas on dead brokers in Metadata version 0."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def described(cluster: Cluster, version: int) -> tuple[ErrorCode, int, list[int], list[int]]:
-    """Return error, leader, replicas and ISR of the only partition, from the metadata of broker 1."""
+    """Return the only partition's error, leader, replicas and ISR from broker 1's metadata."""
     message: Any = request(ApiKey.METADATA, version, topics=[{"name": "orders"}])
     (topic,) = cluster.on(cluster.nodes[1], cluster.nodes[1].broker.handle(message)).topics
     (row,) = topic.partitions
@@ -29,7 +29,7 @@ def described(cluster: Cluster, version: int) -> tuple[ErrorCode, int, list[int]
 
 
 def test_metadata_version_0_lists_live_replicas_and_an_error(cluster: Cluster) -> None:
-    # Its clients look up replicas in the response's list of brokers (MetadataResponse 0 has no offline replicas).
+    # Clients look up replicas in the response's list of brokers (MetadataResponse 0 has no offline replicas).
     assert described(cluster, 0) == described(cluster, 1) == (ErrorCode.none, 1, [1, 2, 3], [1, 2, 3])
     cluster.nodes[3].kill()
     cluster.expire(cluster.nodes[3])

@@ -45,7 +45,7 @@ def test_topic_znodes_have_kafkas_format(cluster: Cluster) -> None:
     assert cluster.ensemble.data("/config/topics/orders") == b'{"version":1,"config":{"min.insync.replicas":"2"}}'
 
 
-def test_creation_is_answered_once_every_partition_has_a_leader(cluster: Cluster) -> None:
+def test_create_topics_waits_until_all_partitions_have_leaders(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 7, 3))
     described = cluster.run(cluster.client.metadata(["orders"])).topics["orders"]
     assert len(described.partitions) == 7
@@ -100,7 +100,7 @@ REFUSALS: list[tuple[dict[str, Any], ErrorCode, str]] = [
 
 
 @pytest.mark.parametrize(("values", "error", "expected_text"), REFUSALS)
-def test_invalid_topic_is_refused_with_kafkas_error(
+def test_invalid_topic_is_rejected_with_kafkas_error(
     cluster: Cluster, values: dict[str, Any], error: ErrorCode, expected_text: str
 ) -> None:
     for taken in ("taken", "with.dot"):
@@ -118,13 +118,13 @@ def test_validate_only_writes_nothing(cluster: Cluster) -> None:
     assert refused is not None and refused[0] is ErrorCode.invalid_topic_exception
 
 
-def test_partition_count_together_with_an_assignment_is_refused(cluster: Cluster) -> None:
+def test_partition_count_together_with_an_assignment_is_rejected(cluster: Cluster) -> None:
     row = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": [{"partition_index": 0}]}
     answer = at_controller(cluster, request(ApiKey.CREATE_TOPICS, 7, topics=[row], timeout=1_000))
     assert answer.topics[0].error_code is ErrorCode.invalid_request
 
 
-def test_topic_named_twice_is_refused_and_others_are_created(cluster: Cluster) -> None:
+def test_repeated_topic_is_rejected_and_others_are_created(cluster: Cluster) -> None:
     rows = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("a", "b", "a")]
     answer = at_controller(cluster, request(ApiKey.CREATE_TOPICS, 7, topics=rows, timeout=5_000))
     assert {row.name: row.error_code for row in answer.topics} == {"a": ErrorCode.invalid_request, "b": ErrorCode.none}
@@ -142,7 +142,7 @@ def test_topic_named_twice_is_refused_and_others_are_created(cluster: Cluster) -
 def test_request_time_is_linear_in_the_number_of_names(
     cluster: Cluster, key: ApiKey, version: int, rows: str, name: str, more: dict[str, Any]
 ) -> None:
-    # Less than a megabyte of names. Each was once compared with every other, which took half a minute.
+    # Less than a megabyte of names. Comparing each name with every other once took half a minute.
     node = cluster.controller
     named: Any = [{name: f"no topic {number}", **more} for number in range(40_000)]
     asked = request(key, version, validate_only=True, **{rows: named})
@@ -173,7 +173,7 @@ def test_only_the_controller_creates_topics(cluster: Cluster) -> None:
     ],
 )
 def test_zombie_controller_cannot_create_grow_or_delete_topics(cluster: Cluster, message: KafkaMessage) -> None:
-    # A zombie controller can in Kafka: ZkAdminManager's writes are not fenced.
+    # In Kafka a zombie controller can do this, because ZkAdminManager's writes are not fenced.
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     zombie = cluster.controller
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"9")
@@ -186,13 +186,13 @@ def test_zombie_controller_cannot_create_grow_or_delete_topics(cluster: Cluster,
     assert "controller_epoch" in {event.reason for event in zombie.of(WriteFenced)}
 
 
-def test_creation_without_leaders_in_time_is_request_timed_out(cluster: Cluster) -> None:
+def test_creation_without_leaders_in_time_returns_timeout(cluster: Cluster) -> None:
     refused = create(cluster, "orders", assignment={0: [9]}, timeout_ms=1_000)
     assert refused is not None and refused[0] is ErrorCode.request_timed_out
     assert "/brokers/topics/orders" in cluster.ensemble.nodes
 
 
-def test_creation_whose_response_is_lost_succeeds(cluster: Cluster) -> None:
+def test_creation_with_a_lost_zookeeper_response_succeeds(cluster: Cluster) -> None:
     session = cluster.controller.session
     lost: list[str] = []
     multi = session.multi
@@ -209,7 +209,7 @@ def test_creation_whose_response_is_lost_succeeds(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_create_topics_answers_every_version_in_its_format(cluster: Cluster, version: int) -> None:
+def test_create_topics_supports_every_version(cluster: Cluster, version: int) -> None:
     row = {"name": f"v{version}", "num_partitions": 2, "replication_factor": 1}
     answer = at_controller(cluster, request(ApiKey.CREATE_TOPICS, version, topics=[row], timeout=5_000))
     assert answer.topics[0].error_code is ErrorCode.none
@@ -217,7 +217,7 @@ def test_create_topics_answers_every_version_in_its_format(cluster: Cluster, ver
         assert answer.topics[0].num_partitions == 2
 
 
-def test_duplicate_and_internal_topic_names_are_refused(cluster: Cluster) -> None:
+def test_duplicate_and_internal_topic_names_are_rejected(cluster: Cluster) -> None:
     rows = [
         {"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("a", "a", "b", "__cluster_metadata")
     ]
@@ -251,7 +251,7 @@ def test_deleted_topic_has_no_metadata_and_no_znodes(cluster: Cluster) -> None:
         assert node.directory.partitions() == []
 
 
-def test_topic_can_be_created_again_with_another_id(cluster: Cluster) -> None:
+def test_recreated_topic_has_a_new_id(cluster: Cluster) -> None:
     first = cluster.run(cluster.client.create_topic("orders", 1, 3, configs={"min.insync.replicas": "3"}))
     cluster.run(cluster.client.delete_topic("orders"))
     cluster.wait(1_000)
@@ -260,7 +260,7 @@ def test_topic_can_be_created_again_with_another_id(cluster: Cluster) -> None:
         assert node.broker.configs.topic_overrides("orders") == {}
 
 
-def test_deletion_of_an_unknown_topic_is_refused(cluster: Cluster) -> None:
+def test_deletion_of_an_unknown_topic_is_rejected(cluster: Cluster) -> None:
     refused = cluster.refused(cluster.client.delete_topic("nothing"))
     assert refused is not None and refused[0] is ErrorCode.unknown_topic_or_partition
 
@@ -287,7 +287,7 @@ def test_topic_can_be_deleted_by_its_id(cluster: Cluster) -> None:
     }
 
 
-def test_older_versions_delete_by_name(cluster: Cluster) -> None:
+def test_older_versions_delete_topics_by_name(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     answer = at_controller(cluster, request(ApiKey.DELETE_TOPICS, 1, topic_names=["orders"], timeout=5_000))
     assert [(row.name, row.error_code) for row in answer.responses] == [("orders", ErrorCode.none)]
@@ -321,7 +321,7 @@ def test_added_partitions_leave_existing_ones_unchanged(cluster: Cluster) -> Non
         (3, [[1]], ErrorCode.invalid_replica_assignment, "Inconsistent replication factor"),
     ],
 )
-def test_invalid_partition_increase_is_refused(
+def test_invalid_partition_increase_is_rejected(
     cluster: Cluster, total: int, assignments: list[list[int]] | None, error: ErrorCode, expected_text: str
 ) -> None:
     cluster.run(cluster.client.create_topic("orders", 2, 2))
@@ -338,12 +338,12 @@ def test_partition_count_is_limited_by_the_size_of_the_znode(cluster: Cluster, m
     cluster.run(cluster.client.create_partitions("orders", 3))
 
 
-def test_partition_increase_of_an_unknown_topic_is_refused(cluster: Cluster) -> None:
+def test_partition_increase_of_an_unknown_topic_is_rejected(cluster: Cluster) -> None:
     refused = cluster.refused(cluster.client.create_partitions("nothing", 3))
     assert refused is not None and refused[0] is ErrorCode.unknown_topic_or_partition
 
 
-def test_concurrent_partition_increases_do_not_undo_each_other(cluster: Cluster) -> None:
+def test_concurrent_partition_increases_are_both_kept(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     session = cluster.controller.session
     set_znode, beaten = session.set, []
@@ -364,7 +364,7 @@ def test_concurrent_partition_increases_do_not_undo_each_other(cluster: Cluster)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_elect_leaders_answers_every_version_in_its_format(cluster: Cluster, version: int) -> None:
+def test_elect_leaders_supports_every_version(cluster: Cluster, version: int) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 3))
     rows = [{"topic": "orders", "partitions": [0]}, {"topic": "nothing", "partitions": [5]}]
     message = request(ApiKey.ELECT_LEADERS, version, topic_partitions=rows, election_type=0)
@@ -381,16 +381,16 @@ def test_elect_leaders_answers_every_version_in_its_format(cluster: Cluster, ver
 
 
 @given(st.text(alphabet="abz09._-", min_size=1, max_size=249).filter(lambda name: name not in (".", "..")))
-def test_topic_names_of_letters_digits_dot_dash_underscore_pass(name: str) -> None:
+def test_topic_name_of_allowed_characters_is_valid(name: str) -> None:
     assert invalid_name(name) is None
 
 
 @pytest.mark.parametrize("name", ["a/b", "a\n", "ä", "a:b", "a\x00", " "])
-def test_topic_names_with_other_characters_are_refused(name: str) -> None:
+def test_topic_name_with_other_characters_is_rejected(name: str) -> None:
     assert invalid_name(name) is not None
 
 
-def test_period_and_an_underscore_collide() -> None:
+def test_names_that_differ_only_in_period_or_underscore_collide() -> None:
     assert collide("a.b_c", "a_b.c") and not collide("a.b", "a-b")
 
 
@@ -414,7 +414,7 @@ def test_replica_assignment_matches_the_example_of_admin_utils() -> None:
     }  # fmt: skip
 
 
-def test_znode_over_zookeepers_limit_is_refused_before_sending(cluster: Cluster) -> None:
+def test_znode_over_zookeepers_limit_is_rejected_before_sending(cluster: Cluster) -> None:
     refused = create(cluster, "orders", 1, 1, configs={"message.format.version": "x" * 1_100_000})
     assert refused is not None and refused[0] is ErrorCode.invalid_request
 
@@ -438,7 +438,7 @@ def test_incomplete_racks_are_an_error_or_ignored() -> None:
     assert assign_replicas([0, 1], 1, 1, Random(0), racks={**RACKS, 3: None})
 
 
-def test_topic_is_spread_over_racks_or_refused_if_incomplete() -> None:
+def test_topic_is_spread_over_racks_or_rejected_if_incomplete() -> None:
     cluster = Cluster(4)
     for node in cluster.nodes.values():
         node.keys["broker.rack"] = f"r{node.broker_id % 2}"

@@ -1,4 +1,4 @@
-"""A leader asks the transaction coordinator before a transaction begins in its log (KIP-890, part 1)."""
+"""A leader verifies a transaction with the coordinator before it appends the first record (KIP-890, part 1)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NONE = ErrorCode.none
 
 
 class Coordinator:
-    """Answers AddPartitionsToTxn of one broker with `error`, and notes the questions."""
+    """Coordinator that responds to a broker's AddPartitionsToTxn requests with `error`, and records the requests."""
 
     def __init__(self, node: Node) -> None:
         self.error = NONE
@@ -80,7 +80,7 @@ def test_first_batch_of_a_transaction_is_verified_once(cluster: Cluster, coordin
     assert len(coordinator.asked) == 2, "the next transaction is verified again"
 
 
-def test_late_batch_of_an_aborted_transaction_is_refused(cluster: Cluster, coordinator: Coordinator) -> None:
+def test_late_batch_of_an_aborted_transaction_is_rejected(cluster: Cluster, coordinator: Coordinator) -> None:
     coordinator.error = ErrorCode.invalid_txn_state
     row = produce(cluster, P0, 0)
     assert (row.error_code, row.error_message) == (
@@ -101,14 +101,14 @@ def test_late_batch_of_an_aborted_transaction_is_refused(cluster: Cluster, coord
         (ErrorCode.transaction_abortable, 10, ErrorCode.invalid_txn_state),
     ],
 )
-def test_errors_of_the_verification_are_those_of_kafka(
+def test_verification_returns_kafkas_errors(
     cluster: Cluster, coordinator: Coordinator, error: ErrorCode, version: int, expected: ErrorCode
 ) -> None:
     coordinator.error = error
     assert produce(cluster, P0, 0, version=version).error_code is expected
 
 
-def test_verification_without_a_coordinator_can_be_retried() -> None:
+def test_verification_without_a_coordinator_is_retriable() -> None:
     cluster = Cluster(1).start()
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     row = produce(cluster, P0, 0)
@@ -117,7 +117,7 @@ def test_verification_without_a_coordinator_can_be_retried() -> None:
     cluster.stop_all()
 
 
-def test_transaction_that_ends_during_the_verification_is_refused(cluster: Cluster, coordinator: Coordinator) -> None:
+def test_transaction_ending_during_verification_rejects_batch(cluster: Cluster, coordinator: Coordinator) -> None:
     node = leader_of(cluster, P0)
 
     async def abort() -> None:
@@ -129,7 +129,7 @@ def test_transaction_that_ends_during_the_verification_is_refused(cluster: Clust
     assert produce(cluster, P0, 0).error_code is NONE
 
 
-def test_later_batch_waits_for_the_unverified_batch(cluster: Cluster, coordinator: Coordinator) -> None:
+def test_batch_after_an_unverified_batch_is_out_of_order(cluster: Cluster, coordinator: Coordinator) -> None:
     coordinator.error = ErrorCode.not_coordinator
     produce(cluster, P0, 0)
     coordinator.error = NONE
@@ -138,7 +138,7 @@ def test_later_batch_waits_for_the_unverified_batch(cluster: Cluster, coordinato
     assert produce(cluster, P0, 1).error_code is NONE
 
 
-def test_verification_can_be_switched_off_while_the_broker_runs(cluster: Cluster, coordinator: Coordinator) -> None:
+def test_verification_can_be_disabled_at_run_time(cluster: Cluster, coordinator: Coordinator) -> None:
     coordinator.error = ErrorCode.invalid_txn_state
     assert produce(cluster, P0, 0).error_code is ErrorCode.invalid_txn_state
     resource = {
@@ -175,7 +175,7 @@ def commit(cluster: Cluster) -> ErrorCode:
         (ErrorCode.transaction_abortable, ErrorCode.transaction_abortable),
     ],
 )
-def test_commit_in_a_transaction_is_verified(
+def test_transactional_offset_commit_is_verified(
     cluster: Cluster, coordinator: Coordinator, error: ErrorCode, expected: ErrorCode
 ) -> None:
     coordinator.error = error

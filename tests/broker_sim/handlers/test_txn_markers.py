@@ -73,7 +73,7 @@ def test_fetch_returns_stable_offset_and_aborted_transactions(cluster: Cluster, 
     assert fetch(cluster, version, 0).aborted_transactions is None
 
 
-def test_list_offsets_of_committed_records_ends_at_the_lso(cluster: Cluster) -> None:
+def test_list_offsets_of_read_committed_ends_at_the_lso(cluster: Cluster) -> None:
     produce(cluster, P0, 0)
     topics = [{"name": "orders", "partitions": [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]}]
 
@@ -85,7 +85,7 @@ def test_list_offsets_of_committed_records_ends_at_the_lso(cluster: Cluster) -> 
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_markers_are_refused_partition_by_partition(cluster: Cluster, version: int) -> None:
+def test_write_txn_markers_rejects_partitions_individually(cluster: Cluster, version: int) -> None:
     node = leader_of(cluster, P0)
     produce(cluster, P0, 0, epoch=4)
     assert write_markers(cluster, node, marker(P0, P9, commit=True, epoch=3), version=version) == [
@@ -99,7 +99,7 @@ def test_markers_are_refused_partition_by_partition(cluster: Cluster, version: i
     assert write_markers(cluster, node) == []
 
 
-def test_described_producer_has_its_transaction(cluster: Cluster) -> None:
+def test_describe_producers_includes_the_open_transaction(cluster: Cluster) -> None:
     node = leader_of(cluster, P0)
     produce(cluster, P0, 0)
     row = producer_row(cluster)

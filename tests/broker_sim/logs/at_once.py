@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class AtOnce(Threads):
-    """Threads of the host whose `call` runs in the caller."""
+    """Threads whose `call` runs in the calling thread."""
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run the function in the caller."""
+        """Run the function in the calling thread."""
         return function(*args, **kwargs)
 
 

@@ -12,7 +12,7 @@ def _nothing(unflushed: int) -> int:
 
 
 class MemoryLogFile:
-    """One file: what was written, and how much of it was flushed."""
+    """One file: the written data, and how much of it is flushed."""
 
     __slots__ = ("_content", "_flushed", "is_open")
 
@@ -22,7 +22,7 @@ class MemoryLogFile:
         self.is_open = True
 
     def append(self, data: bytes) -> int:
-        """Append; return the position at which the data starts."""
+        """Append data, and return its start position."""
         assert self.is_open, "the file is closed"
         position = len(self._content)
         self._content += data
@@ -33,7 +33,7 @@ class MemoryLogFile:
         return bytes(memoryview(self._content)[position : position + size])
 
     def size(self) -> int:
-        """Bytes written."""
+        """Number of bytes written."""
         return len(self._content)
 
     def truncate(self, size: int) -> None:
@@ -42,7 +42,7 @@ class MemoryLogFile:
         self._flushed = min(self._flushed, size)
 
     def flush(self) -> None:
-        """Make everything written so far survive a power loss."""
+        """Make all data written so far durable."""
         self._flushed = len(self._content)
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class MemoryLogFile:
         self.is_open = False
 
     def lose_power(self, left_of: Callable[[int], int]) -> int:
-        """Keep flushed bytes, and `left_of(n)` of the n unflushed ones; return the number of lost bytes."""
+        """Keep the flushed bytes and `left_of(n)` of the n unflushed bytes. Return the number of lost bytes."""
         unflushed = len(self._content) - self._flushed
         lost = unflushed - left_of(unflushed)
         del self._content[len(self._content) - lost :]
@@ -60,29 +60,29 @@ class MemoryLogFile:
 class MemoryLogDirectory:
     """A broker's log.dirs as dictionaries (`zabka.broker_sim.ports.LogDirectory`).
 
-    A killed process keeps everything that was written: `crash()`. A power loss keeps what was flushed: `power_loss()`.
-    Small text files are durable at once, because they are fsynced when written. For exchanged files a power loss
-    restores the previous content.
+    `crash()` simulates a killed process: all written data remains. `power_loss()` simulates a power loss: only
+    flushed data remains. Small text files are durable at once, because they are fsynced when written. A power loss
+    restores the previous content of exchanged files.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, dict[str, MemoryLogFile]] = {}
         self._texts: dict[str, dict[str, str]] = {"": {}}
         self._before: dict[tuple[str, str], str | None] = {}
-        """The content on disk of exchanged texts that are not synced yet."""
+        """Content on disk of exchanged files that are not synced yet."""
         self._power_losses = 0
 
     @property
     def boot_id(self) -> str:
-        """Id that changes with every power loss."""
+        """Id that changes at every power loss."""
         return f"boot-{self._power_losses}"
 
     def space(self) -> DiskSpace:
-        """Unknown: no file system has a limit here."""
+        """Unknown, because memory has no file system limit."""
         return DiskSpace()
 
     def partitions(self) -> list[str]:
-        """Names of the replica directories, sorted."""
+        """Names of the replica directories, in order."""
         return sorted(self._files)
 
     def create_partition(self, name: str) -> None:
@@ -91,7 +91,7 @@ class MemoryLogDirectory:
         self._texts.setdefault(name, {})
 
     def delete_partition(self, name: str) -> None:
-        """Delete a replica directory and its content."""
+        """Delete a replica directory and its contents."""
         for file in self._files.pop(name, {}).values():
             file.close()
         self._texts.pop(name, None)
@@ -105,11 +105,11 @@ class MemoryLogDirectory:
         self._before = {(to if key[0] == name else key[0], key[1]): text for key, text in self._before.items()}
 
     def list_files(self, name: str) -> list[str]:
-        """File names in a replica directory, sorted."""
+        """File names in a replica directory, in order."""
         return sorted([*self._files.get(name, {}), *self._texts.get(name, {})])
 
     def files(self, name: str) -> Mapping[str, MemoryLogFile]:
-        """Return a replica's segment files as they are on disk, whether open or not."""
+        """Return a replica's segment files on disk, whether open or not."""
         return self._files.get(name, {})
 
     def open(self, name: str, file: str) -> MemoryLogFile:
@@ -124,17 +124,17 @@ class MemoryLogDirectory:
         self._texts.get(name, {}).pop(file, None)
 
     def sync_names(self, name: str) -> None:
-        """Do nothing: names are durable at once."""
+        """Do nothing: file names are durable at once."""
 
     async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
-        """Make these files survive a power loss at once."""
+        """Make these files durable at once."""
         for name, file in files:
             self._before.pop((name, file), None)
             if file in self._files.get(name, {}):
                 self._files[name][file].flush()
 
     def replace(self, name: str, file: str, by: str) -> None:
-        """Replace `file` by the file `by`."""
+        """Replace `file` with the file `by`."""
         files = self._files[name]
         files[file] = files.pop(by)
 
@@ -154,22 +154,22 @@ class MemoryLogDirectory:
         self._before.pop((name, file), None)
 
     def crash(self) -> None:
-        """Simulate a killed process: handles are closed, and everything written is on disk before the next start."""
+        """Simulate a killed process: handles are closed, and all written data is on disk at the next start."""
         self._before.clear()
         for files in self._files.values():
             for file in files.values():
                 file.close()
 
     def wipe(self) -> None:
-        """Simulate a replaced disk: everything is lost."""
+        """Simulate a disk replacement: all data is lost."""
         self._files = {}
         self._texts = {"": {}}
         self._before.clear()
 
     def power_loss(self, left_of: Callable[[int], int] = _nothing) -> dict[str, int]:
-        """Simulate a power loss: keep flushed bytes, and of a file's other bytes as many as `left_of` returns.
+        """Simulate a power loss: keep flushed bytes, and as many of each file's unflushed bytes as `left_of` returns.
 
-        Returns how many bytes each replica lost, if any.
+        Return the number of bytes lost per replica that lost any.
         """
         for (name, file), text in self._before.items():
             if text is None:

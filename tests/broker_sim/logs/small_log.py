@@ -1,4 +1,4 @@
-"""A small log of text records, its compaction, and a compaction that is paused midway."""
+"""A small log of text records, its compaction, and a compaction that is paused partway."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def run_compaction(log: PartitionLog, settings: CompactionSettings = NO_LAG, aft
 
 @contextmanager
 def paused_compaction(log: PartitionLog, steps: int) -> Iterator[None]:
-    """Run `steps` steps of a compaction, then the body of the `with` statement, then the rest of the compaction."""
+    """Run `steps` steps of a compaction, then the body of the `with` statement, then the remaining steps."""
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
     task = runtime.spawn(compact(log, NO_LAG, runtime, ignore_progress), "compact")

@@ -1,4 +1,4 @@
-"""The effects of compaction gaps on truncation and retention."""
+"""Effects of compaction gaps on truncation and retention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.kafka.record_batch import Record, build_batch
 
 
 def with_gap() -> PartitionLog:
-    """Return a log with records at 8 and 9; compaction removed 0 to 7."""
+    """Return a log with records at offsets 8 and 9. Compaction removed 0 to 7."""
     log = a_log(1 << 20)
     for key in "aaaaaaaaa":
         append(log, (key, "v"))
@@ -25,7 +25,7 @@ def with_gap() -> PartitionLog:
 
 
 def with_gap_at_its_end() -> PartitionLog:
-    """Return a log with records at 0 and 1. The tombstones at 2 and 3 have expired, and the log was truncated at 4."""
+    """Return a log with records at 0 and 1. The tombstones at 2 and 3 have expired, and the log was truncated to 4."""
     log = a_log(1 << 20)
     for record in (("a", "v"), ("b", "v"), ("x", None), ("y", None)):
         append(log, record)
@@ -41,7 +41,7 @@ def with_gap_at_its_end() -> PartitionLog:
 
 
 def with_an_epoch_that_begins_in_its_gap() -> PartitionLog:
-    """Return the same log with an epoch that starts at 3 and another that starts at its end."""
+    """Return the log of `with_gap_at_its_end` with an epoch that starts at 3 and another that starts at its end."""
     log = with_gap_at_its_end()
     log.epochs.clear()
     for epoch, start in ((0, 0), (1, 3), (2, 4)):
@@ -50,13 +50,13 @@ def with_an_epoch_that_begins_in_its_gap() -> PartitionLog:
 
 
 def follow(log: PartitionLog, leader: PartitionLog) -> None:
-    """Append all that the leader has."""
+    """Append everything that the leader has."""
     while log.end_offset < leader.end_offset:
         data = leader.read(log.end_offset, 1, leader.end_offset, True)
         assert data and log.append_as_follower(data, headers_of(data))
 
 
-def test_follower_reaches_the_end_of_a_log_that_ends_in_a_gap() -> None:
+def test_follower_reaches_the_end_of_a_log_ending_in_a_gap() -> None:
     leader = with_gap_at_its_end()
     follower = a_log(1 << 20)
     follow(follower, leader)
@@ -67,7 +67,7 @@ def test_follower_reaches_the_end_of_a_log_that_ends_in_a_gap() -> None:
 
 
 def test_gap_at_the_end_has_the_epoch_of_its_last_removed_record() -> None:
-    """Otherwise a leader would make a follower that has reached the end truncate its log to the end of that epoch."""
+    """Otherwise a leader makes a follower that has reached the end truncate its log to the end of that epoch."""
     leader = with_an_epoch_that_begins_in_its_gap()
     follower = a_log(1 << 20)
     follow(follower, leader)
@@ -76,7 +76,7 @@ def test_gap_at_the_end_has_the_epoch_of_its_last_removed_record() -> None:
 
 
 def test_epochs_appended_together_are_saved_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gap can contain thousands of epochs; saving after each one would take seconds."""
+    """A gap can contain thousands of epochs. Saving the file after each one takes seconds."""
     leader = with_gap()
     leader.epochs.replace([(epoch, epoch) for epoch in range(8)])
     follower = a_log(1 << 20)
@@ -88,8 +88,7 @@ def test_epochs_appended_together_are_saved_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_follower_records_the_end_of_each_epoch_within_a_gap() -> None:
-    """Otherwise, as the next leader, it would make others truncate committed tombstones, and the deleted keys would
-    reappear."""
+    """Otherwise, as the next leader, it makes others truncate committed tombstones, and the deleted keys reappear."""
     leader = with_an_epoch_that_begins_in_its_gap()
     follower = a_log(1 << 20)
     follow(follower, leader)
@@ -97,8 +96,8 @@ def test_follower_records_the_end_of_each_epoch_within_a_gap() -> None:
     assert follower.epochs.end_offset_for(0, 4) == leader.epochs.end_offset_for(0, 4) == (0, 3)
 
 
-def test_follower_that_ends_within_a_copied_gap_leaves_it() -> None:
-    """The leader has one batch without records there; the follower has the first removed record."""
+def test_follower_that_ends_within_a_copied_gap_passes_it() -> None:
+    """The leader has one batch without records in the gap. The follower still has the first removed record."""
     leader, lagging = a_log(1 << 20), a_log(1 << 20)
     follow(leader, with_gap_at_its_end())
     assert [header.base_offset for header in headers_of(leader.read(0, 1 << 20, 4, True))] == [0, 1, 2]
@@ -109,8 +108,9 @@ def test_follower_that_ends_within_a_copied_gap_leaves_it() -> None:
 
 
 def with_an_epoch_that_compaction_has_taken(after: bool) -> PartitionLog:
-    """Return a log with records of epoch 0 at 0 and 1, and a record at 4 of epoch 2 (or 1). The records of epoch 1,
-    from 2, were compacted away."""
+    """Return a log with records of epoch 0 at 0 and 1, and a record of epoch `after` (1 or 2) at 4. Compaction removed
+    the records of epoch 1, which started at 2.
+    """
     log = a_log(1 << 20)
     for epoch, keys in enumerate(("ab", "xx", "x")):
         log.epochs.assign(min(epoch, 1 + after), log.end_offset)
@@ -127,8 +127,9 @@ def with_an_epoch_that_compaction_has_taken(after: bool) -> PartitionLog:
 @pytest.mark.parametrize("max_bytes", [1, 130, 200, 1 << 20])
 @pytest.mark.parametrize("after", [False, True])
 def test_follower_records_epoch_ends_in_a_gap_before_a_record(after: bool, max_bytes: int) -> None:
-    """Otherwise, as the next leader, it would let others keep a record that the previous leader never had: here a
-    record of epoch 0 at 2. Kafka does."""
+    """Otherwise, as the next leader, it lets others keep a record that the previous leader never had: here a record of
+    epoch 0 at 2. Kafka allows this.
+    """
     leader = with_an_epoch_that_compaction_has_taken(after)
     follower = a_log(1 << 20)
     while follower.end_offset < leader.end_offset:
@@ -139,8 +140,8 @@ def test_follower_records_epoch_ends_in_a_gap_before_a_record(after: bool, max_b
     assert read_all(follower) == read_all(leader)
 
 
-def test_log_of_many_epochs_is_read_a_limited_number_at_a_time() -> None:
-    """A search for gaps at the start of each of five thousand epochs took 0.3 s."""
+def test_read_returns_a_limited_number_of_epochs() -> None:
+    """Searching for a gap at the start of each of five thousand epochs took 0.3 s."""
     log = a_log(1 << 20)
     for epoch in range(250):
         log.epochs.assign(epoch, epoch)
@@ -161,7 +162,7 @@ def test_gap_without_an_epoch_start_is_skipped() -> None:
 
 
 def test_gap_of_several_epochs_is_read_at_once_if_it_fits() -> None:
-    """librdkafka takes a response without records for a truncated one, and doubles the size of its next fetch."""
+    """librdkafka regards a response without records as truncated, and doubles the size of its next fetch."""
     log = with_gap_at_its_end()
     log.epochs.assign(0, 0)
     log.epochs.assign(1, 3)
@@ -170,7 +171,7 @@ def test_gap_of_several_epochs_is_read_at_once_if_it_fits() -> None:
     assert headers_of(log.read(2, 121, 4, False)) == headers_of(log.read(2, 1, 4, True)) == batches[:1]
 
 
-def test_committed_gap_is_read_to_its_end_and_no_further() -> None:
+def test_committed_gap_is_read_only_up_to_its_end() -> None:
     log = with_gap_at_its_end()
     append(log, ("c", "v"))
     [header] = headers_of(log.read(2, 1 << 20, 4, False))
@@ -213,8 +214,9 @@ def test_log_truncated_in_a_gap_ends_at_that_offset(offset: int) -> None:
 
 @pytest.mark.parametrize("kept", ["", "b"])
 def test_log_truncated_in_a_gap_can_be_truncated_further(kept: str) -> None:
-    """The log stayed unchanged: a follower that received the offset at which it differs from its leader asked again
-    without end."""
+    """Otherwise the log is not truncated: a follower that receives the offset where it diverges from its leader asks
+    for it again forever.
+    """
     log = a_log(1 << 20)
     for key in [*kept, *"aaaaaaaaa"]:
         append(log, (key, "v"))
@@ -231,7 +233,7 @@ def test_log_truncated_in_a_gap_can_be_truncated_further(kept: str) -> None:
 @pytest.mark.parametrize("offset", [3, 8])
 @pytest.mark.parametrize("kept", [0, 1])
 def test_log_truncated_in_a_gap_keeps_its_end_when_reopened(kept: int, offset: int) -> None:
-    """Its broker reported lost records and, as leader, reused their offsets."""
+    """Otherwise its broker reports lost records and, as leader, reuses their offsets."""
     log = with_gap()
     log.roll()
     for key in "xyz"[:kept]:
@@ -272,7 +274,7 @@ def test_compacted_replica_follows_a_leader_ending_in_its_gap() -> None:
 
 
 def test_emptied_first_segment_does_not_delay_retention() -> None:
-    """As with cleanup.policy=compact,delete: Kafka uses the last modification time of an empty segment."""
+    """This applies to cleanup.policy=compact,delete: Kafka uses the last modification time of an empty segment."""
     log = a_log(100)
     for at_ms in (10, 20, 30, 40):
         append(log, ("k", "v"), at_ms=at_ms)

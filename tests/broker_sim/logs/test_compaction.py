@@ -1,4 +1,4 @@
-"""Compaction keeps the latest record of each key at its offset, whatever happens to the log at the same time."""
+"""Compaction keeps the latest record of each key at its offset, whatever else happens to the log during it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from zabka.simulation.engine.scheduler import Scheduler
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_compaction_keeps_each_keys_latest_record_at_its_offset(tmp_path: Path, codec: Codec, on_disk: bool) -> None:
+def test_compaction_keeps_each_keys_latest_record_and_offset(tmp_path: Path, codec: Codec, on_disk: bool) -> None:
     directory = FileLogDirectory(tmp_path, workers=AT_ONCE) if on_disk else MemoryLogDirectory()
     log = a_log(170, directory)
     append(log, ("a", "1"), ("b", "1"), codec=codec)
@@ -90,7 +90,7 @@ def test_compaction_stops_at_a_full_key_map_and_resumes_there() -> None:
     while is_filthy(log, small, 10):
         run_compaction(log, small)
         reached.append(log.first_dirty_offset)
-    # Three keys fit: k0, same and k1; then same, k2 and k3. As in Kafka, a full map refuses even a key that it
+    # Three keys fit: k0, same and k1; then same, k2 and k3. As in Kafka, a full map rejects even a key that it
     # contains.
     assert reached[:3] == [3, 7, 11] and reached[-1] == last
     once = a_log(170)
@@ -121,7 +121,7 @@ def test_full_key_map_leaves_the_later_records_unchanged() -> None:
     assert [offset for offset, *_ in read_all(log)][:4] == [2, 3, 4, 5], "later records replace the first two"
 
 
-def test_reader_skips_a_batch_whose_end_was_compacted_away() -> None:
+def test_reader_skips_a_batch_with_a_compacted_end() -> None:
     log = a_log(170)
     append(log, ("a", "1"), ("b", "1"), ("a", "2"))
     append(log, ("a", "3"))
@@ -153,7 +153,7 @@ def test_follower_copies_a_compacted_log_with_its_gaps() -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_tombstone_is_kept_for_its_time_after_first_compaction(codec: Codec) -> None:
+def test_tombstone_is_kept_for_delete_retention_after_compaction(codec: Codec) -> None:
     log = a_log(100)
     append(log, ("a", "1"), at_ms=1_000, codec=codec)
     append(log, ("a", None), at_ms=1_000, codec=codec)
@@ -178,7 +178,7 @@ def test_tombstone_deadline_is_stored_in_kafkas_format() -> None:
     run_compaction(log, NO_LAG)
     now_ms = SimRuntime(Scheduler(), Random(1)).now().wall_ms
     first, *others = split_batches(log.read(0, 1 << 20, log.end_offset, True)) or []
-    # DefaultRecordBatch: bit 6 of the attributes is set, and the base timestamp holds the delete horizon.
+    # DefaultRecordBatch: bit 6 of the attributes is set, and the base timestamp is the delete horizon.
     assert first.attributes == 0x40 and first.base_timestamp == now_ms + NO_LAG.tombstone_ms
     assert (first.max_timestamp, first.record_count) == (1_000, 2)
     assert [header.attributes for header in others] == [0] * len(others), (
@@ -193,7 +193,7 @@ def test_tombstone_deadline_is_stored_in_kafkas_format() -> None:
 
 
 @pytest.mark.parametrize("at_ms", [-1, 1_000, 2**62])
-def test_tombstones_can_stay_up_to_the_largest_timestamp(at_ms: int) -> None:
+def test_tombstones_can_be_kept_up_to_the_largest_timestamp(at_ms: int) -> None:
     log = a_log(100)
     append(log, ("a", None), at_ms=at_ms)
     append(log, ("b", "1"))
@@ -205,7 +205,7 @@ def test_tombstones_can_stay_up_to_the_largest_timestamp(at_ms: int) -> None:
     assert (record.key, record.value, record.timestamp_ms) == (b"a", None, at_ms)
 
 
-def test_log_is_compacted_only_if_its_dirty_ratio_is_reached() -> None:
+def test_log_is_compacted_only_above_its_dirty_ratio() -> None:
     log = a_log(100)
     for value in "1234":
         append(log, ("a", value))
@@ -219,7 +219,7 @@ def test_log_is_compacted_only_if_its_dirty_ratio_is_reached() -> None:
     assert not is_filthy(log, NO_LAG._replace(lag_min_ms=50), 10), "too young"
 
 
-def test_compacted_topic_rolls_within_its_longest_lag() -> None:
+def test_compacted_topic_rolls_within_its_maximum_lag() -> None:
     # LogConfig.maxSegmentMs: the active segment is not compacted.
     overrides = {"segment.ms": "1000", "max.compaction.lag.ms": "100"}
 
@@ -234,7 +234,7 @@ def test_compacted_topic_rolls_within_its_longest_lag() -> None:
     assert starts("delete") == [0]
 
 
-def test_records_without_a_timestamp_do_not_delay_overdue_ones() -> None:
+def test_records_without_timestamp_do_not_delay_overdue_ones() -> None:
     log = a_log(100)
     for at_ms in (-1, 10, 11):
         append(log, ("a", "1"), at_ms=at_ms)
@@ -251,7 +251,7 @@ def test_uncommitted_records_are_not_compacted() -> None:
     assert read_all(log) == [(1, "a", "2"), (2, "a", "3"), (3, "a", "4")]
 
 
-def test_last_batch_of_a_producer_stays_even_if_empty() -> None:
+def test_last_batch_of_a_producer_is_kept_even_if_empty() -> None:
     directory = MemoryLogDirectory()
     log = a_log(100, directory)
     append(log, ("a", "1"), producer_id=7, producer_epoch=0, base_sequence=0)
@@ -300,7 +300,7 @@ def test_topic_deletion_during_compaction_is_harmless(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_compaction_pauses_among_single_record_batches() -> None:
+def test_compaction_yields_between_single_record_batches() -> None:
     log = a_log(1 << 20)
     for number in range(10 * SLICE_RECORDS):
         append(log, (f"k{number % 7}", "v"))
@@ -331,7 +331,7 @@ def truncate_all(log: PartitionLog) -> None:
 
 @pytest.mark.parametrize("pause", [1, 2, 3, 4, 6, 12, 40])
 @pytest.mark.parametrize("disturb", [PartitionLog.close, delete_topic, drop_older_half, truncate_all])
-def test_segment_removal_during_compaction_is_no_disk_failure(
+def test_segment_removed_during_compaction_is_not_a_disk_failure(
     tmp_path: Path, disturb: Callable[[PartitionLog], None], pause: int
 ) -> None:
     failures: list[OSError] = []
@@ -345,9 +345,9 @@ def test_segment_removal_during_compaction_is_no_disk_failure(
 
 
 @pytest.mark.parametrize("tombstone", [None, "v"], ids=["tombstones", "values"])
-def test_timestamps_that_overflow_survive_compaction(tombstone: str | None) -> None:
-    # Java adds a record's delta to its batch's timestamp in 64 bits; clients can send such batches, and brokers store
-    # them.
+def test_overflowing_timestamps_survive_compaction(tombstone: str | None) -> None:
+    # Java adds a record's delta to the batch's timestamp in 64 bits. Clients can send such batches, and brokers
+    # store them.
     rows = [Record(key.encode(), tombstone and tombstone.encode(), at_ms) for at_ms, key in enumerate("aab")]
     data = build_batch(rows)
     (header,) = headers_of(data)

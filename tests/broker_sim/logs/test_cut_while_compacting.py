@@ -1,4 +1,4 @@
-"""A truncation aborts the compaction in progress in its log (LogCleanerManager.abortAndPauseCleaning)."""
+"""A truncation aborts a running compaction of the log (LogCleanerManager.abortAndPauseCleaning)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ RECORDS = 3 * KEYS
 
 
 def three_rounds(directory: MemoryLogDirectory) -> PartitionLog:
-    """Return a log with three segments that each have all keys, the round as value, and an active segment."""
+    """Return a log with three segments that each contain every key, with the round as its value, and an active
+    segment."""
     log = a_log(1 << 20, directory)
     for number in range(RECORDS):
         append(log, (f"k{number % KEYS}", str(number // KEYS)))
@@ -47,7 +48,7 @@ def test_truncation_during_compaction_keeps_each_latest_record(cut: int, pause: 
     assert (read_all(again), again.damage) == (kept, [])
 
 
-def test_truncation_of_the_active_segment_aborts_no_compaction() -> None:
+def test_active_segment_truncation_does_not_abort_compaction() -> None:
     log = three_rounds(MemoryLogDirectory())
     append(log, ("k0", "uncommitted"))
     with paused_compaction(log, 1):
@@ -64,7 +65,7 @@ def test_records_appended_after_truncation_are_dirty_after_crash(to: int) -> Non
         cluster.produce(1, str(number))
     cluster[1].partition.log.first_dirty_offset = 15
     cluster[1].manager.logs.checkpoint_starts()
-    # As after an unclean election: LogManager.truncateTo writes the cleaner's checkpoint.
+    # Like LogManager.truncateTo after an unclean election, write the cleaner's checkpoint.
     if to:
         cluster[1].partition.log.truncate_to(to)
     else:

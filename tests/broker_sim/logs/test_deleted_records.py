@@ -1,4 +1,4 @@
-"""Logs that start in the middle of a batch, because earlier records were deleted, and their followers."""
+"""Logs that start in the middle of a batch because earlier records were deleted, and their followers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.kafka.record_batch import split_batches
 
 DELETED = 9
-"""In the middle of the second batch of six records."""
+"""Log start offset, in the middle of the second batch of six records."""
 
 
 def delete(cluster: Cluster, offset: int) -> None:
@@ -21,7 +21,7 @@ def delete(cluster: Cluster, offset: int) -> None:
 
 @pytest.mark.parametrize("wipes_its_disk", [False, True])
 def test_follower_copies_a_log_that_starts_within_a_batch(wipes_its_disk: bool) -> None:
-    """Kafka's case of UnexpectedAppendOffsetException (Partition.doAppendRecordsToFollowerOrFutureReplica)."""
+    """This is Kafka's case for UnexpectedAppendOffsetException (Partition.doAppendRecordsToFollowerOrFutureReplica)."""
     cluster = Cluster(3)
     cluster.create([1, 2, 3])
     cluster.produce(1, *"abcdef")
@@ -42,8 +42,9 @@ def test_follower_copies_a_log_that_starts_within_a_batch(wipes_its_disk: bool) 
 
 
 def test_diverged_follower_copies_a_log_starting_within_a_batch() -> None:
-    """The follower ends at exactly that offset with a record that was never committed. Its appends failed from then on;
-    Kafka's fails there."""
+    """The follower ends at exactly that offset, with a record that was never committed. Its appends then failed, as
+    they do in Kafka.
+    """
     cluster = Cluster(3)
     cluster.create([3, 1, 2])
     cluster.cut_link(3, 1)
@@ -63,8 +64,9 @@ def test_diverged_follower_copies_a_log_starting_within_a_batch() -> None:
 
 
 def test_leader_killed_before_the_checkpoint_truncates_followers() -> None:
-    """The deleted records are present again. Without their epochs in the cache, followers kept diverging records, or
-    their appends failed."""
+    """The deleted records are present again. Without their epochs in the cache, followers keep diverging records or
+    fail to append.
+    """
     cluster = Cluster(3)
     cluster.create([3, 1, 2])
     cluster.produce(3, "a")
@@ -88,7 +90,7 @@ def test_leader_killed_before_the_checkpoint_truncates_followers() -> None:
 
 
 def test_log_truncated_in_its_first_batch_is_empty() -> None:
-    """Its start was after its end; then it refused the different batch of a leader at that offset."""
+    """Once its start offset was after its end offset, and it rejected the leader's different batch at that offset."""
     log = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
     for values in ("abc", "def"):
         data = batch(*values)
@@ -121,8 +123,9 @@ def test_empty_log_accepts_only_a_batch_that_covers_its_start() -> None:
 def test_records_replacing_deleted_ones_survive_a_kill(
     segment_bytes: int,
 ) -> None:
-    """The checkpoint of log start offsets is written once a minute, and this log starts earlier since its
-    truncation."""
+    """The checkpoint of log start offsets is written once a minute. Since its truncation, this log starts earlier than
+    its checkpoint.
+    """
     cluster = Cluster(2, log_segment_bytes=segment_bytes, log_retention_check_interval_ms=1_000)
     cluster.topic_configs[TP.topic] = {"retention.ms": "-1"}
     cluster.create([1, 2])

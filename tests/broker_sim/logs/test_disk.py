@@ -1,4 +1,4 @@
-"""The same replica managers under asyncio on a real disk, as the shells run them."""
+"""The same replica managers under asyncio on a real disk, as in the servers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 
 class Pair:
-    """Two brokers in one event loop; the channel calls the replica manager of the other."""
+    """Two brokers in one event loop. The channel calls the other broker's replica manager."""
 
     def __init__(self, root: Path) -> None:
         self.fetches: list[Any] = []
@@ -123,7 +123,7 @@ def test_replicated_records_survive_a_process_restart(tmp_path: Path) -> None:
     assert (tmp_path / "1" / "orders-0" / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n1 20\n"
 
 
-def test_client_that_disconnects_while_waiting_is_harmless(tmp_path: Path) -> None:
+def test_disconnect_of_a_waiting_client_is_harmless(tmp_path: Path) -> None:
     async def scenario() -> None:
         pair = Pair(tmp_path)
         pair.lead(1, 0)

@@ -1,4 +1,4 @@
-"""The sizes of log directories' file systems in DescribeLogDirs 4 (KIP-827)."""
+"""The file system sizes of log directories in DescribeLogDirs 4 (KIP-827)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ ROOT = Path("/logs")
 
 
 class UnreadableDisk(MemoryLogDirectory):
-    """Log directory whose file system does not report its size."""
+    """Log directory whose file system size cannot be read."""
 
     def space(self) -> DiskSpace:
         raise OSError("statvfs failed")
 
 
 def described(directory: LogDirectory, version: int = 4) -> Any:
-    """Return the row of a broker's only log directory."""
+    """Return the row for a broker's only log directory."""
     cluster = Cluster(brokers=1, log_dirs="/logs")
     node = cluster.nodes[1]
     node.more_ports = {"log_directories": [directory]}
@@ -41,7 +41,7 @@ def described(directory: LogDirectory, version: int = 4) -> Any:
     return row
 
 
-def test_used_blocks_count_in_total_but_not_in_usable() -> None:
+def test_used_blocks_are_in_total_but_not_in_usable_bytes() -> None:
     volume = Volume(Random(1))
     files = ProcessFiles(volume)
     files.mkdir(ROOT)
@@ -61,7 +61,7 @@ def test_host_directory_returns_statvfs_sizes(tmp_path: Path) -> None:
     assert 0 < row.usable_bytes < row.total_bytes
 
 
-def test_version_3_has_no_sizes(tmp_path: Path) -> None:
+def test_describe_log_dirs_version_3_has_no_sizes(tmp_path: Path) -> None:
     assert not hasattr(described(FileLogDirectory(tmp_path), version=3), "total_bytes")
 
 

@@ -1,4 +1,4 @@
-"""Leader epoch files: synced soon after they are replaced, and ignored where they contradict the records."""
+"""Leader epoch files: synced soon after they are replaced, and ignored if they contradict the records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE = "leader-epoch-checkpoint"
 
 
 class Syncs:
-    """Log of fsync calls and their threads, in order; calls wait while `gate` is closed."""
+    """Record of fsync calls and their threads, in order. Calls wait while `gate` is closed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: list[str] = []
@@ -158,7 +158,7 @@ def test_stale_epoch_entry_is_replaced_from_the_records() -> None:
     assert disk.read_text(str(TP), FILE) == "0\n2\n1 0\n2 2\n"
 
 
-def test_epoch_of_compacted_records_stays() -> None:
+def test_epoch_of_removed_compacted_records_is_kept() -> None:
     cache = EpochCache([(1, 0), (2, 5), (3, 9)], lambda entries: None)
     cache.believe([(1, 0), (3, 9)], {1: 4, 3: 12})
     assert cache.entries == [(1, 0), (2, 5), (3, 9)]

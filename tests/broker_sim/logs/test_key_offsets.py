@@ -1,4 +1,4 @@
-"""The key map of compaction."""
+"""The offset map of compaction, keyed by record key."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from zabka.broker_sim.logs.key_offsets import ENTRY_BYTES, KeyOffsets
 
 
 @given(st.lists(st.binary(max_size=3), max_size=60), st.integers(1, 40), st.sampled_from((0.5, 0.9, 1.0)))
-def test_key_map_has_the_latest_offset_of_every_accepted_key(keys: list[bytes], slots: int, load: float) -> None:
+def test_key_map_contains_latest_offset_of_every_accepted_key(keys: list[bytes], slots: int, load: float) -> None:
     table, known = KeyOffsets(slots * ENTRY_BYTES, load, len(keys)), {}
     for offset, key in enumerate(keys):
-        # As in Kafka, a full map refuses even a key that it contains.
+        # As in Kafka, a full map rejects even a key that it contains.
         assert table.put(key, offset) is (len(known) < int(slots * load))
         if len(known) < int(slots * load):
             known[key] = offset
@@ -21,7 +21,7 @@ def test_key_map_has_the_latest_offset_of_every_accepted_key(keys: list[bytes], 
     assert {key: table.get(key) for key in keys} == {key: known.get(key, -1) for key in keys}
 
 
-def test_key_map_capacity_is_the_same_as_kafkas() -> None:
+def test_key_map_capacity_equals_kafkas() -> None:
     # 1 MiB with 24 bytes per entry and a load of 0.9: int(43690 * 0.9).
     table = KeyOffsets(1 << 20, 0.9, 1 << 40)
     assert sum(table.put(b"%d" % number, number) for number in range(39_500)) == 39_321

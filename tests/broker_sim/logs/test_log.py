@@ -1,4 +1,4 @@
-"""Logs, batches and checkpoint files: reading returns what was written, also after a restart."""
+"""Logs, batches and checkpoint files: data reads back as it was written, also after a restart."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_flipped_bit_is_detected_without_an_exception(rows: list[Record], data: 
 
 
 @given(st.binary(max_size=200))
-def test_invalid_bytes_are_refused_without_an_exception(data: bytes) -> None:
+def test_invalid_bytes_are_rejected_without_an_exception(data: bytes) -> None:
     assert error_of(data) != 0 or not validated(data).headers
     with suppress(BatchUnreadable):
         decode_records(data)
@@ -122,7 +122,7 @@ def test_kafka_python_reads_our_batch_bytes() -> None:
 # ---- the log --------------------------------------------------------------------------------------------------------
 
 
-def test_segments_roll_and_have_their_base_offset_as_file_name(directory: LogDirectory) -> None:
+def test_rolled_segments_are_named_after_their_base_offset(directory: LogDirectory) -> None:
     log = open_log(directory, segment_bytes=300)
     for i in range(10):
         append(log, f"value {i}")
@@ -192,7 +192,7 @@ def test_segments_after_a_damaged_one_are_dropped(directory: LogDirectory) -> No
 
 
 @pytest.mark.parametrize("is_torn_too", [False, True])
-def test_flipped_bit_in_an_earlier_segment_is_found_on_opening(tmp_path: Path, is_torn_too: bool) -> None:
+def test_bit_flip_in_an_earlier_segment_is_detected_on_opening(tmp_path: Path, is_torn_too: bool) -> None:
     log = open_log(FileLogDirectory(tmp_path), segment_bytes=250)
     for value in "abcdefgh":
         append(log, value)
@@ -250,7 +250,7 @@ def test_truncation_within_a_batch_removes_the_whole_batch(directory: LogDirecto
     assert read_all(log) == ["a"]
 
 
-def test_follower_accepts_only_a_continuation_of_its_log() -> None:
+def test_follower_append_rejects_overlapping_offsets() -> None:
     log = open_log(MemoryLogDirectory())
     ahead = batch("a", base_offset=3, leader_epoch=2)
     headers = split_batches(ahead)
@@ -272,7 +272,7 @@ steps = st.lists(
 
 @given(steps, st.sampled_from([120, 400, 5_000]))
 @settings(max_examples=150, deadline=None)
-def test_log_matches_a_list_under_random_steps(plan: list[tuple[str, int]], segment_bytes: int) -> None:
+def test_log_matches_a_list_model_under_random_steps(plan: list[tuple[str, int]], segment_bytes: int) -> None:
     directory = MemoryLogDirectory()
     log = open_log(directory, segment_bytes)
     model: list[str] = []
@@ -387,11 +387,11 @@ def test_damaged_checkpoint_is_ignored(directory: LogDirectory, text: str) -> No
         ("a-²", None),
     ],
 )
-def test_replica_directory_name_is_topic_dash_number(name: str, expected: tuple[str, int] | None) -> None:
+def test_replica_directory_name_is_parsed_to_topic_and_number(name: str, expected: tuple[str, int] | None) -> None:
     assert partition_of(name) == expected
 
 
-def test_log_directory_refuses_names_outside_it(tmp_path: Path) -> None:
+def test_log_directory_rejects_names_outside_it(tmp_path: Path) -> None:
     directory = FileLogDirectory(tmp_path)
     for name, file in (("../x", "f"), ("a", "../f"), ("..", "f")):
         with pytest.raises(ValueError, match="not a name within"):

@@ -1,4 +1,4 @@
-"""Several log directories, and the state of replicas after one of them fails (KIP-112)."""
+"""Several log directories, and the state of replicas after one directory fails (KIP-112)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ORDERS = [TopicPartition("orders", number) for number in range(4)]
 
 
 class BrittleFile(MemoryLogFile):
-    """File that can be made to fail."""
+    """Log file whose operations can be made to fail."""
 
     def __init__(self, directory: BrittleDirectory) -> None:
         super().__init__()
@@ -157,7 +157,8 @@ def test_requests_to_an_offline_replica_get_a_storage_error(cluster: TwoDisks) -
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_stop_replica_on_a_failed_disk_returns_a_storage_error(cluster: TwoDisks, is_known: bool) -> None:
-    """Both if the failure is known already and if the deletion detects it: the replica still exists."""
+    """The result is the same whether the failure is already known or the deletion detects it: the replica still
+    exists."""
     (partition, other) = cluster.replicas_on(1, 1)
     kept = cluster.replicas_on(1, 0)[0]
     cluster.disks[1][1].is_broken = True
@@ -211,7 +212,7 @@ def test_coordinator_resigns_when_its_log_directory_fails() -> None:
     cluster.stop_all()
 
 
-def test_pending_fetch_survives_a_disk_failure(
+def test_pending_fetch_returns_records_read_before_disk_failure(
     cluster: TwoDisks,
 ) -> None:
     kept, lost = cluster.replicas_on(1, 0)[0], cluster.replicas_on(1, 1)[0]
@@ -258,7 +259,7 @@ def test_broker_stops_when_all_log_directories_have_failed(cluster: TwoDisks) ->
     assert cluster.nodes[2].of(e.NodeStopped)[-1].reason == "every log directory has failed"
 
 
-def test_broker_with_full_disks_reports_what_to_do(cluster: TwoDisks) -> None:
+def test_broker_with_full_disks_asks_to_free_disk_space(cluster: TwoDisks) -> None:
     for disk in cluster.disks[2]:
         disk.is_broken, disk.error = True, errno.ENOSPC
     for partition in ORDERS:
@@ -268,7 +269,7 @@ def test_broker_with_full_disks_reports_what_to_do(cluster: TwoDisks) -> None:
     assert "its disk is full: make room and start this broker again" in message
 
 
-def test_disk_full_before_the_first_log_directory_is_one_line(
+def test_full_disk_at_startup_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(path: Path) -> None:
@@ -285,8 +286,8 @@ def test_disk_full_before_the_first_log_directory_is_one_line(
     )
 
 
-def test_broker_starts_without_a_log_directory_that_has_failed(cluster: TwoDisks) -> None:
-    """KIP-112: requests to its replicas get an error; the controller learns from it that they are offline."""
+def test_broker_starts_despite_a_failed_log_directory(cluster: TwoDisks) -> None:
+    """KIP-112: requests to its replicas get an error, from which the controller learns that they are offline."""
     lost, kept = cluster.replicas_on(1, 1), cluster.replicas_on(1, 0)
     cluster.nodes[1].kill()
     cluster.expire(cluster.nodes[1])

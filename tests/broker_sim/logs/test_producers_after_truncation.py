@@ -1,4 +1,4 @@
-"""The producer state of a log after a truncation or after opening (ProducerStateManager.truncateAndReload)."""
+"""A log's producer state after it is truncated or opened (ProducerStateManager.truncateAndReload)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write(log: PartitionLog, producer_id: int, *sequences: int) -> None:
 
 
 def last_of(log: PartitionLog) -> dict[int, tuple[int, int]]:
-    """Return the last sequence and offset of each producer."""
+    """Return the last sequence number and offset of each producer."""
     return {entry.producer_id: (entry.last_sequence, entry.last_offset) for entry in log.producers.entries()}
 
 
@@ -36,7 +36,7 @@ def header_of(producer_id: int, sequence: int) -> BatchHeader:
     return headers[0]
 
 
-def test_truncated_producer_is_restored_from_the_snapshot_before(
+def test_truncation_restores_producer_from_an_older_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = a_log(1 << 20)
@@ -75,7 +75,7 @@ def test_producer_state_survives_the_compaction_of_its_batch() -> None:
     assert last_of(log) == {A: (1, 1), B: (0, 2)}, "A continues with sequence 2, which is in order"
 
 
-def test_damaged_producer_snapshot_falls_back_to_the_one_before() -> None:
+def test_damaged_producer_snapshot_falls_back_to_an_older_one() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     for sequence in range(3):
@@ -147,11 +147,11 @@ def test_last_five_batches_are_duplicates_after_a_restart() -> None:
         assert isinstance(found, ProducerBatch) and found.base_offset == sequence
 
 
-def test_snapshot_without_a_segment_is_removed_by_truncation() -> None:
+def test_truncation_removes_snapshots_without_a_segment() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     write(log, A, 0, 1)
-    # The process stopped between the two halves of a roll.
+    # The process was stopped between the two halves of a roll.
     producer_snapshots.write(directory, log.name, 2, log.producers.entries())
     write(log, A, 2)
     log.truncate_to(1)
@@ -161,7 +161,7 @@ def test_snapshot_without_a_segment_is_removed_by_truncation() -> None:
     assert last_of(log) == {A: (0, 0), B: (0, 1)}
 
 
-def test_damage_before_a_snapshot_falls_back_to_the_one_before() -> None:
+def test_damage_before_a_snapshot_falls_back_to_an_older_one() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     write(log, A, 0)

@@ -1,4 +1,4 @@
-"""Removal of old records: retention, DeleteRecords, and expired producers."""
+"""Removal of old data: retention, DeleteRecords, and expired producers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zabka.kafka.record_batch import decode_records
 # ---- retention -------------------------------------------------------------------------------------------------
 
 
-def test_segments_with_too_old_newest_record_are_deleted() -> None:
+def test_segments_with_an_expired_newest_record_are_deleted() -> None:
     log = a_log()
     for at_ms in (10, 20, 30, 40):
         append(log, ("k", "v"), at_ms=at_ms)
@@ -55,7 +55,7 @@ def test_segments_without_timestamps_expire_by_last_append() -> None:
     assert retention.drop_older(log, 10, 1_029) == 1
 
 
-def test_record_without_timestamp_after_truncation_is_new() -> None:
+def test_record_without_timestamp_after_truncation_is_retained() -> None:
     log = a_log()
     append(log, ("k", "v"), at_ms=-1)
     assert retention.drop_older(log, 10, 1_000) == 0
@@ -132,7 +132,7 @@ def with_records(**overrides: Any) -> Cluster:
     return cluster
 
 
-def test_records_are_deleted_once_all_live_replicas_follow() -> None:
+def test_delete_records_applies_on_all_live_replicas() -> None:
     cluster = with_records()
     assert delete(cluster, 4) == (0, 4)
     assert [cluster[b].partition.log.start_offset for b in (1, 2, 3)] == [4, 4, 4]
@@ -159,7 +159,7 @@ def test_delete_records_waits_only_for_live_replicas() -> None:
     assert delete(cluster, 2) == (0, 2)
 
 
-def test_delete_records_refuses_a_compacted_topic() -> None:
+def test_delete_records_rejects_a_compacted_topic() -> None:
     cluster = Cluster(1)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact"}
     cluster.create([1])
@@ -178,7 +178,7 @@ def test_log_start_offset_survives_a_clean_stop_and_a_kill() -> None:
     assert cluster[3].partition.log.start_offset == 4
 
 
-def test_follower_below_the_leaders_start_restarts_there() -> None:
+def test_follower_below_the_log_start_restarts_at_it() -> None:
     cluster = with_records()
     cluster.kill(3)
     cluster.elect(1, [1, 2])
@@ -197,7 +197,7 @@ def test_follower_below_the_leaders_start_restarts_there() -> None:
 # ---- producers -------------------------------------------------------------------------------------------------
 
 
-def test_silent_producer_expires() -> None:
+def test_inactive_producer_expires() -> None:
     cluster = Cluster(1, producer_id_expiration_ms=1_000, producer_id_expiration_check_interval_ms=500)
     cluster.create([1])
 
@@ -219,7 +219,7 @@ def test_idempotent_batch_without_sequence_is_invalid() -> None:
 
 
 def known(log: PartitionLog, producer_id: int, sequence: int) -> object:
-    """Return the leader's check result for that producer's batch of one record."""
+    """Return the result of the leader's sequence check for a batch of one record from that producer."""
     data = batch("x", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
     return log.producers.check(headers_of(data)[0])
 
@@ -231,7 +231,7 @@ def test_producer_of_deleted_records_is_known_after_a_restart() -> None:
     repeated = known(again, 7, 4)
     assert isinstance(repeated, ProducerBatch) and repeated.base_offset == 4
     assert known(again, 7, 9) == ErrorCode.out_of_order_sequence_number and known(again, 7, 5) == 0
-    # The log itself contains more than the last batch.
+    # The log itself contains more batches than the last one.
     assert isinstance(known(again, 8, 18), ProducerBatch)
     files = [file for file in directory.list_files(str(TP)) if file.endswith(".snapshot")]
     assert files == [f"{segment.base_offset:020d}.snapshot" for segment in again.segments]
@@ -278,7 +278,7 @@ def test_truncation_keeps_producers_of_deleted_records() -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "gone"])
-def test_damaged_producer_snapshot_is_replaced_by_another(damage: str) -> None:
+def test_damaged_producer_snapshot_falls_back_to_another(damage: str) -> None:
     directory, log = a_log_of_two_producers()
     log.drop_first_segments(len(log.segments) - 3)
     name = producer_snapshots.file_name(log.segments[0].base_offset)
@@ -313,7 +313,7 @@ def test_log_without_idempotent_producers_has_no_snapshots() -> None:
     assert len(log.segments) > 2 and producer_snapshots.offsets(directory.list_files(str(TP))) == []
 
 
-def test_producer_snapshot_has_kafkas_bytes() -> None:
+def test_producer_snapshot_has_kafkas_format() -> None:
     # The bytes that ProducerStateManager.writeSnapshot of Kafka 3.9.1 writes for this producer.
     entry = ProducerEntry(producer_id=7, epoch=1, last_sequence=41, last_offset=100, offset_delta=2, timestamp_ms=1234)
     theirs = bytes.fromhex(

@@ -1,4 +1,4 @@
-"""During a slow sync, a broker answers every request that does not need that disk."""
+"""During a slow sync, a broker replies to every request that does not need that disk."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SYNC_US = 50_000
 PARTITIONS = 20
 ROOT = Path("/logs")
 AT_ONCE_S = 0.01
-"""Far less than the duration of a sync."""
+"""Upper limit for a reply that does not wait, far less than the duration of a sync."""
 
 
 Program = Callable[["SlowDisk"], Coroutine[Any, Any, Any]]
 
 
 class NoBrokers:
-    """No other brokers and no controller."""
+    """Fake without other brokers and without a controller."""
 
     def is_alive(self, broker_id: int) -> bool:
         return True
@@ -67,7 +67,7 @@ def leader_and_isr(leader_epoch: int, partitions: range) -> Any:
 
 
 class SlowDisk:
-    """A machine whose disk takes 50 ms per sync once the program switches that on."""
+    """Machine whose disk takes 50 ms per sync, once the program enables that."""
 
     def __init__(self) -> None:
         self.world = SmallWorld()
@@ -85,7 +85,7 @@ class SlowDisk:
         return self.world.machines[HERE]
 
     def run(self, program: Program) -> Any:
-        """Run the program and return its result; the next program finds the files that it left on the disk."""
+        """Run the program and return its result. The next program finds the files that this one left on the disk."""
         self._program = program
         if HERE in self.world.machines:
             self.machine.start()
@@ -138,7 +138,7 @@ def now_s() -> float:
 
 
 async def longest_fetch_s(manager: ReplicaManager, while_under_way: asyncio.Task[Any]) -> float:
-    """Return the longest duration of a fetch of partition 0 until the task is done."""
+    """Return the duration of the longest fetch from partition 0 until the task is done."""
     longest = 0.0
     while not while_under_way.done():
         began_s = now_s()

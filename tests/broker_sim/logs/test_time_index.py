@@ -1,4 +1,4 @@
-"""Kafka's TimeIndex: a segment uses it to find records by timestamp."""
+"""Kafka's TimeIndex, which a segment uses to find records by timestamp."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMES = st.lists(st.integers(0, 20), min_size=1, max_size=60)
 
 
 def log_of(times: list[int], segment_bytes: int = 1 << 20) -> PartitionLog:
-    """Return a log with a batch of one record per timestamp, and an index entry for about every third batch."""
+    """Return a log with one single-record batch per timestamp, and an index entry for about every third batch."""
     log = a_log(segment_bytes, index_interval_bytes=200)
     add(log, times)
     return log
@@ -82,8 +82,7 @@ def test_timestamp_search_starts_shortly_before_its_target(timestamp_ms: int, of
 
 
 def test_search_and_compaction_do_not_scan_the_segment_list() -> None:
-    """With twenty thousand segments a broker was blocked for 1.6 s, and a compaction took fourteen seconds instead of
-    two."""
+    """With twenty thousand segments, a scan blocked a broker for 1.6 s, and a compaction took 14 s instead of 2 s."""
     asked: list[object] = []
 
     class Segments(list[Segment]):
@@ -100,7 +99,7 @@ def test_search_and_compaction_do_not_scan_the_segment_list() -> None:
     assert not asked
 
 
-def test_timestamp_search_pauses_among_empty_batches() -> None:
+def test_timestamp_search_yields_between_empty_batches() -> None:
     log = a_log(61)
     for offset in range(3 * SLICE_RECORDS):
         emptied = empty_batch(offset, offset, 0, 1_000)
@@ -109,7 +108,7 @@ def test_timestamp_search_pauses_among_empty_batches() -> None:
 
 
 @pytest.mark.parametrize("segment_bytes", [1, 1 << 20])
-def test_timestamp_search_pauses_among_older_batches(segment_bytes: int) -> None:
+def test_timestamp_search_yields_between_older_batches(segment_bytes: int) -> None:
     log = a_log(segment_bytes)
     data = build_batch([Record(None, b"v", 9_000), Record(None, b"v", 1)])
     log.append_as_leader(data, headers_of(data), 0)
@@ -120,7 +119,7 @@ def test_timestamp_search_pauses_among_older_batches(segment_bytes: int) -> None
         assert len(list(offset_for_timestamp(log, 9_000))) >= 3
 
 
-def test_search_for_the_newest_record_pauses_in_large_batches() -> None:
+def test_search_for_the_newest_record_yields_in_large_batches() -> None:
     log = a_log(1 << 20)
     for at_ms in (99, *range(1, 30)):
         data = build_batch([Record(None, b"v", at_ms)] * (SLICE_RECORDS - 1))
@@ -131,7 +130,7 @@ def test_search_for_the_newest_record_pauses_in_large_batches() -> None:
 
 
 @pytest.mark.parametrize("newest", [False, True])
-def test_timestamp_search_restarts_if_the_end_is_rewritten(newest: bool) -> None:
+def test_timestamp_search_restarts_if_the_log_end_is_rewritten(newest: bool) -> None:
     log = a_log(1 << 20)
     data = build_batch([Record(None, b"v", at_ms) for at_ms in (9, *[3] * 300)])
     log.append_as_leader(data, headers_of(data), 0)
@@ -160,13 +159,13 @@ def test_search_continues_if_a_later_segment_is_removed(tmp_path: Path, newest: 
     log.close()
 
 
-def test_newest_record_was_kept_by_compaction() -> None:
+def test_newest_record_search_ignores_compacted_records() -> None:
     log = a_log(100)
     append(log, ("a", "1"), at_ms=9, producer_id=7, producer_epoch=0, base_sequence=0)
     for key, value, at_ms in (("b", "1", 5), ("a", "2", 4), ("c", "1", 5), ("d", "1", 3)):
         append(log, (key, value), at_ms=at_ms)
     run_compaction(log)
-    # The producer's last batch stays for its sequence numbers, without its record.
+    # The producer's last batch is kept for its sequence numbers, without its record.
     assert log.segments[0].max_timestamp == 9 and outcome(newest_record(log)) == (5, 1)
 
 

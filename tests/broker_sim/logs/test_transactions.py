@@ -1,4 +1,4 @@
-"""Transactions in a log: the last stable offset, aborted transactions, their files (UnifiedLog, TransactionIndex)."""
+"""Transactions in a log: last stable offset, aborted transactions and their files (UnifiedLog, TransactionIndex)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_transaction_index_has_kafkas_format() -> None:
     assert file.read(0, file.size()) == struct.pack(">hqqqq", 0, A, 0, 2, 1) + struct.pack(">hqqqq", 0, B, 1, 3, 4)
 
 
-def test_snapshot_holds_the_open_transaction_and_coordinator_epoch() -> None:
+def test_snapshot_has_open_transaction_and_coordinator_epoch() -> None:
     directory = MemoryLogDirectory()
     log = a_log(LARGE, directory)
     write(log, A, 0)
@@ -93,7 +93,7 @@ def test_snapshot_holds_the_open_transaction_and_coordinator_epoch() -> None:
 # ---- the last stable offset -----------------------------------------------------------------------------------------
 
 
-def test_open_transaction_holds_the_last_stable_offset() -> None:
+def test_open_transaction_limits_the_last_stable_offset() -> None:
     log = a_log(LARGE)
     append(log, ("k", "plain"))
     write(log, A, 0)
@@ -106,7 +106,7 @@ def test_open_transaction_holds_the_last_stable_offset() -> None:
     assert log.last_stable_offset == log.high_watermark == 6
 
 
-def test_last_stable_offset_waits_for_the_marker_to_be_committed() -> None:
+def test_last_stable_offset_waits_for_the_commit_of_the_marker() -> None:
     log = a_log(LARGE)
     write(log, A, 0)
     end(log, A, True)
@@ -125,7 +125,7 @@ def test_last_stable_offset_is_at_most_the_high_watermark() -> None:
     assert log.last_stable_offset == 1
 
 
-def test_deleted_records_of_an_open_transaction_raise_the_lso() -> None:
+def test_deleting_records_of_an_open_transaction_raises_the_lso() -> None:
     log = a_log(LARGE)
     write(log, A, 0)
     append(log, ("k", "plain"), ("k", "plain"))
@@ -135,7 +135,7 @@ def test_deleted_records_of_an_open_transaction_raise_the_lso() -> None:
     assert log.last_stable_offset == log.high_watermark == 4
 
 
-def test_range_has_the_aborted_transactions_that_overlap_it() -> None:
+def test_aborted_transactions_overlapping_the_range_are_returned() -> None:
     log = a_log(LARGE)
     write(log, A, 0)  # 0
     end(log, A, False)  # 1
@@ -160,7 +160,7 @@ def test_aborted_transaction_is_found_from_an_earlier_segment() -> None:
 
 
 @pytest.mark.parametrize("damage", ["none", "lost", "cut"])
-def test_opened_log_knows_its_transactions(damage: str) -> None:
+def test_reopened_log_restores_its_transactions(damage: str) -> None:
     directory = MemoryLogDirectory()
     log = a_log(LARGE, directory)
     write(log, A, 0)
@@ -178,7 +178,7 @@ def test_opened_log_knows_its_transactions(damage: str) -> None:
     assert again.producers.active() == log.producers.active()
 
 
-def test_opened_log_knows_a_transaction_of_deleted_segments() -> None:
+def test_reopened_log_restores_transaction_of_deleted_segments() -> None:
     directory = MemoryLogDirectory()
     log = a_log(LARGE, directory)
     write(log, A, 0)
@@ -191,7 +191,7 @@ def test_opened_log_knows_a_transaction_of_deleted_segments() -> None:
     assert again.last_stable_offset == 3 and aborted(again) == [(A, 0, 2, 3)]
 
 
-def test_truncated_marker_leaves_its_transaction_open() -> None:
+def test_truncating_the_marker_reopens_its_transaction() -> None:
     directory = MemoryLogDirectory()
     log = a_log(LARGE, directory)
     write(log, A, 0)
@@ -207,7 +207,7 @@ def test_truncated_marker_leaves_its_transaction_open() -> None:
     assert aborted(again) == [] and again.last_stable_offset == 0
 
 
-def test_truncated_transaction_is_forgotten() -> None:
+def test_truncated_transaction_is_removed() -> None:
     log = a_log(LARGE)
     append(log, ("k", "plain"))
     write(log, A, 0)
@@ -216,7 +216,7 @@ def test_truncated_transaction_is_forgotten() -> None:
     assert (aborted(log), log.producers.active(), log.last_stable_offset) == ([], [], 1)
 
 
-def test_log_that_starts_again_has_no_transactions() -> None:
+def test_fully_truncated_log_has_no_transactions() -> None:
     directory = MemoryLogDirectory()
     log = a_log(LARGE, directory)
     write(log, A, 0)
@@ -227,7 +227,7 @@ def test_log_that_starts_again_has_no_transactions() -> None:
     assert not [file for file in directory.list_files(log.name) if file.endswith(".txnindex")]
 
 
-def test_copy_takes_over_the_producers_of_deleted_records() -> None:
+def test_log_copy_takes_over_the_producers_of_deleted_records() -> None:
     log = a_log(LARGE)
     write(log, A, 0)
     append(log, ("k", "plain"))
@@ -244,7 +244,7 @@ def test_copy_takes_over_the_producers_of_deleted_records() -> None:
 # ---- the checks of a leader -----------------------------------------------------------------------------------------
 
 
-def test_markers_of_older_epochs_are_refused() -> None:
+def test_markers_of_older_epochs_are_rejected() -> None:
     log = a_log(LARGE)
     write(log, A, 0, epoch=3)
     marker = EndTransactionMarker(True, 5)
@@ -265,7 +265,7 @@ def test_marker_with_a_later_epoch_fences_the_producer() -> None:
     assert log.producers.check(header_of(0, epoch=1)) == 0
 
 
-def test_plain_batch_in_a_transaction_is_refused() -> None:
+def test_plain_batch_during_a_transaction_is_rejected() -> None:
     log = a_log(LARGE)
     write(log, A, 0)
     assert log.producers.check(header_of(1, attributes=0)) == ErrorCode.invalid_txn_state
@@ -317,7 +317,7 @@ def test_compaction_stops_at_the_first_unstable_offset() -> None:
     assert [row[0] for row in read_all(log)] == [2, 3, 4]
 
 
-def test_compaction_removes_aborted_records_and_keeps_the_replaced() -> None:
+def test_compaction_removes_records_of_aborted_transactions() -> None:
     log = a_log(LARGE)
     append(log, ("a", "1"))
     write(log, A, 0, "a")
@@ -327,12 +327,13 @@ def test_compaction_removes_aborted_records_and_keeps_the_replaced() -> None:
     append(log, ("z", "active"))
     run_compaction(log)
     assert read_all(log) == [(0, "a", "1"), (4, "z", "active")]
-    # The last batch of the producer keeps its sequence number, and so the marker and its entry stay.
+    # The last batch of the producer is kept for its sequence number, so the marker and its entry are kept as
+    # well.
     assert markers(log) == [3] and aborted(log) == [(A, 1, 3, 4)]
     assert log.producers.check(header_of(2)) == 0
 
 
-def test_marker_is_removed_after_its_horizon() -> None:
+def test_transaction_marker_is_removed_after_its_horizon() -> None:
     directory = MemoryLogDirectory()
     log = a_log(LARGE, directory)
     write(log, A, 0, "a")

@@ -1,4 +1,4 @@
-"""Client quotas (KIP-13, KIP-219): which quota applies, how long it throttles, and what a throttled client receives."""
+"""Client quotas (KIP-13, KIP-219): which quota applies, the throttle time, and what a throttled client receives."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LEVELS = [
     "clients/app",
     "clients/<default>",
 ]
-"""In Kafka's order."""
+"""Quota levels, in Kafka's order."""
 
 
 class Watch:
@@ -96,7 +96,7 @@ def test_client_is_throttled_until_its_rate_is_below_the_quota() -> None:
     assert quota.note("other", 10**9) == 0
 
 
-def test_user_quota_is_shared_and_default_client_quota_is_not() -> None:
+def test_user_quota_is_shared_but_default_client_quota_is_not() -> None:
     quota = ClientQuota(Watch().runtime, 11, 1)
     quota.limit("ANONYMOUS", "", 1_000)
     assert [quota.note("a", 10_000), quota.note("b", 1_000)] == [0, 1_000]
@@ -105,7 +105,7 @@ def test_user_quota_is_shared_and_default_client_quota_is_not() -> None:
     assert [quota.note("a", 10_000), quota.note("b", 10_000), quota.note("a", 500)] == [0, 0, 500]
 
 
-def test_zero_quota_blocks_and_a_removed_quota_allows() -> None:
+def test_zero_quota_blocks_and_a_removed_quota_allows_requests() -> None:
     quota = ClientQuota(Watch().runtime, 11, 1)
     quota.limit("", "app", 0)
     assert quota.note("app", 1) == 2**31 - 1
@@ -125,12 +125,12 @@ def test_extreme_quota_values_do_not_prevent_a_response(key: str, text: str) -> 
         throttles.request.quota.note("app", 5_000),
         throttles.mutations.owed_ms("app"),
     )
-    # Kafka rounds the result for NaN to 0, and uses the longest possible time for an infinite one.
+    # Kafka rounds NaN to 0, and uses the maximum time for infinity.
     longest_ms = 1_000 if key == REQUEST_PERCENTAGE else 2**31 - 1
     assert owed_ms == (longest_ms if "E" in text else 0)
 
 
-def test_silent_clients_are_removed() -> None:
+def test_inactive_clients_are_removed() -> None:
     watch = Watch()
     quota = ClientQuota(watch.runtime, 2, 1)
     quota.limit("", "<default>", 1)
@@ -146,7 +146,7 @@ def test_silent_clients_are_removed() -> None:
 
 
 class Cluster(broker_world.Cluster):
-    """One broker with a topic `t`, and clients that send their client id."""
+    """One broker with a topic `t`, and clients that send a client id."""
 
     def quota(self, path: str, **values: int) -> None:
         """Set quotas with AlterClientQuotas, as an administrator does."""
@@ -219,7 +219,7 @@ def test_throttled_producer_without_acks_is_muted(cluster: Cluster) -> None:
     assert muted_ms(20 * KILOBYTE) == pytest.approx(1_000, abs=60)
 
 
-def test_throttled_consumer_gets_nothing_and_keeps_its_session(cluster: Cluster) -> None:
+def test_throttled_consumer_gets_no_data_and_keeps_its_session(cluster: Cluster) -> None:
     for _ in range(12):
         cluster.produce(9 * KILOBYTE)
     cluster.quota("clients/app", consumer_byte_rate=1 * KILOBYTE)
@@ -229,7 +229,7 @@ def test_throttled_consumer_gets_nothing_and_keeps_its_session(cluster: Cluster)
     second = cluster.fetch(1, session=(first.session_id, 1))
     assert throttled(second) == pytest.approx(8_500, abs=500)
     assert (second.responses, second.error_code, second.session_id) == ((), ErrorCode.none, first.session_id)
-    # The first response counts until its window has passed, though the rate alone would allow an earlier fetch.
+    # The first response counts until its window has passed, although the rate alone would allow an earlier fetch.
     cluster.wait(throttled(second))
     assert throttled(cluster.fetch(1, session=(first.session_id, 2)))
     cluster.wait(11_000 - throttled(second))
@@ -281,7 +281,7 @@ def test_removed_quota_no_longer_applies(cluster: Cluster) -> None:
 
 
 def test_first_defined_of_several_bad_quotas_is_reported(cluster: Cluster) -> None:
-    """ConfigDef.parse goes through its keys in order; QuotaConfigs defines the consumer's before these others."""
+    """ConfigDef.parse checks its keys in order. QuotaConfigs defines the consumer's key before the others."""
     cluster.quota("clients/app", producer_byte_rate=1)
     bad = {"request_percentage": "c", "controller_mutation_rate": "b", CONSUMER_RATE: "a"}
     cluster.ensemble.nodes["/config/clients/app"].data = znodes.encode_config(bad)
@@ -294,7 +294,7 @@ def test_first_defined_of_several_bad_quotas_is_reported(cluster: Cluster) -> No
 # ---- the port ---------------------------------------------------------------------------------------------------
 
 
-def test_throttled_connection_is_answered_before_it_is_muted() -> None:
+def test_throttled_request_gets_its_response_before_muting() -> None:
     from tests.broker_sim.test_port_connection import serving
     from zabka.kafka.channel import AsyncioChannel
     from zabka.kafka.ports import Endpoint

@@ -1,4 +1,4 @@
-"""The number of connections of a broker and their rate (KIP-308, KIP-612; SocketServer.ConnectionQuotas)."""
+"""A broker's limits on connections and on the connection rate (KIP-308, KIP-612; SocketServer.ConnectionQuotas)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ INNER, OUTER = "INNER", "OUTER"
 
 
 class Acceptor:
-    """Two listeners, and the time at which each connection was admitted (milliseconds) or why it was not."""
+    """Two listeners, with the time at which each connection was admitted (milliseconds) or the reason for its
+    rejection.
+    """
 
     def __init__(self, limits: ConnectionLimits, listeners: tuple[str, ...] = (INNER, OUTER)) -> None:
         self.scheduler = Scheduler()
@@ -82,7 +84,7 @@ def test_connections_without_limits_are_all_admitted() -> None:
     assert [when for _, when in acceptor.log] == [0] * 1_000
 
 
-def test_address_connections_are_limited() -> None:
+def test_connections_per_address_are_limited() -> None:
     acceptor = Acceptor(ConnectionLimits(per_address=2, overrides={"b": 1}))
     for address in ("a", "b", "a", "b", "a"):
         acceptor.connect(address)
@@ -92,7 +94,7 @@ def test_address_connections_are_limited() -> None:
     assert acceptor.log[-1] == ("a", 0)
 
 
-def test_full_listener_admits_the_next_when_one_closes() -> None:
+def test_full_listener_admits_a_connection_after_one_closes() -> None:
     acceptor = Acceptor(ConnectionLimits(listeners={OUTER: ListenerLimits(max_connections=1)}))
     acceptor.connect("a")
     acceptor.connect("b")
@@ -103,7 +105,7 @@ def test_full_listener_admits_the_next_when_one_closes() -> None:
     assert acceptor.log[-1] == ("b", 5_000)
 
 
-def test_full_broker_closes_an_idle_connection_for_a_broker() -> None:
+def test_full_broker_closes_an_idle_connection_for_a_peer_broker() -> None:
     acceptor = Acceptor(ConnectionLimits(max_connections=2))
     for address in ("a", "b", "c"):
         acceptor.connect(address)
@@ -119,7 +121,7 @@ def test_single_listener_gives_brokers_no_priority() -> None:
     assert acceptor.log == [("a", 0)] and not acceptor.evicted
 
 
-def test_lowered_limit_closes_and_raised_limit_admits() -> None:
+def test_lowered_limit_closes_connections_and_raised_admits_more() -> None:
     acceptor = Acceptor(ConnectionLimits())
     acceptor.connect("a", count=2)
     acceptor.connect("b")
@@ -132,9 +134,9 @@ def test_lowered_limit_closes_and_raised_limit_admits() -> None:
     assert acceptor.log[-1] == ("c", 0)
 
 
-def test_new_connections_wait_for_the_brokers_rate() -> None:
-    # Eleven windows of a second: a burst of ten seconds' worth, then each excess connection waits, for a window at
-    # most.
+def test_new_connections_wait_for_the_brokers_rate_limit() -> None:
+    # Eleven windows of a second: a burst of ten seconds' worth is allowed; then each excess connection waits, at
+    # most one window.
     acceptor = Acceptor(ConnectionLimits(creations_per_second=2))
     acceptor.connect("a", count=22)
     acceptor.wait(30_000)
@@ -143,7 +145,7 @@ def test_new_connections_wait_for_the_brokers_rate() -> None:
     assert 1_000 <= moments[21] <= 1_500
 
 
-def test_listener_rate_is_separate_from_the_brokers_rate() -> None:
+def test_listener_rate_is_independent_of_the_brokers_rate() -> None:
     limits = ConnectionLimits(creations_per_second=1, listeners={INNER: ListenerLimits(), OUTER: ListenerLimits()})
     acceptor = Acceptor(limits)
     acceptor.connect("broker", INNER, count=15)
@@ -155,7 +157,7 @@ def test_listener_rate_is_separate_from_the_brokers_rate() -> None:
     assert len(acceptor.log) == 10
 
 
-def test_too_fast_address_is_closed_after_a_delay() -> None:
+def test_connection_over_its_address_rate_is_closed_with_delay() -> None:
     acceptor = Acceptor(ConnectionLimits(creations_per_second=3))
     acceptor.quotas.limit_address("a", 1)
     acceptor.connect("a", count=30)
@@ -164,7 +166,7 @@ def test_too_fast_address_is_closed_after_a_delay() -> None:
     assert acceptor.log[-1] == ("b", 0), "refused connections do not count for the broker's rate"
 
 
-def test_address_without_its_own_rate_has_the_default() -> None:
+def test_address_without_its_own_rate_uses_the_default() -> None:
     acceptor = Acceptor(ConnectionLimits())
     acceptor.quotas.limit_address(None, 0)
     acceptor.quotas.limit_address("a", 5)
@@ -189,7 +191,7 @@ BASE = {"zookeeper.connect": "z:1", "broker.id": "1"}
         ({"listener.name.plaintext.max.connections": "x"}, "Not a number of type INT"),
     ],
 )
-def test_invalid_connection_limits_are_refused(keys: dict[str, str], expected_text: str) -> None:
+def test_invalid_connection_limits_are_rejected(keys: dict[str, str], expected_text: str) -> None:
     with pytest.raises(ConfigError, match=expected_text):
         config_from({**BASE, **keys})
 
@@ -248,7 +250,7 @@ def test_listener_limits_change_at_run_time() -> None:
     cluster.stop_all()
 
 
-def test_quota_of_an_unresolvable_host_is_refused() -> None:
+def test_quota_of_an_unresolvable_host_is_rejected() -> None:
     cluster = broker_world.Cluster(1)
     cluster.nodes[1].more_ports = {"resolve": {"known": "10.0.0.7"}.get}
     cluster.start()

@@ -28,7 +28,7 @@ def test_mutation_burst_is_admitted_and_then_throttled() -> None:
     watch = Watch()
     held = quota(watch, 5)
     strict = held.of_request("app", 6, 6)
-    # The bucket holds eleven seconds' worth; a request that finds any tokens can take more than are left.
+    # The bucket has eleven seconds' worth. A request that finds any tokens can take more than are left.
     strict.record(55)
     strict.record(10)
     with pytest.raises(Refused) as refused:
@@ -41,7 +41,7 @@ def test_mutation_burst_is_admitted_and_then_throttled() -> None:
     held.of_request("app", 6, 6).record(1)
 
 
-def test_older_client_is_throttled_for_what_was_admitted() -> None:
+def test_older_client_is_throttled_for_admitted_mutations() -> None:
     watch = Watch()
     permissive = quota(watch, 5).of_request("app", 5, 6)
     permissive.record(65)
@@ -50,7 +50,7 @@ def test_older_client_is_throttled_for_what_was_admitted() -> None:
     assert permissive.throttle_ms == 3_000
 
 
-def test_token_bucket_is_limited_to_all_windows() -> None:
+def test_idle_token_bucket_is_limited_to_all_windows() -> None:
     watch = Watch()
     held = quota(watch, 2)
     held.take_tokens("app", 1)
@@ -59,7 +59,7 @@ def test_token_bucket_is_limited_to_all_windows() -> None:
     assert held.owed_ms("app") == 2_000
 
 
-def test_lowered_quota_applies_at_once_and_zero_admits_one() -> None:
+def test_lowered_quota_applies_immediately_and_zero_admits_one() -> None:
     watch = Watch()
     held = quota(watch, 100)
     held.take_tokens("app", 1)
@@ -76,7 +76,7 @@ def test_lowered_quota_applies_at_once_and_zero_admits_one() -> None:
 
 
 class Administrators(Cluster):
-    """Clients that create and delete topics."""
+    """Cluster with clients that create and delete topics."""
 
     def serve_request(self, message: Any) -> tuple[Any, RequestContext]:
         context = RequestContext("app", "PLAINTEXT")
@@ -98,7 +98,7 @@ def cluster() -> Iterator[Administrators]:
     made.stop_all()
 
 
-def test_topics_over_the_quota_are_refused_with_a_throttle_time(cluster: Administrators) -> None:
+def test_topics_over_the_quota_are_rejected_with_a_throttle_time(cluster: Administrators) -> None:
     cluster.quota("clients/app", controller_mutation_rate=1)
     errors, throttle_ms, muted_ms = cluster.create("a", "b", "c")
     assert errors == [ErrorCode.none, ErrorCode.none, EXCEEDED]
@@ -118,7 +118,7 @@ def test_older_client_gets_its_topics_and_is_muted(
     assert 18_000 < muted_ms <= 19_000 and throttle_ms == (muted_ms if has_throttle_time else -1)
 
 
-def test_increase_and_deletion_count_validation_does_not(cluster: Administrators) -> None:
+def test_growth_and_deletion_count_but_validation_does_not(cluster: Administrators) -> None:
     cluster.create("a", partitions=3)
     cluster.quota("clients/app", controller_mutation_rate=1)
     grow = [{"name": "a", "count": 20, "assignments": None}]
@@ -150,7 +150,7 @@ def test_automatic_topic_creation_counts_for_the_client(cluster: Administrators)
 
 
 class Spent:
-    """A request that took `ms` of processing time."""
+    """Request that took `ms` of processing time."""
 
     def __init__(self, ms: int) -> None:
         self.ms = ms
@@ -165,7 +165,7 @@ def timed(cluster: Cluster, message: Any, ms: int) -> tuple[Any, int]:
     return cluster.on(node, node.broker.serve(message, context)), context.muted_ms
 
 
-def test_client_over_its_request_time_is_muted_a_window_at_most(
+def test_mute_for_request_time_is_at_most_one_window(
     cluster: Administrators,
 ) -> None:
     ask = request(ApiKey.LIST_GROUPS, 4)
@@ -181,7 +181,7 @@ def test_client_over_its_request_time_is_muted_a_window_at_most(
     assert milliseconds(answer.throttle_time) == muted_ms == 1_000
 
 
-def test_requests_between_brokers_count_for_no_client_quota(cluster: Administrators) -> None:
+def test_requests_between_brokers_do_not_use_client_quotas(cluster: Administrators) -> None:
     cluster.quota("clients/<default>", request_percentage=0.001)
     leaving = request(ApiKey.CONTROLLED_SHUTDOWN, 3, broker_id=7, broker_epoch=-1)
     assert timed(cluster, leaving, 9_000)[1] == 0
@@ -190,7 +190,7 @@ def test_requests_between_brokers_count_for_no_client_quota(cluster: Administrat
     assert timed(cluster, request(ApiKey.LIST_GROUPS, 4), 1)[1] > 0
 
 
-def test_consumer_over_its_request_time_gets_nothing_uncounted(cluster: Administrators) -> None:
+def test_empty_fetch_over_request_time_does_not_use_byte_quota(cluster: Administrators) -> None:
     cluster.create("t", partitions=1)
     cluster.produce(9_000)
     cluster.quota("clients/app", request_percentage=1, consumer_byte_rate=1_000)
@@ -204,7 +204,7 @@ def test_consumer_over_its_request_time_gets_nothing_uncounted(cluster: Administ
     assert answer.responses[0].partitions[0].records and muted_ms == 0
 
 
-def test_producer_waits_for_the_longer_of_two_quotas(cluster: Administrators) -> None:
+def test_producer_is_throttled_by_the_stricter_of_two_quotas(cluster: Administrators) -> None:
     cluster.create("t", partitions=1)
     cluster.quota("clients/app", request_percentage=50, producer_byte_rate=1_000)
     rows = [{"name": "t", "partition_data": [{"index": 0, "records": batch("x" * 12_000)}]}]

@@ -1,4 +1,4 @@
-"""Replication throttles limit throttled replicas and no others (KIP-73, ReplicationQuotaManager)."""
+"""Replication throttles limit only throttled replicas (KIP-73, ReplicationQuotaManager)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fill(cluster: Cluster, megabytes: int, topic_partition: TopicPartition = TP)
 
 
 def seconds_until_level(cluster: Cluster, broker_id: int = 2, topic_partition: TopicPartition = TP) -> float:
-    """Restart the broker, and return the seconds until it has all records."""
+    """Restart the broker, and return the seconds until it has fetched all records."""
     cluster.restart(broker_id)
     started = cluster.now_ms
     leader = cluster[1].manager.partitions[topic_partition].log
@@ -33,7 +33,7 @@ def seconds_until_level(cluster: Cluster, broker_id: int = 2, topic_partition: T
 
 
 def lagging_follower(**topic_configs: str) -> Cluster:
-    """Return a leader with ten megabytes, and a follower that lacks them and is outside the ISR."""
+    """Return a leader with ten megabytes, and an empty follower outside the ISR."""
     cluster = Cluster(2)
     cluster.topic_configs["orders"] = {key.replace("_", "."): value for key, value in topic_configs.items()}
     cluster.create([1, 2])
@@ -76,12 +76,12 @@ def test_unlisted_replicas_are_not_throttled(listing: str) -> None:
     assert seconds_until_level(cluster) < 1
 
 
-def test_throttled_replica_lists_need_a_rate() -> None:
+def test_throttled_replica_lists_without_a_rate_have_no_effect() -> None:
     cluster = lagging_follower(leader_replication_throttled_replicas="*", follower_replication_throttled_replicas="*")
     assert seconds_until_level(cluster) < 1
 
 
-def test_removed_rate_lifts_the_throttle() -> None:
+def test_removing_the_rate_removes_the_throttle() -> None:
     cluster = lagging_follower(leader_replication_throttled_replicas="*")
     cluster[1].manager.throttles.set_rates({LEADER_RATE: "1000"})
     cluster.restart(2)
@@ -107,7 +107,9 @@ def test_in_sync_replicas_are_never_throttled() -> None:
 @pytest.mark.parametrize(("listing", "counted"), [("*", True), ("", False)])
 @pytest.mark.parametrize("parked", [False, True], ids=["at once", "after it was parked"])
 def test_leader_throttle_counts_only_listed_replicas(listing: str, counted: bool, parked: bool) -> None:
-    """ReplicaManager.readFromLocalLog and DelayedFetch: replicas in sync count too, whether or not the fetch waited."""
+    """As in ReplicaManager.readFromLocalLog and DelayedFetch, in-sync replicas count too, whether or not the fetch
+    waited.
+    """
     cluster = Cluster(2)
     cluster.topic_configs["orders"] = {LEADERS: listing}
     cluster.create([1, 2])
@@ -146,7 +148,7 @@ def test_throttled_replica_does_not_delay_others_of_its_leader() -> None:
     assert cluster[2].partition.log.end_offset < 30
 
 
-def test_log_directory_move_keeps_to_its_rate() -> None:
+def test_log_directory_move_respects_its_rate() -> None:
     brokers = Brokers()
     brokers.start()
     brokers.run(brokers.client.create_topic("orders", assignment={0: [1]}))

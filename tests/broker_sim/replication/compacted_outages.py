@@ -1,8 +1,8 @@
-"""Random outages of three replicas of a compacted partition, drawn from a seed, and the invariants that must hold.
+"""Random outages of three replicas of a compacted partition, drawn from a seed, and the invariants to check.
 
-The only replica in sync never loses power, whatever happens to brokers, disks and links. Therefore every replica ends
+The only in-sync replica never loses power, whatever happens to brokers, disks and links. Therefore every replica ends
 with, for each key, the last record acknowledged since the latest unclean election, or a later record. No older record
-of a key reappears after a replica was rebuilt, and no record exists that was never sent.
+of a key reappears after a replica was rebuilt, and every record was sent by a producer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CODECS = (Codec.NONE, Codec.NONE, Codec.GZIP)
 
 
 class Written(NamedTuple):
-    """A record that was sent to a leader."""
+    """Record that was sent to a leader."""
 
     key: str
     value: str | None
@@ -39,14 +39,14 @@ class Written(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A record that was read back, with its offset."""
+    """Record that was read back, with its offset."""
 
     offset: int
     record: Written
 
 
 def read(log: PartitionLog, offset: int, max_bytes: int = 1 << 20) -> list[Stored]:
-    """Return all records of a log from `offset`, read as a follower reads them."""
+    """Return all records of a log from `offset`, read as a follower fetches them."""
     found: list[Stored] = []
     while offset < log.end_offset:
         data = log.read(offset, max_bytes, log.end_offset, True)
@@ -75,7 +75,7 @@ class SlowDisk(MemoryLogDirectory):
 
 
 class CompactedOutages:
-    """The cluster of one seed: `play()` it, then check what is `wrong()`."""
+    """Cluster of one seed. Call `play()`, and then check the violations that `wrong()` returns."""
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
@@ -135,7 +135,7 @@ class CompactedOutages:
         return [each for each in self.state["isr"] if each in self.cluster.alive]
 
     def play(self, steps: int) -> None:
-        """Run `steps` random actions, then repair everything until all replicas are in sync."""
+        """Run `steps` random actions, then repair everything, and wait until all replicas are in sync."""
         actions = (
             (self.produce, 10), (self.wait, 6), (self.kill, 2), (self.restart, 4), (self.replace_disk, 1),
             (self.cut, 1), (self.heal, 2), (self.hand_over, 1), (self.delete, 1 if self.deletes else 0),
@@ -211,14 +211,15 @@ class CompactedOutages:
         self.elect_without(broker)
 
     def end(self, broker: int, power: bool) -> None:
-        """Kill the broker; the requests that it received as leader get no response."""
+        """Kill the broker. Requests that it received as leader get no response."""
         self.cluster.kill(broker, power)
         self.under_way = [each for each in self.under_way if self.state["leader"] != broker]
         self.producer_epoch, self.sequence = self.producer_epoch + 1, 0
 
     def elect_without(self, broker: int) -> None:
-        """Elect as the controller does; without another replica in sync, the partition has no leader until this one
-        returns."""
+        """Elect a leader as the controller does. Without another in-sync replica, the partition is leaderless until
+        this one returns.
+        """
         rest = [each for each in self.in_sync if each != broker]
         if not rest:
             return
@@ -291,7 +292,7 @@ class CompactedOutages:
     # ---- invariants --------------------------------------------------------------------------------------------
 
     def wrong(self) -> list[str]:
-        """Return the violations at the end, and again after a restart of every broker."""
+        """Return the violations found at the end, and found again after a restart of every broker."""
         found = [f"{each.invariant}: {each.detail}" for each in check(self.cluster.entries())]
         for round_ in ("", " after a restart"):
             for broker in BROKERS:
@@ -324,13 +325,13 @@ class CompactedOutages:
         return found + self.wrong_answers(log, stored)
 
     def _may_be_deleted(self, key: str, last_offset: int) -> bool:
-        """Return whether the last record is a tombstone, or a tombstone with an unknown outcome can follow it."""
+        """Return whether the last record is a tombstone, or may be followed by a tombstone with an unknown outcome."""
         known = dict.fromkeys(self.acknowledged.values())
         unacknowledged = any(each.key == key and each.value is None and each not in known for each in self.asked)
         return unacknowledged or self.acknowledged[last_offset].value is None
 
     def wrong_answers(self, log: PartitionLog, stored: list[Stored]) -> list[str]:
-        """Check reads from every offset, and searches by timestamp."""
+        """Return the errors found in reads from every offset and in searches by timestamp."""
         found = []
         for offset in range(log.start_offset, log.end_offset):
             rest = [each for each in stored if each.offset >= offset]

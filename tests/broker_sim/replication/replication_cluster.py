@@ -1,4 +1,4 @@
-"""A few replica managers on virtual time, connected by a channel with latency, with a controller that tests drive."""
+"""A few replica managers on virtual time, a channel with latency between them, and a controller driven by the test."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from zabka.simulation.engine.scheduler import Scheduler
 T = TypeVar("T")
 TP = TopicPartition("orders", 0)
 TOPIC_ID = UUID(int=7)
-"""As in messages; within a broker the id is its text."""
+"""Topic id as in messages. Within a broker, the id is its string form."""
 LATENCY_MS = 1
 LAG_MS = 1_000
 KAFKA_CONFIG = parse_config("broker.id=1\nzookeeper.connect=sim:2181")
@@ -42,13 +42,13 @@ def batch(*values: str, **options: Any) -> bytes:
 
 
 def proposed_isr(row: Any) -> tuple[int, ...]:
-    """Return the members in a row of an AlterPartition of any version."""
+    """Return the ISR members in a row of an AlterPartition request of any version."""
     members = getattr(row, "new_isr_with_epochs", None)
     return tuple(row.new_isr) if members is None else tuple(int(member.broker_id) for member in members)
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that does not wait."""
+    """Return the result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -79,7 +79,7 @@ class Metadata:
 
 
 class Channel:
-    """Fetch and ListOffsets to another broker, with a latency each way; a cut link delivers nothing."""
+    """Send Fetch and ListOffsets to another broker with a latency each way. A partitioned link delivers nothing."""
 
     def __init__(self, cluster: Cluster, broker: Broker) -> None:
         self._cluster = cluster
@@ -116,7 +116,7 @@ class Channel:
 
 
 class Gate:
-    """Send AlterPartition to the test's controller; `script` replaces its handling of the next requests."""
+    """Send AlterPartition to the test's controller. `script` replaces the handling of the next requests."""
 
     def __init__(self, cluster: Cluster, broker: Broker) -> None:
         self._cluster = cluster
@@ -196,7 +196,7 @@ class Broker:
 
 
 class Cluster:
-    """Brokers 1 to `count`, with one partition unless a test creates more."""
+    """Cluster of brokers 1 to `count`, with one partition unless a test creates more."""
 
     made: ClassVar[list[Cluster]] = []
 
@@ -218,7 +218,7 @@ class Cluster:
         self.fetches: list[Any] = []
         self.states: dict[TopicPartition, dict[str, Any]] = {}
         self.announced_deletions: set[TopicPartition] = set()
-        """Partitions whose deletion UpdateMetadata has announced."""
+        """Partitions whose deletion was announced by UpdateMetadata."""
         self.alive: set[int] = set(range(1, count + 1))
         self.brokers = {broker_id: Broker(self, broker_id) for broker_id in range(1, count + 1)}
 
@@ -227,7 +227,7 @@ class Cluster:
 
     @classmethod
     def stop_all(cls) -> None:
-        """Stop every task of every cluster created so far."""
+        """Stop every task of all clusters created so far."""
         for cluster in cls.made:
             for broker in cluster.brokers.values():
                 broker.runtime.stop()
@@ -278,7 +278,7 @@ class Cluster:
         self.cut.clear()
 
     def kill(self, broker_id: int, power: bool = False) -> None:
-        """Kill the process, or the whole machine with `power`; the controller notices it at once."""
+        """Kill the process, or with `power` the whole machine. The controller notices it immediately."""
         broker = self[broker_id]
         broker.runtime.stop()
         kind = "power_loss" if power else "crash"
@@ -352,7 +352,7 @@ class Cluster:
                 self[broker_id].manager.become_leader_or_follower(self.leader_and_isr(topic_partition))
 
     def leader_and_isr(self, topic_partition: TopicPartition = TP, **changes: Any) -> Any:
-        """Return the LeaderAndIsr request for the current state; `changes` override its fields."""
+        """Return the LeaderAndIsr request for the current state, with the fields in `changes` replaced."""
         version = changes.pop("version", 7)
         topic_id = changes.pop("topic_id", self.topic_id)
         outer = {
@@ -382,7 +382,7 @@ class Cluster:
         return request(ApiKey.STOP_REPLICA, 4, topic_states=topics, **outer)
 
     def alter(self, message: Any) -> Any:
-        """Handle AlterPartition as the controller does, for partitions of topic `orders`."""
+        """Handle AlterPartition for partitions of topic `orders`, as the controller does."""
         topics = []
         for topic in message.topics:
             rows = [self._alter_one(message.broker_id, row) for row in topic.partitions]
@@ -416,13 +416,13 @@ class Cluster:
 
     @property
     def proposals(self) -> list[tuple[int, ...]]:
-        """Return the ISRs proposed so far, request by request."""
+        """Return the proposed ISRs, in the order of the requests."""
         return [
             proposed_isr(row) for message in self.alterations for topic in message.topics for row in topic.partitions
         ]
 
     def refuse(self, error: ErrorCode) -> Callable[[Any], Any]:
-        """Return an entry for `script` that answers every partition of the next AlterPartition with this error."""
+        """Return an entry for `script` that makes the next AlterPartition fail with this error for every partition."""
 
         def handle(message: Any) -> Any:
             topics = [
@@ -484,7 +484,7 @@ class Cluster:
         return run_task(self.scheduler, next(iter(self.brokers.values())).runtime, waiting())
 
     def settle(self, *broker_ids: int) -> None:
-        """Run until these brokers' logs and high watermarks are equal."""
+        """Run until these brokers have equal logs and high watermarks."""
         brokers = [self[b] for b in broker_ids or sorted(self.alive)]
 
         def level() -> bool:

@@ -1,4 +1,4 @@
-"""Seeds of outages of a compacted partition: their invariants hold, and injected bugs violate them."""
+"""Random outages of a compacted partition: the invariants hold, and injected bugs violate them."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def wrong_in(seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_latest_acknowledged_record_of_each_key_survives(seed: int) -> None:
+def test_latest_acknowledged_record_of_each_key_survives_faults(seed: int) -> None:
     assert wrong_in(seed) == []
 
 
 def drop_tombstones_at_once(self: Any, _: bool, record: Record) -> bool:
-    """Compaction that removes each tombstone at once, before other replicas have fetched it."""
+    """Injected bug: compaction removes tombstones immediately, before other replicas have fetched them."""
     is_last = record.key is not None and record.offset >= self.keys.get(record.key)
     return record.offset >= self.end or (is_last and record.value is not None)
 
 
 def go_on_after_a_truncation(log: PartitionLog, _: int, segment: Segment) -> bool:
-    """Compaction that continues with its old state after the end of the log was truncated."""
+    """Injected bug: compaction continues with its old state after the log was truncated."""
     return log.is_closed or segment not in log.segments
 
 
 def return_nothing(*_: Any) -> bytes:
-    """Leader that returns nothing for a compaction gap."""
+    """Injected bug: the leader returns nothing for a compaction gap."""
     return b""
 
 

@@ -1,4 +1,4 @@
-"""Replicas rebuilt from a compacted log: brokers report each compaction, and the checkers accept the rebuilt leader."""
+"""Replicas rebuilt from a compacted log. Brokers report each compaction, and the checkers accept a rebuilt leader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def keyed(keys: str) -> bytes:
 
 
 def compacting() -> Cluster:
-    """Return two brokers with a compacted topic; both have nine records of three keys."""
+    """Return two brokers with a compacted topic, each with nine records of three keys."""
     cluster = Cluster(2, log_segment_bytes=300, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
     cluster.create([1, 2])
@@ -49,7 +49,7 @@ def test_broker_reports_every_compacted_segment() -> None:
     assert all(each.bytes_after < each.bytes_before for each in compacted)
 
 
-def test_rebuilt_replica_of_a_compacted_log_leads_correctly() -> None:
+def test_rebuilt_replica_of_a_compacted_log_becomes_leader() -> None:
     cluster = compacting()
     lead_with_a_rebuilt_replica(cluster)
     fetched = cluster.events(e.RecordsReplicated, 2)
@@ -57,7 +57,7 @@ def test_rebuilt_replica_of_a_compacted_log_leads_correctly() -> None:
     assert check(cluster.entries()) == []
 
 
-def test_missing_compaction_event_looks_like_record_loss() -> None:
+def test_checker_reports_loss_without_the_compaction_event() -> None:
     cluster = compacting()
     lead_with_a_rebuilt_replica(cluster)
     without_the_event = [entry for entry in cluster.entries() if not isinstance(entry.event, e.LogCompacted)]
@@ -65,7 +65,9 @@ def test_missing_compaction_event_looks_like_record_loss() -> None:
 
 
 def with_a_slow_disk_and_another_beginning() -> Cluster:
-    """Broker 1 leads with an ISR of itself; broker 3 is down, and an uncommitted record is the first of its log."""
+    """Return a cluster whose broker 1, with a slow disk, leads and is the whole ISR. Broker 3 is down, and its log
+    begins with an uncommitted record that broker 1 does not have.
+    """
     cluster = Cluster(3, log_segment_bytes=300, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.01"}
     cluster.kill(1)
@@ -84,7 +86,7 @@ def with_a_slow_disk_and_another_beginning() -> Cluster:
 
 
 def kill_and_let_the_other_follow(cluster: Cluster) -> None:
-    """Restart brokers 1 and 3, and check that their logs agree from offset 1, where both start."""
+    """Restart brokers 1 and 3, and check that their logs are equal and start at offset 1."""
     cluster.kill(1)
     cluster.restart(1)
     cluster.restart(3)
@@ -107,7 +109,7 @@ def has_begun_to_compact(cluster: Cluster, broker: int = 1) -> bool:
 def test_deleted_and_compacted_records_stay_deleted_after_kill(
     is_deleted_meanwhile: bool,
 ) -> None:
-    """Otherwise nothing shows that other replicas' uncommitted records at these offsets do not belong to this log."""
+    """Otherwise nothing shows that uncommitted records of other replicas at these offsets do not belong to this log."""
     cluster = with_a_slow_disk_and_another_beginning()
     for _ in range(5 if is_deleted_meanwhile else 0):
         cluster.until(cluster.produce_later(1, keyed("ab")).done)
@@ -122,7 +124,7 @@ def test_deleted_and_compacted_records_stay_deleted_after_kill(
 
 
 def test_deletion_in_a_compacted_log_survives_an_immediate_kill() -> None:
-    """The compacted log does not show where the epochs of the deleted records began."""
+    """The compacted log does not show where the epochs of the deleted records start."""
     cluster = with_a_slow_disk_and_another_beginning()
     for _ in range(5):
         cluster.until(cluster.produce_later(1, keyed("ab")).done)
@@ -136,8 +138,8 @@ def put(cluster: Cluster, *keys: str, value: bytes | None = b"v") -> None:
         cluster.until(cluster.produce_later(1, build_batch([Record(key.encode(), value, 1_000)])).done)
 
 
-def test_deleted_key_stays_deleted_if_a_move_ends_compaction() -> None:
-    """Kafka aborts the compaction, too (ReplicaManager.alterReplicaLogDirs)."""
+def test_deleted_key_stays_deleted_if_a_move_aborts_compaction() -> None:
+    """Kafka also aborts the compaction (ReplicaManager.alterReplicaLogDirs)."""
     cluster = Cluster(2, log_segment_bytes=1_500, log_cleaner_backoff_ms=100, replica_fetch_max_bytes=1)
     settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "20000"}
     cluster.topic_configs["orders"] = settings

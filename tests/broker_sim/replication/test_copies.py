@@ -1,4 +1,4 @@
-"""Copies for a move between log directories: where they are truncated, and when they start again (KIP-113)."""
+"""Copies for a move between log directories: where they are truncated, and when they restart (KIP-113)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TP = TopicPartition("orders", 0)
 
 
 def log_of(*epochs: int, start: int = 0) -> PartitionLog:
-    """Return a log with one record per entry, of that leader epoch."""
+    """Return a log with one record per given leader epoch."""
     log = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
     if start:
         log.truncate_fully_and_start_at(start)
@@ -40,10 +40,10 @@ def log_of(*epochs: int, start: int = 0) -> PartitionLog:
         pytest.param((0, 0), (3,), 0, True, id="an epoch later than all of the replica's"),
     ],
 )
-def test_copy_is_truncated_to_where_it_agrees_with_the_replica(
+def test_copy_is_truncated_where_it_diverges_from_the_replica(
     current: tuple[int, ...], copied: tuple[int, ...], end: int, cut: bool
 ) -> None:
-    """As a follower is truncated by its leader's epochs (KIP-279)."""
+    """A follower's log is truncated in the same way, by its leader's epochs (KIP-279)."""
     replica, copy = log_of(*current), log_of(*copied)
     assert _make_agree(replica, copy) == cut
     assert copy.end_offset == end and copy.start_offset <= end
@@ -52,7 +52,7 @@ def test_copy_is_truncated_to_where_it_agrees_with_the_replica(
 
 @pytest.mark.parametrize(("records", "start", "end"), [(4, 5, 5), (5, 0, 5), (6, 0, 5)])
 def test_copy_restarts_if_it_ends_before_the_replica_starts(records: int, start: int, end: int) -> None:
-    """Records before 5 were deleted from the replica; the copy can still have them."""
+    """The replica's records before offset 5 were deleted; the copy may still have them."""
     replica, copy = log_of(2, 2, start=5), log_of(*[0] * records)
     assert _make_agree(replica, copy) == (records != 5)
     assert (copy.start_offset, copy.end_offset) == (start, end)
@@ -66,7 +66,7 @@ def test_batches_read_from_the_replica_are_appended_to_the_copy() -> None:
 
 
 def test_copy_that_ends_within_a_batch_restarts() -> None:
-    """The copy has the first of two records that the replica stores as one batch."""
+    """The copy has only the first of two records that the replica stores as one batch."""
     current = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
     data = build_batch([Record(b"k", b"v"), Record(b"k", b"w")])
     current.append_as_leader(data, split_batches(data), 0)

@@ -1,4 +1,4 @@
-"""Random crashes, power losses, link cuts and leader changes: acknowledged records survive clean elections."""
+"""Random crashes, power losses, link failures and leader changes: acknowledged records survive clean elections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zabka.journal import events as e
 
 
 class Storm:
-    """A controller that elects cleanly, a producer, and a nemesis, drawn from one seed."""
+    """A controller that only elects cleanly, a producer and a nemesis, all driven by one seed."""
 
     def __init__(self, seed: int, min_isr: int, power: bool) -> None:
         self.random = Random(seed)

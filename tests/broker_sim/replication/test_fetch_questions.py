@@ -21,7 +21,7 @@ def answered(questions: FetchQuestions, session_id: int = 7, error: ErrorCode = 
     questions.answered(FetchResponse(17, (), error, session_id))
 
 
-def test_fetch_session_starts_full_and_continues_with_changes() -> None:
+def test_fetch_session_starts_full_and_continues_incrementally() -> None:
     questions = FetchQuestions()
     a, b = row(0), row(0)
     first = questions.next({A: a, B: b}, True)
@@ -35,7 +35,7 @@ def test_fetch_session_starts_full_and_continues_with_changes() -> None:
     assert (third.session_epoch, dict(third.rows), third.forgotten) == (2, {}, [B])
 
 
-def test_leader_without_a_free_session_gets_full_fetches() -> None:
+def test_leader_without_a_free_session_serves_full_fetches() -> None:
     questions = FetchQuestions()
     a = row(0)
     for _ in range(3):
@@ -55,7 +55,7 @@ def test_lost_fetch_session_is_restarted() -> None:
     assert (again.session_id, again.session_epoch, list(again.rows)) == (0, 0, [A])
 
 
-def test_switch_between_names_and_ids_starts_another_session() -> None:
+def test_switch_between_topic_names_and_ids_starts_a_new_session() -> None:
     questions = FetchQuestions()
     a = row(0)
     questions.next({A: a}, True)
@@ -77,7 +77,7 @@ class Waiting:
         self.touched = list(touched)  # type: ignore[call-overload]
 
 
-def test_fetch_on_partitions_that_move_together_completes_once() -> None:
+def test_fetch_completes_once_if_several_partitions_advance() -> None:
     purgatory = Purgatory(SimRuntime(Scheduler(), derive_random(1, "x")))
     waiting = Waiting()
     purgatory.park(waiting, [A, B], 1_000)
@@ -89,7 +89,7 @@ def test_fetch_on_partitions_that_move_together_completes_once() -> None:
     assert len(purgatory) == 0
 
 
-def test_waiting_request_is_checked_for_changed_partitions_only() -> None:
+def test_waiting_request_checks_only_changed_partitions() -> None:
     purgatory = Purgatory(SimRuntime(Scheduler(), derive_random(1, "x")))
     waiting = Waiting()
     purgatory.park(waiting, [A, B], 1_000)

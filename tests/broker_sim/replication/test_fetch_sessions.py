@@ -25,7 +25,7 @@ def rows(*numbers: int, mark: int = 0, start: int = 0, records: bytes = b"", err
 
 
 def of_two() -> tuple[FetchSessions, int]:
-    """Return a session for partitions 1 and 2, both last sent with high watermark 0 and start offset 0."""
+    """Return a session for partitions 1 and 2, both last sent with high watermark 0 and log start offset 0."""
     sessions = FetchSessions(Random(1), slots=2, eviction_ms=100)
     return sessions, create(sessions, 0, 1, 2)
 
@@ -51,7 +51,7 @@ def test_fetch_session_epoch_increases_with_each_fetch() -> None:
 
 
 def test_fetch_session_epoch_after_the_largest_is_one() -> None:
-    """FetchMetadata.nextEpoch: 0 would start a new session."""
+    """As in FetchMetadata.nextEpoch: 0 would start a new session."""
     sessions, session_id = of_two()
     sessions._sessions[session_id].epoch = EPOCH_MAX
     opened(sessions, session_id, EPOCH_MAX)
@@ -115,14 +115,15 @@ def test_only_changed_partitions_are_returned(changed: Rows) -> None:
     assert opened(sessions, session_id, 2).finish({**rows(1), **changed}) == (ErrorCode.none, session_id, changed)
 
 
-def test_partition_with_records_is_last_in_the_next_fetch() -> None:
-    """FetchSession's partitions form a ring, so that a partition with many records does not starve the others."""
+def test_partition_with_records_moves_to_the_end_of_the_session() -> None:
+    """The partitions of Kafka's FetchSession form a ring, so that a partition with many records does not starve
+    others."""
     sessions, session_id = of_two()
     opened(sessions, session_id, 1).finish({**rows(1, records=b"x"), **rows(2)})
     assert list(opened(sessions, session_id, 2).partitions) == [key(2), key(1)]
 
 
-def test_session_needs_a_free_slot() -> None:
+def test_session_is_created_only_in_a_free_slot() -> None:
     sessions = FetchSessions(Random(1), slots=0, eviction_ms=100)
     assert create(sessions, 0, 1) == 0 and len(sessions) == 0
 
@@ -139,7 +140,7 @@ def test_session_unused_for_longer_than_the_limit_is_evicted(later_ms: int, begi
 
 
 def test_list_offsets_0_limits_consumers_to_high_watermark() -> None:
-    """Partition.legacyFetchOffsetsForTimestamp."""
+    """As in Partition.legacyFetchOffsetsForTimestamp."""
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "a")

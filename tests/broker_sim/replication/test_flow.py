@@ -51,7 +51,7 @@ def test_acks_all_times_out_while_the_isr_lags() -> None:
     assert cluster.now_ms == 300
 
 
-def test_acks_zero_is_answered_at_once_and_not_acknowledged(cluster: Cluster) -> None:
+def test_acks_zero_returns_immediately_without_acknowledgement(cluster: Cluster) -> None:
     answer = cluster.produce_later(1, batch("x"), acks=0)
     assert answer.done() and answer.result()[0].error == 0
     cluster.settle()
@@ -59,12 +59,12 @@ def test_acks_zero_is_answered_at_once_and_not_acknowledged(cluster: Cluster) ->
     assert cluster.events(e.RecordsAppended)[0].checksum == cluster.events(e.RecordsReplicated, 2)[0].checksum
 
 
-def test_other_values_of_acks_are_refused(cluster: Cluster) -> None:
+def test_other_acks_values_are_rejected(cluster: Cluster) -> None:
     assert cluster.produce(1, "x", acks=2).error == ErrorCode.invalid_required_acks
 
 
-def test_refused_produce_has_no_offset_and_no_timestamp(cluster: Cluster) -> None:
-    """ProduceResponse.PartitionResponse: INVALID_OFFSET, NO_TIMESTAMP and INVALID_OFFSET with the error."""
+def test_rejected_produce_has_no_offset_or_timestamp(cluster: Cluster) -> None:
+    """As in ProduceResponse.PartitionResponse: INVALID_OFFSET, NO_TIMESTAMP and INVALID_OFFSET with the error."""
     row = cluster.produce(2, "x")
     assert (row.error, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (
         ErrorCode.not_leader_or_follower, -1, -1, -1
@@ -73,7 +73,7 @@ def test_refused_produce_has_no_offset_and_no_timestamp(cluster: Cluster) -> Non
     assert (row.error, row.base_offset, row.log_append_time_ms) == (ErrorCode.corrupt_message, -1, -1)
 
 
-def test_acks_all_is_refused_under_min_isr_and_acks_one_is_not() -> None:
+def test_min_isr_applies_only_to_acks_all() -> None:
     cluster = Cluster(2, min_insync_replicas=2)
     cluster.create([1, 2])
     cluster.kill(2)
@@ -102,13 +102,13 @@ def test_min_isr_is_limited_to_the_replica_count() -> None:
     assert cluster.produce(1, "x").error == 0
 
 
-def test_produce_to_a_follower_or_unknown_partition_is_refused(cluster: Cluster) -> None:
+def test_produce_to_a_follower_or_unknown_partition_is_rejected(cluster: Cluster) -> None:
     assert cluster.produce(2, "x").error == ErrorCode.not_leader_or_follower
     unknown = e.TopicPartition("nowhere", 3)
     assert cluster.produce(1, "x", topic_partition=unknown).error == ErrorCode.not_leader_or_follower
 
 
-def test_replaced_leader_answers_waiting_produce_at_once() -> None:
+def test_waiting_produce_fails_when_its_leader_is_replaced() -> None:
     cluster = Cluster(2, replica_lag_time_max_ms=60_000)
     cluster.create([1, 2])
     cluster.cut_link(1, 2)
@@ -154,7 +154,7 @@ def test_fetch_waits_for_min_bytes(cluster: Cluster) -> None:
 
 
 def test_fetch_of_an_older_segment_does_not_wait_for_min_bytes(cluster: Cluster) -> None:
-    """DelayedFetch, case F: no new record can be in that segment."""
+    """DelayedFetch, case F: no new record can be appended to that segment."""
     cluster[1].partition.log.segment_bytes = 1
     cluster.produce(1, "x")
     cluster.produce(1, "y")
@@ -180,7 +180,7 @@ def test_fetch_returns_whole_batches_and_at_least_one(cluster: Cluster) -> None:
     assert len(cluster.fetch(1, 0, max_bytes=1).records) == size
 
 
-def test_fetch_out_of_range_fails_at_once(cluster: Cluster) -> None:
+def test_fetch_out_of_range_fails_immediately(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     assert cluster.fetch(1, 7, max_wait_ms=10_000).error == ErrorCode.offset_out_of_range
     assert cluster.now_ms < 1_000
@@ -194,19 +194,19 @@ def test_fetch_with_another_leader_epoch_is_fenced(cluster: Cluster) -> None:
     assert cluster.fetch(1, 0, epoch=1, max_wait_ms=0).error == 0
 
 
-def test_waiting_fetch_fails_at_once_when_the_leader_changes(cluster: Cluster) -> None:
+def test_waiting_fetch_fails_immediately_when_the_leader_changes(cluster: Cluster) -> None:
     waiting = cluster.fetch_later(1, 0, max_wait_ms=60_000, epoch=0)
     cluster.elect(2, [1, 2, 3])
     assert waiting.result()[0].error == ErrorCode.fenced_leader_epoch
 
 
-def test_fetch_of_a_broker_that_is_no_replica_is_refused(cluster: Cluster) -> None:
+def test_fetch_by_a_broker_without_a_replica_is_rejected(cluster: Cluster) -> None:
     assert cluster.fetch(1, 0, replica_id=8, epoch=0).error == ErrorCode.unknown_leader_epoch
     assert cluster.fetch(1, 0, replica_id=8).error == ErrorCode.not_leader_or_follower
 
 
 @pytest.mark.parametrize("producer_id", [0, 5])
-def test_idempotent_resend_gets_its_original_offsets(cluster: Cluster, producer_id: int) -> None:
+def test_idempotent_retry_returns_the_original_offsets(cluster: Cluster, producer_id: int) -> None:
     def send(sequence: int, epoch: int = 0) -> tuple[int, int]:
         data = batch("a", "b", producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         answer = cluster.produce_later(1, data)
@@ -225,7 +225,7 @@ def test_idempotent_resend_gets_its_original_offsets(cluster: Cluster, producer_
     assert cluster[1].partition.log.end_offset == 8
 
 
-def test_resend_with_acks_all_waits_for_the_commit() -> None:
+def test_retry_with_acks_all_waits_for_the_commit() -> None:
     cluster = Cluster(2, replica_lag_time_max_ms=60_000)
     cluster.create([1, 2])
     cluster.cut_link(1, 2)
@@ -238,7 +238,7 @@ def test_resend_with_acks_all_waits_for_the_commit() -> None:
     assert (again.result()[0].error, again.result()[0].base_offset) == (0, 0)
 
 
-def test_next_leader_knows_an_idempotent_producer(cluster: Cluster) -> None:
+def test_next_leader_restores_an_idempotent_producer(cluster: Cluster) -> None:
     data = batch("a", producer_id=5, producer_epoch=0, base_sequence=0)
     cluster.until(cluster.produce_later(1, data).done)
     cluster.settle()
@@ -248,7 +248,7 @@ def test_next_leader_knows_an_idempotent_producer(cluster: Cluster) -> None:
     assert answer.result()[0].base_offset == 0 and cluster[2].partition.log.end_offset == 1
 
 
-def test_damaged_and_oversized_batches_are_refused(cluster: Cluster) -> None:
+def test_damaged_and_oversized_batches_are_rejected(cluster: Cluster) -> None:
     good = batch("hello")
     cases = {
         good[:-1] + bytes([good[-1] ^ 1]): ErrorCode.corrupt_message,
@@ -267,21 +267,21 @@ def test_incomplete_batch_is_not_appended(cluster: Cluster) -> None:
     assert (answer.result()[0].error, cluster[1].partition.log.end_offset) == (0, 0)
 
 
-def test_topic_can_change_the_message_size_limit(cluster: Cluster) -> None:
+def test_topic_can_override_max_message_bytes(cluster: Cluster) -> None:
     cluster.topic_configs["orders"] = {"max.message.bytes": "100"}
     assert cluster.produce(1, "x" * 500).error == 0
     cluster[1].manager.topic_configs_changed(["orders"])
     assert cluster.produce(1, "x" * 500).error == ErrorCode.message_too_large
 
 
-def test_produce_with_two_batches_for_a_partition_is_refused(cluster: Cluster) -> None:
+def test_produce_with_two_batches_for_a_partition_is_rejected(cluster: Cluster) -> None:
     answer = cluster.produce_later(1, batch("a", "b") + batch("c"))
     cluster.until(answer.done)
     assert answer.result()[0].error == ErrorCode.invalid_record
     assert cluster[1].partition.log.end_offset == 0
 
 
-def test_offsets_can_be_listed_by_time(cluster: Cluster) -> None:
+def test_list_offsets_finds_offsets_by_timestamp(cluster: Cluster) -> None:
     cluster.produce(1, "a", "b", "c")
     cluster.produce(1, "d")
     manager = cluster[1].manager
@@ -303,7 +303,7 @@ def test_progress_is_journaled_at_most_four_times_a_second(cluster: Cluster) -> 
     assert rows[-1].replicas == [("orders", 0, 50, 50)]
 
 
-def test_many_partitions_share_one_fetcher_and_all_move() -> None:
+def test_many_partitions_share_one_fetcher_and_all_progress() -> None:
     cluster = Cluster(2)
     names = [e.TopicPartition("orders", number) for number in range(30)]
     for name in names:
@@ -314,8 +314,10 @@ def test_many_partitions_share_one_fetcher_and_all_move() -> None:
     assert cluster.now_ms < 1_100
 
 
-def test_follower_reports_a_partition_that_it_stops_fetching(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only once: otherwise the leader returns that partition in every response, and each restarts the session."""
+def test_follower_reports_once_a_partition_it_stops_fetching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is reported only once. Otherwise the leader returns the partition in every response, which restarts the
+    session each time.
+    """
     cluster = Cluster(2)
     for name in (TP, e.TopicPartition("orders", 1)):
         cluster.create([1, 2], name)
@@ -387,7 +389,7 @@ def test_topic_can_use_log_append_time(cluster: Cluster) -> None:
     )
 
 
-def test_compacted_topic_refuses_records_without_a_key(cluster: Cluster) -> None:
+def test_compacted_topic_rejects_records_without_a_key(cluster: Cluster) -> None:
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact"}
     cluster[1].manager.topic_configs_changed(["orders"])
     assert cluster.produce(1, "without a key").error == ErrorCode.invalid_record
@@ -397,8 +399,8 @@ def test_compacted_topic_refuses_records_without_a_key(cluster: Cluster) -> None
 
 
 @pytest.mark.parametrize(("spare_bytes", "error"), [(0, ErrorCode.none), (-1, ErrorCode.record_list_too_large)])
-def test_records_larger_than_a_segment_are_refused(spare_bytes: int, error: ErrorCode) -> None:
-    """UnifiedLog.append: RecordBatchTooLargeException if they exceed segment.bytes."""
+def test_records_larger_than_a_segment_are_rejected(spare_bytes: int, error: ErrorCode) -> None:
+    """UnifiedLog.append raises RecordBatchTooLargeException if the records exceed segment.bytes."""
     cluster = Cluster(1)
     data = batch("x" * 100)
     cluster.topic_configs["orders"] = {"segment.bytes": str(len(data) + spare_bytes)}
@@ -409,7 +411,7 @@ def test_records_larger_than_a_segment_are_refused(spare_bytes: int, error: Erro
 
 
 def test_empty_produce_appends_nothing_and_does_not_wait(cluster: Cluster) -> None:
-    """UnifiedLog.append returns before it assigns an offset, so a delayed produce requires only offset 0."""
+    """UnifiedLog.append returns before it assigns an offset, so the delayed produce waits only for offset 0."""
     cluster.cut_link(1, 2)
     cluster.cut_link(1, 3)
     answer = cluster.produce_later(1, b"", acks=-1)
@@ -446,8 +448,8 @@ def test_waiting_fetch_is_fenced_by_a_new_leader_epoch(cluster: Cluster) -> None
     assert waiting.done() and waiting.result()[0].error == ErrorCode.fenced_leader_epoch
 
 
-def test_oversized_batch_is_returned_for_first_partition_only(cluster: Cluster) -> None:
-    """ReplicaManager.readFromLocalLog: minOneMessage applies until records were read."""
+def test_oversized_batch_is_returned_only_for_first_partition(cluster: Cluster) -> None:
+    """In ReplicaManager.readFromLocalLog, minOneMessage applies only until records have been read."""
     names = [TP, TP._replace(partition=1)]
     cluster.create([1, 2, 3], names[1])
     for name in names:

@@ -1,4 +1,4 @@
-"""Former rules of Kafka's replication: each causes its known failure if it is switched on, and only then."""
+"""Earlier rules of Kafka's replication. Each one causes its known failure when enabled, and only then."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def history(switch: Historical, on: bool) -> frozenset[Historical]:
 
 
 def still(switch: Historical, on: bool, **overrides: Any) -> Cluster:
-    """Return three brokers; 2 and 3 run nothing, so the test sends their fetches."""
+    """Return three brokers. Brokers 2 and 3 run no fetcher; the test sends their fetches."""
     cluster = Cluster(3, historical=history(switch, on), **overrides)
     for broker_id in (2, 3):
         cluster[broker_id].runtime.stop()
@@ -39,7 +39,7 @@ def catch_up(cluster: Cluster, broker_id: int, offset: int, epoch: int = 0) -> N
 
 @pytest.mark.parametrize("on", [False, True])
 def test_truncation_to_high_watermark_loses_acknowledged_records(on: bool) -> None:
-    """KIP-101: the follower restarts before it learns that m2 is committed, then the leader fails."""
+    """KIP-101: the follower restarts before it receives the high watermark that covers m2; then the leader fails."""
     cluster = Cluster(2, historical=history(Historical.TRUNCATE_TO_HIGH_WATERMARK, on))
     cluster.create([1, 2])
     cluster.produce(1, "m1")
@@ -60,8 +60,9 @@ def test_truncation_to_high_watermark_loses_acknowledged_records(on: bool) -> No
 
 @pytest.mark.parametrize("on", [False, True])
 def test_kip_101_truncation_diverges_after_unclean_elections(on: bool) -> None:
-    """KIP-279: broker 2 led epoch 1, which broker 1 does not have, and the end of the previous epoch is beyond broker
-    2's log."""
+    """KIP-279: broker 2 led epoch 1, which broker 1 lacks, and the previous epoch ends beyond the end of broker 2's
+    log.
+    """
     cluster = Cluster(2, historical=history(Historical.TRUNCATE_KIP_101, on))
     cluster.create([1, 2])
     cluster.produce(1, "m0")
@@ -103,7 +104,7 @@ def test_kip_101_truncation_fixes_the_double_failure() -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_no_leader_epoch_in_fetch_lets_a_zombie_fetch(on: bool) -> None:
+def test_fetch_without_leader_epoch_allows_zombie_fetches(on: bool) -> None:
     cluster = still(Historical.NO_LEADER_EPOCH_IN_FETCH, on)
     cluster.create([1, 2, 3])
     cluster.elect(1, [1, 2])
@@ -112,7 +113,7 @@ def test_no_leader_epoch_in_fetch_lets_a_zombie_fetch(on: bool) -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_no_epoch_start_check_admits_at_the_high_watermark(on: bool) -> None:
+def test_without_epoch_start_check_isr_admits_at_high_watermark(on: bool) -> None:
     cluster = still(Historical.NO_EPOCH_START_CHECK, on)
     cluster.create([1, 2, 3])
     cluster.produce_later(1, batch(*"abcdefghij"), acks=1)
@@ -125,7 +126,7 @@ def test_no_epoch_start_check_admits_at_the_high_watermark(on: bool) -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_high_watermark_moved_under_min_isr_before_kafka_3_7(on: bool) -> None:
+def test_before_kafka_3_7_high_watermark_moved_below_min_isr(on: bool) -> None:
     cluster = still(Historical.HIGH_WATERMARK_UNDER_MIN_ISR, on, min_insync_replicas=2)
     cluster.create([1, 2, 3])
     cluster.produce_later(1, batch("a"), acks=1)
@@ -137,7 +138,7 @@ def test_high_watermark_moved_under_min_isr_before_kafka_3_7(on: bool) -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_no_broker_epoch_accepts_requests_for_an_old_process(on: bool) -> None:
+def test_without_broker_epoch_requests_for_old_process_pass(on: bool) -> None:
     cluster = Cluster(2, historical=history(Historical.NO_BROKER_EPOCH, on))
     cluster.create([1, 2])
     stale = cluster.leader_and_isr(broker_epoch=99, leader=2, leader_epoch=5, partition_epoch=5)
@@ -147,7 +148,7 @@ def test_no_broker_epoch_accepts_requests_for_an_old_process(on: bool) -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_no_member_epochs_omits_epochs_from_an_isr_proposal(on: bool) -> None:
+def test_without_member_epochs_isr_proposals_omit_epochs(on: bool) -> None:
     cluster = Cluster(2, historical=history(Historical.NO_MEMBER_EPOCHS, on))
     cluster.create([1, 2])
     cluster.elect(1, [1])
@@ -185,7 +186,7 @@ def isr_in_metadata(cluster: broker_world.Cluster) -> dict[int, tuple[int, ...]]
 
 
 def lag_behind(cluster: broker_world.Cluster, broker_id: int) -> None:
-    """Stop the broker's fetches while its session lives, and produce records."""
+    """Stop the broker's fetches while its session stays alive, and produce records."""
     cluster.nodes[broker_id].broker.replicas._fetchers.remove(P0)
     leader = cluster.nodes[1].broker.replicas
     for _ in range(3):
@@ -226,7 +227,7 @@ def test_leader_with_a_stale_zk_version_never_changes_its_isr() -> None:
     cluster.stop_all()
 
 
-def test_direct_isr_write_with_a_lost_response_is_detected() -> None:
+def test_lost_response_to_a_direct_isr_write_is_detected() -> None:
     cluster = whole_brokers(on=True)
     leader = cluster.nodes[1]
     partition = leader.broker.replicas.partitions[P0]

@@ -1,4 +1,4 @@
-"""The epoch checks for LeaderAndIsr and StopReplica in a broker, in order."""
+"""Epoch checks of a broker for LeaderAndIsr and StopReplica, in order."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_request_for_an_earlier_broker_epoch_changes_nothing(cluster: Cluster) -
 
 
 @pytest.mark.parametrize("broker_epoch", [-1, 100, 101])
-def test_request_with_current_newer_or_no_epoch_is_accepted(cluster: Cluster, broker_epoch: int) -> None:
+def test_request_with_equal_newer_or_no_broker_epoch_is_accepted(cluster: Cluster, broker_epoch: int) -> None:
     message = cluster.leader_and_isr(broker_epoch=broker_epoch, leader_epoch=1, leader=2, partition_epoch=1)
     response = cluster[1].manager.become_leader_or_follower(message)
     assert (response.error_code, partition_error(response)) == (0, 0)
@@ -51,7 +51,7 @@ def test_request_with_current_newer_or_no_epoch_is_accepted(cluster: Cluster, br
 
 
 @pytest.mark.scenario(12)
-def test_former_controller_is_refused_and_equal_epoch_is_not(cluster: Cluster) -> None:
+def test_older_controller_epoch_is_rejected_but_equal_is_not(cluster: Cluster) -> None:
     manager = cluster[1].manager
     assert manager.become_leader_or_follower(cluster.leader_and_isr(controller_epoch=4, leader_epoch=1)).error_code == 0
     assert manager.controller_epoch == 4
@@ -64,7 +64,7 @@ def test_former_controller_is_refused_and_equal_epoch_is_not(cluster: Cluster) -
     assert (fenced.reason, fenced.request_epoch, fenced.known_epoch) == ("STALE_CONTROLLER_EPOCH", 3, 4)
 
 
-def test_update_metadata_is_fenced_by_the_controller_epoch_too(cluster: Cluster) -> None:
+def test_update_metadata_is_fenced_by_the_controller_epoch(cluster: Cluster) -> None:
     manager = cluster[1].manager
 
     def update(epoch: int) -> int:
@@ -77,7 +77,7 @@ def test_update_metadata_is_fenced_by_the_controller_epoch_too(cluster: Cluster)
     assert cluster.events(e.RequestFenced)[0].request == "UpdateMetadata"
 
 
-def test_older_leader_epoch_is_refused_and_journaled(cluster: Cluster) -> None:
+def test_older_leader_epoch_is_rejected_and_journaled(cluster: Cluster) -> None:
     cluster.elect(1, [1, 2])
     response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(leader_epoch=0, leader=2))
     assert (response.error_code, partition_error(response)) == (0, ErrorCode.stale_controller_epoch)
@@ -85,18 +85,18 @@ def test_older_leader_epoch_is_refused_and_journaled(cluster: Cluster) -> None:
     assert (fenced.topic, fenced.partition, fenced.request_epoch, fenced.known_epoch) == ("orders", 0, 0, 1)
 
 
-def test_equal_leader_epoch_is_refused_and_not_journaled(cluster: Cluster) -> None:
+def test_equal_leader_epoch_is_rejected_but_not_journaled(cluster: Cluster) -> None:
     response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(leader=2))
     assert partition_error(response) == ErrorCode.stale_controller_epoch
     assert cluster[1].partition.is_leader and cluster.events(e.RequestFenced) == []
 
 
-def test_leader_and_isr_is_refused_by_a_broker_without_a_replica(cluster: Cluster) -> None:
+def test_leader_and_isr_for_a_broker_without_replica_is_rejected(cluster: Cluster) -> None:
     response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(leader_epoch=3, replicas=[2, 3]))
     assert partition_error(response) == ErrorCode.unknown_topic_or_partition
 
 
-def test_topic_with_the_same_name_and_another_id_is_refused(cluster: Cluster) -> None:
+def test_same_topic_name_with_another_id_is_rejected(cluster: Cluster) -> None:
     message = cluster.leader_and_isr(leader_epoch=3, topic_id=UUID(int=8))
     assert partition_error(cluster[1].manager.become_leader_or_follower(message)) == ErrorCode.inconsistent_topic_id
     cluster.restart(1)
@@ -118,7 +118,7 @@ def test_log_without_a_topic_id_accepts_one_in_an_equal_epoch() -> None:
 
 
 @pytest.mark.parametrize("topic", ["../../etc", "a/b", "", ".."])
-def test_topic_name_outside_the_log_directory_is_refused(topic: str) -> None:
+def test_topic_name_outside_the_log_directory_is_rejected(topic: str) -> None:
     cluster = Cluster(1)
     name = e.TopicPartition(topic, 0)
     cluster.states[name] = {
@@ -240,8 +240,8 @@ def test_recreated_topic_starts_empty(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("delete", [False, True])
 def test_late_stop_replica_does_not_affect_a_recreated_topic(cluster: Cluster, delete: bool) -> None:
-    # StopReplica has no topic id. This one arrives a second time, long after the controller gave up on it and sent it
-    # again.
+    # StopReplica has no topic id. This one is a duplicate that arrives long after the controller stopped waiting
+    # for it and sent it again.
     late = cluster.stop_replica(-2, delete)
     cluster.delete(1, 2)
     cluster.create([1, 2])
@@ -256,8 +256,9 @@ def test_late_stop_replica_does_not_affect_a_recreated_topic(cluster: Cluster, d
 def moved_away(
     cluster: Cluster, leader_epoch: int, topic_id: UUID = TOPIC_ID, leader: int = 2, replicas: Sequence[int] = (2, 3)
 ) -> object:
-    """Return an UpdateMetadata that moves the partition to `replicas` (2 and 3 by default). Leader -2 means
-    deletion."""
+    """Return an UpdateMetadata request that moves the partition to `replicas` (default 2 and 3). Leader -2 means that
+    it is being deleted.
+    """
     row = {"partition_index": 0, "leader": leader, "leader_epoch": leader_epoch, "isr": [2], "replicas": list(replicas)}
     topics = [{"topic_name": TP.topic, "topic_id": topic_id, "partition_states": [row]}]
     outer = {"controller_id": 9, "controller_epoch": cluster.controller_epoch, "broker_epoch": -1}
@@ -265,7 +266,8 @@ def moved_away(
 
 
 def test_leader_stops_when_metadata_moves_its_partition_away(cluster: Cluster) -> None:
-    # A broker taken for dead during the move gets no StopReplica, neither then nor when it returns (seed 500216).
+    # A broker considered dead during the move gets no StopReplica, neither then nor when it returns (seed
+    # 500216).
     waiting = cluster.produce_later(1, batch("a"))
     manager = cluster[1].manager
     manager.leave_strays(moved_away(cluster, 0))
@@ -305,7 +307,7 @@ def test_deletion_of_a_former_topic_keeps_the_current_one(cluster: Cluster) -> N
 
 @pytest.mark.parametrize("replicas", [(1, 2), (2, 1, 3), ()])
 def test_later_leader_epoch_does_not_stop_an_assigned_replica(cluster: Cluster, replicas: tuple[int, ...]) -> None:
-    # The LeaderAndIsr of that epoch can arrive later; a row without replicas moves nothing away.
+    # The LeaderAndIsr of that epoch can arrive later. A row without replicas does not move the partition away.
     manager = cluster[1].manager
     manager.leave_strays(moved_away(cluster, 1, replicas=replicas))
     assert TP in manager.partitions and cluster[1].partition.is_leader

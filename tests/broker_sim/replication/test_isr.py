@@ -1,4 +1,4 @@
-"""The ISR: this part of Kafka's PartitionTest, on virtual time."""
+"""The ISR, tested as in Kafka's PartitionTest, on virtual time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.kafka.wire.kafka_schema import respond
 
 
 def still(count: int = 3, **overrides: Any) -> Cluster:
-    """Return a cluster whose followers run nothing, so the test sends their fetches."""
+    """Return a cluster whose followers run no fetcher; the test sends their fetches."""
     cluster = Cluster(count, **overrides)
     for broker_id in range(2, count + 1):
         cluster[broker_id].runtime.stop()
@@ -36,7 +36,8 @@ def test_should_not_shrink_isr_if_previous_fetch_is_caught_up() -> None:
     catch_up(cluster, 2, 0)
     cluster.run(400)
     catch_up(cluster, 2, 1)
-    # New records keep the follower from the leader's end, but each fetch reaches the end of the fetch before.
+    # New records keep the follower below the leader's log end, but each fetch reaches the log end at the previous
+    # fetch.
     for end in range(1, 10):
         cluster.produce_later(1, batch("b"), acks=1)
         cluster.run(400)
@@ -46,7 +47,7 @@ def test_should_not_shrink_isr_if_previous_fetch_is_caught_up() -> None:
     assert cluster.alterations == []
 
 
-def test_isr_proposal_has_the_standing_of_each_moved_replica() -> None:
+def test_isr_proposal_includes_the_standing_of_moved_replicas() -> None:
     cluster = still(2)
     cluster.create([1, 2])
     cluster.produce_later(1, batch("a"), acks=1)
@@ -116,7 +117,7 @@ def test_isolated_leader_reports_lagging_followers_in_its_isr() -> None:
 
 
 @pytest.mark.scenario(56)
-def test_high_watermark_moves_once_the_isr_shrink_is_committed() -> None:
+def test_high_watermark_advances_after_isr_shrink_is_committed() -> None:
     cluster = still(2)
     cluster.alter_delay_ms = 400
     cluster.create([1, 2])
@@ -125,7 +126,7 @@ def test_high_watermark_moves_once_the_isr_shrink_is_committed() -> None:
     cluster.until(lambda: bool(cluster.alterations))
     assert isinstance(partition.isr_state, PendingShrink)
     assert partition.isr_state.isr == partition.isr_state.maximal_isr == (1, 2)
-    # A lagging follower holds the high watermark back while it is in the ISR; every append checks this.
+    # While a lagging follower is in the ISR, it holds the high watermark back. Every append checks this.
     cluster.run(300)
     cluster.produce_later(1, batch("b"), acks=1)
     assert not partition.maybe_advance_high_watermark()
@@ -138,7 +139,7 @@ def test_high_watermark_moves_once_the_isr_shrink_is_committed() -> None:
 
 
 @pytest.mark.scenario(57)
-def test_high_watermark_does_not_advance_under_min_isr() -> None:
+def test_high_watermark_does_not_advance_below_min_isr() -> None:
     cluster = still(3, min_insync_replicas=2)
     cluster.create([1, 2, 3])
     cluster.produce_later(1, batch("a"), acks=1)
@@ -172,8 +173,9 @@ def test_high_watermark_waits_for_a_joining_follower() -> None:
 
 
 def test_commit_after_reassignment_waits_for_all_isr_members() -> None:
-    """A controller that takes over before the member has left reads the old assignment, and can elect it: seed
-    100187."""
+    """A new controller that takes over before the removed replica leaves the ISR reads the old assignment, and can
+    elect that replica (seed 100187).
+    """
     cluster = still(2)
     cluster.create([1, 2])
     partition = cluster[1].partition
@@ -261,7 +263,7 @@ def test_partition_should_retry_alter_partition_request() -> None:
     assert cluster.proposals == [(1,)] * 3
 
 
-def test_failed_or_unanswered_alter_partition_is_sent_again() -> None:
+def test_alter_partition_is_retried_after_an_error_or_timeout() -> None:
     cluster = still(2, replica_socket_timeout_ms=500)
     cluster.create([1, 2])
     cluster.script = [
@@ -274,7 +276,7 @@ def test_failed_or_unanswered_alter_partition_is_sent_again() -> None:
     assert cluster.proposals == [(1,)] * 4
 
 
-def test_lost_alter_partition_response_is_repaired_by_a_retry() -> None:
+def test_lost_alter_partition_response_is_fixed_by_a_retry() -> None:
     cluster = still(2, replica_socket_timeout_ms=500)
     cluster.create([1, 2])
 
@@ -288,7 +290,7 @@ def test_lost_alter_partition_response_is_repaired_by_a_retry() -> None:
 
 
 @pytest.mark.scenario(60)
-def test_single_in_flight_alter_isr() -> None:
+def test_at_most_one_alter_isr_request_is_in_flight() -> None:
     cluster = still(3)
     cluster.alter_delay_ms = 5_000
     cluster.create([1, 2, 3])
@@ -301,7 +303,7 @@ def test_single_in_flight_alter_isr() -> None:
 
 
 @pytest.mark.scenario(60)
-def test_alter_isr_leader_and_isr_race() -> None:
+def test_alter_isr_response_races_with_leader_and_isr() -> None:
     cluster = still(3)
     cluster.alter_delay_ms = 300
     cluster.create([1, 2, 3])
@@ -318,15 +320,15 @@ def test_alter_isr_leader_and_isr_race() -> None:
 
 REFUSALS = [
     ErrorCode.ineligible_replica,  # would revert the proposal
-    ErrorCode.operation_not_attempted,  # would revert it, too
+    ErrorCode.operation_not_attempted,  # would revert it as well
     ErrorCode.invalid_update_version,  # would wait for LeaderAndIsr
     ErrorCode.unknown_server_error,  # would retry once
 ]
 
 
 @pytest.mark.parametrize("error", REFUSALS)
-def test_refusal_after_a_newer_isr_changes_nothing(error: ErrorCode) -> None:
-    """Partition.handleAlterPartitionError acts only while the refused proposal is the partition's state."""
+def test_rejection_after_a_newer_isr_changes_nothing(error: ErrorCode) -> None:
+    """Partition.handleAlterPartitionError acts only if the rejected proposal is still the partition's pending state."""
     cluster = still(3)
     cluster.alter_delay_ms = 300
     cluster.create([1, 2, 3])
@@ -343,7 +345,7 @@ def test_refusal_after_a_newer_isr_changes_nothing(error: ErrorCode) -> None:
 
 
 @pytest.mark.parametrize("error", REFUSALS)
-def test_refusal_received_as_follower_changes_nothing(error: ErrorCode) -> None:
+def test_rejection_received_as_follower_changes_nothing(error: ErrorCode) -> None:
     cluster = still(2)
     cluster.alter_delay_ms = 300
     cluster.create([1, 2])
@@ -359,7 +361,7 @@ def test_refusal_received_as_follower_changes_nothing(error: ErrorCode) -> None:
 
 
 def answer_isr(cluster: Cluster, **row: int) -> None:
-    """Make this row the controller's next response to a proposal."""
+    """Make this row the controller's next AlterPartition response."""
 
     def answer(message: Any) -> Any:
         whole = {"partition_index": TP.partition, "error_code": ErrorCode.none, "leader_id": 1, "isr": [1, 2], **row}
@@ -370,7 +372,7 @@ def answer_isr(cluster: Cluster, **row: int) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_isr_of_the_same_or_a_newer_version_is_accepted(version: int) -> None:
-    """Partition.handleAlterPartitionUpdate: the same version means that the state was already written."""
+    """Partition.handleAlterPartitionUpdate: an equal version means that the state was already written."""
     cluster = still(2)
     cluster.create([1, 2])
     cluster.elect(1, [1])
@@ -385,8 +387,8 @@ def test_isr_of_the_same_or_a_newer_version_is_accepted(version: int) -> None:
 @pytest.mark.parametrize(
     "later", [{"leader_epoch": 2, "partition_epoch": 2}, {"leader_epoch": 1, "partition_epoch": 0}]
 )
-def test_isr_of_another_epoch_or_an_older_version_is_refused(later: dict[str, int]) -> None:
-    """Partition.handleAlterPartitionUpdate: the leader keeps waiting for a LeaderAndIsr on its way."""
+def test_isr_of_another_epoch_or_an_older_version_is_rejected(later: dict[str, int]) -> None:
+    """Partition.handleAlterPartitionUpdate: the leader keeps waiting for a LeaderAndIsr that is in flight."""
     cluster = still(2)
     cluster.create([1, 2])
     cluster.elect(1, [1])
@@ -438,8 +440,8 @@ def test_leaders_high_watermark_never_decreases() -> None:
     assert cluster.violations() == []
 
 
-def test_new_leader_reports_its_progress_without_any_change() -> None:
-    """A display of the journal has the end of the leader's log from the start of its leadership."""
+def test_new_leader_reports_its_progress_without_a_change() -> None:
+    """A reader of the journal needs the leader's log end offset from the start of its leadership."""
     cluster = still(2)
     cluster.create([1, 2])
     cluster.run(3_000)

@@ -1,4 +1,4 @@
-"""The rules of the ISR in isolation: Kafka's IsrExpirationTest, and rules from PartitionTest and the KIPs."""
+"""Rules of the ISR in isolation, from Kafka's IsrExpirationTest, PartitionTest and the KIPs."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ def test_follower_outside_isr_is_not_caught_up_in_a_new_epoch() -> None:
         (False, False, FollowerState.NEVER, FollowerState.NEVER, 10, 0),
     ],
 )
-def test_new_leader_epoch_resets_the_state_of_followers(
+def test_new_leader_epoch_resets_the_follower_states(
     newly_leader: bool, in_sync: bool, caught_up_ms: int, fetch_ms: int, end: int, leader_end: int
 ) -> None:
-    """Replica.resetReplicaState; where it uses the time 0, this code uses NEVER."""
+    """As in Replica.resetReplicaState, which uses the time 0 where this code uses NEVER."""
     state = follower(10, 11, 50)
     begin_leader_epoch(state, 60, 12, newly_leader=newly_leader, in_sync=in_sync)
     assert (state.last_caught_up_ms, state.last_fetch_ms) == (caught_up_ms, fetch_ms)
@@ -103,8 +103,8 @@ def test_new_leader_epoch_resets_the_state_of_followers(
         pytest.param(14, 20, FollowerState.NEVER, id="it lacks some of that"),
     ],
 )
-def test_fetch_shows_when_a_follower_was_caught_up(asked: int, leader_end: int, caught_up_ms: int) -> None:
-    """Replica.updateFetchStateOrThrow; the fetch before was at 50 ms, when the leader's log ended at 15."""
+def test_fetch_updates_the_followers_last_caught_up_time(asked: int, leader_end: int, caught_up_ms: int) -> None:
+    """As in Replica.updateFetchStateOrThrow. The previous fetch was at 50 ms, when the leader's log ended at 15."""
     state = follower(3, 15, 50)
     note_fetch(state, asked, leader_end, 70)
     assert state.last_caught_up_ms == caught_up_ms
@@ -138,14 +138,14 @@ def test_follower_joins_only_at_the_leaders_epoch_start() -> None:
     assert with_old(Historical.NO_EPOCH_START_CHECK).may_join(state, 10, 11, all_alive)
 
 
-def test_dead_follower_does_not_join() -> None:
+def test_dead_follower_does_not_join_isr() -> None:
     assert not RULES.may_join(follower(20, 20, 0), high_watermark=10, epoch_start=0, is_alive=none_alive)
 
 
 # ---- leaving the ISR ----------------------------------------------------------------------------------------------
 
 
-def test_lagging_members_leave_and_the_leader_stays() -> None:
+def test_lagging_followers_leave_the_isr_and_the_leader_stays() -> None:
     followers = {2: follower(20, 20, 0), 3: FollowerState(3)}
     assert RULES.lagging((1, 2, 3), 1, followers, 20, 1_000) == (3,)
     assert RULES.lagging((1, 2, 3), 1, followers, 21, 1_000) == (2, 3)
@@ -164,7 +164,7 @@ def test_commit_needs_min_insync_replicas() -> None:
     assert with_old(Historical.HIGH_WATERMARK_UNDER_MIN_ISR).may_commit(1, 2)
 
 
-def test_commit_waits_for_isr_members_however_late() -> None:
+def test_commit_waits_for_isr_members_regardless_of_lag() -> None:
     followers = {2: follower(5, 20, 0)}
     assert RULES.commit_offset(followers, (1, 2), 20, 1_000_000, none_alive) == 5
     assert RULES.commit_offset(followers, (1,), 20, 1_000_000, all_alive) == 20

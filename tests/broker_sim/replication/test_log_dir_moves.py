@@ -1,4 +1,4 @@
-"""Moves of replicas from one log directory to another, and failures at any step (KIP-113)."""
+"""Moves of replicas between log directories, with failures at any step (KIP-113)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHUNK = 512
 
 
 class File(MemoryLogFile):
-    """File on such a disk."""
+    """File on a `Disk`."""
 
     def __init__(self, disk: Disk) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class File(MemoryLogFile):
 
 
 class Disk(MemoryLogDirectory):
-    """Log directory that can be made to fail, and that records a snapshot of itself before every change."""
+    """Log directory that can be made to fail. It records a snapshot of itself before every change."""
 
     is_broken = False
 
@@ -95,7 +95,7 @@ class Disk(MemoryLogDirectory):
 
 
 class Brokers(broker_world.Cluster):
-    """Brokers with a left and a right disk."""
+    """Brokers with two disks, left and right."""
 
     def __init__(self, brokers: int = 1, **keys: str) -> None:
         super().__init__(
@@ -142,7 +142,7 @@ class Brokers(broker_world.Cluster):
         return ErrorCode(row.partitions[0].error_code)
 
     def described(self, broker_id: int = 1) -> dict[str, list[tuple[bool, int]]]:
-        """Return, per log directory, whether each replica of the partition is a future one, and its lag."""
+        """Return, per log directory, whether each replica of the partition is a future replica, and its lag."""
         answer = self.ask(request(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None), broker_id)
         return {
             str(row.log_dir): [
@@ -195,7 +195,7 @@ def test_replica_moves_with_all_its_records(brokers: Brokers) -> None:
     assert brokers.replica_names() == ([], ["orders-0"])
 
 
-def test_log_that_ends_in_a_compaction_gap_moves_too(brokers: Brokers) -> None:
+def test_log_ending_in_a_compaction_gap_is_moved(brokers: Brokers) -> None:
     log = brokers.partition().log
     log.roll()
     log.segments[-2].truncate_to(9)
@@ -217,7 +217,7 @@ def test_future_replica_is_described_with_its_lag(brokers: Brokers) -> None:
 
 
 def listed(work: Generator[None, None, tuple[int, int, int, int]]) -> tuple[int, int, int, int]:
-    """Run the lookup to its end, and return its result."""
+    """Run the lookup to its end and return its result."""
     while True:
         try:
             next(work)
@@ -227,8 +227,9 @@ def listed(work: Generator[None, None, tuple[int, int, int, int]]) -> tuple[int,
 
 
 def begun_lookup(brokers: Brokers, timestamp: int) -> tuple[Generator[None, None, tuple[int, int, int, int]], int]:
-    """Return a lookup that is paused in a batch whose only record of that time was deleted, and the offset of the next
-    match."""
+    """Return a lookup that is paused in a batch whose only matching record was deleted, and the offset of the next
+    match.
+    """
     end = brokers.partition().log.end_offset
     long = build_batch([Record(None, b"x", 2_000 if number == 0 else 1_000) for number in range(150)])
     for data in (long, build_batch([Record(None, b"y", 2_000)])):
@@ -241,7 +242,7 @@ def begun_lookup(brokers: Brokers, timestamp: int) -> tuple[Generator[None, None
 
 
 @pytest.mark.parametrize("timestamp", [1_500, MAX_TIMESTAMP])
-def test_offset_lookup_during_a_move_finishes_in_the_moved_log(brokers: Brokers, timestamp: int) -> None:
+def test_offset_lookup_during_a_move_continues_in_the_moved_log(brokers: Brokers, timestamp: int) -> None:
     lookup, offset = begun_lookup(brokers, timestamp)
     assert brokers.move(RIGHT) is ErrorCode.none
     brokers.wait(100)
@@ -257,7 +258,7 @@ def test_offset_lookup_during_a_deletion_returns_not_leader(brokers: Brokers) ->
     assert listed(lookup) == (ErrorCode.not_leader_or_follower, -1, -1, -1)
 
 
-def test_records_produced_during_a_move_are_moved_too(brokers: Brokers) -> None:
+def test_records_produced_during_a_move_are_moved(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     brokers.fill(3, "meanwhile")
     brokers.wait(100)
@@ -265,7 +266,7 @@ def test_records_produced_during_a_move_are_moved_too(brokers: Brokers) -> None:
     assert brokers.values()[-3:] == ["meanwhile0", "meanwhile1", "meanwhile2"]
 
 
-def test_follower_moves_without_change_of_leader_and_isr() -> None:
+def test_replica_move_does_not_change_leader_or_isr() -> None:
     brokers = Brokers(3)
     brokers.start()
     brokers.run(brokers.client.create_topic("orders", assignment={0: [1, 2, 3]}))
@@ -284,7 +285,7 @@ def test_follower_moves_without_change_of_leader_and_isr() -> None:
     brokers.stop_all()
 
 
-def test_broker_shutdown_stops_a_move_until_the_next_start(brokers: Brokers) -> None:
+def test_broker_shutdown_pauses_a_move_until_the_next_start(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     brokers.broker().replicas.shutdown()
     names = brokers.replica_names()
@@ -299,7 +300,7 @@ def test_broker_shutdown_stops_a_move_until_the_next_start(brokers: Brokers) -> 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
 def test_move_stops_when_the_replica_is_no_longer_hosted(brokers: Brokers, is_stopped: bool) -> None:
-    """Either StopReplica stops the replica, or UpdateMetadata shows that the partition is assigned to other brokers."""
+    """StopReplica stops the replica, or UpdateMetadata shows that the partition is assigned to other brokers."""
     brokers.move(RIGHT)
     names = brokers.replica_names()
     replicas = brokers.broker().replicas
@@ -335,7 +336,7 @@ def test_repeated_request_for_the_same_directory_is_ignored(brokers: Brokers) ->
     assert brokers.replica_names() == ([], ["orders-0"])
 
 
-def test_invalid_moves_are_refused(brokers: Brokers) -> None:
+def test_invalid_replica_moves_are_rejected(brokers: Brokers) -> None:
     assert brokers.move("/nowhere") is ErrorCode.log_dir_not_found
     assert brokers.move(RIGHT, topic="nothing") is ErrorCode.unknown_topic_or_partition
     assert brokers.move(RIGHT, topic="n" * 230) is ErrorCode.invalid_topic_exception
@@ -365,7 +366,8 @@ def test_topic_deletion_removes_its_future_replica(brokers: Brokers) -> None:
 
 
 def test_crash_during_a_deletion_leaves_a_whole_replica_or_none(brokers: Brokers) -> None:
-    """A replica with a hole would be loaded at the next start, join the ISR, and lead."""
+    """A replica with a hole in its log would be loaded at the next start, could join the ISR, and could become
+    leader."""
     left = brokers.disks[1][0]
     whole = left.list_files("orders-0")
     left.pictures = []
@@ -378,7 +380,7 @@ def test_crash_during_a_deletion_leaves_a_whole_replica_or_none(brokers: Brokers
 
 
 def test_crash_at_any_step_of_a_move_is_recovered(brokers: Brokers) -> None:
-    """Each disk records a snapshot before every change: the state after a SIGKILL at that moment."""
+    """Each disk records a snapshot before every change, which is the state after a SIGKILL at that moment."""
     pictures: list[tuple[Disk, ...]] = []
     before = brokers.values()
     for disk in brokers.disks[1]:
@@ -464,7 +466,7 @@ def test_stale_replica_on_a_returning_disk_is_removed(brokers: Brokers) -> None:
     assert [event.action for event in brokers.nodes[1].of(e.LogDamageFound)] == ["removed"]
 
 
-def test_two_different_replicas_are_left_to_the_operator(brokers: Brokers) -> None:
+def test_start_fails_on_two_different_replicas_of_a_partition(brokers: Brokers) -> None:
     old = brokers.disks[1][0].picture()
     brokers.move(RIGHT)
     brokers.wait(100)
@@ -490,7 +492,7 @@ def test_copy_of_a_former_topic_with_that_name_is_removed(brokers: Brokers) -> N
     assert brokers.values() == before and brokers.replica_names() == (["orders-0"], [])
 
 
-def test_moved_log_keeps_a_start_within_a_batch(brokers: Brokers) -> None:
+def test_moved_log_keeps_a_start_offset_within_a_batch(brokers: Brokers) -> None:
     brokers.broker().replicas.produce([(ORDERS, batch("a", "b", "c"))], 1, 1_000)
     brokers.broker().replicas.delete_records({ORDERS: 11}, 1_000)
     assert brokers.values() == ["b", "c"]
@@ -525,7 +527,7 @@ def test_delete_records_does_not_wait_for_a_cancelled_move(brokers: Brokers) -> 
     assert deleted.result() == {ORDERS: (ErrorCode.none, 3)}
 
 
-def test_copy_with_other_records_is_truncated_where_they_differ(brokers: Brokers) -> None:
+def test_future_replica_is_truncated_where_it_diverges(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     partition, moves = brokers.partition(), brokers.broker().replicas._moves
     future = partition.future

@@ -1,4 +1,4 @@
-"""Validation of large batches at the same time as small ones."""
+"""Validation of large and small batches at the same time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def many(count: int = MANY, key: bytes | None = b"k") -> bytes:
     return build_batch([Record(key, b"v", 1_000 + n) for n in range(count)], codec=Codec.GZIP)
 
 
-def test_small_batches_proceed_while_a_large_one_is_validated(cluster: Cluster) -> None:
+def test_small_batches_proceed_during_validation_of_a_large_one(cluster: Cluster) -> None:
     cluster.create([1])
     cluster.create([1], OTHER)
     long = cluster.produce_later(1, many(), acks=1)
@@ -96,7 +96,7 @@ def test_leader_replaced_during_validation_appends_nothing(cluster: Cluster) -> 
     assert cluster[1].partition.log.end_offset == 0
 
 
-def test_append_of_an_ended_leader_epoch_is_not_acknowledged(
+def test_append_in_an_ended_leader_epoch_is_not_acknowledged(
     cluster: Cluster,
 ) -> None:
     cluster.create([1, 2, 3])
@@ -117,7 +117,7 @@ def test_append_of_an_ended_leader_epoch_is_not_acknowledged(
     assert cluster.violations() == []
 
 
-def test_refused_batch_gets_its_reason(cluster: Cluster) -> None:
+def test_rejected_batch_error_includes_its_reason(cluster: Cluster) -> None:
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact"}
     cluster.create([1])
     long = cluster.produce_later(1, many(key=None), acks=1)
@@ -127,7 +127,7 @@ def test_refused_batch_gets_its_reason(cluster: Cluster) -> None:
     assert f"due to {MANY} record errors" in str(row.error_message)
 
 
-def test_stopping_broker_answers_waiting_requests(cluster: Cluster) -> None:
+def test_stopping_broker_completes_waiting_requests(cluster: Cluster) -> None:
     cluster.create([1])
     long = cluster.produce_later(1, many(), acks=1)
     cluster[1].manager.shutdown()
@@ -135,7 +135,7 @@ def test_stopping_broker_answers_waiting_requests(cluster: Cluster) -> None:
     assert long.result()[0].error != 0
 
 
-def test_offset_lookup_by_time_pauses_in_a_large_batch(cluster: Cluster) -> None:
+def test_offset_lookup_by_time_yields_in_a_large_batch(cluster: Cluster) -> None:
     cluster.create([1])
     long = cluster.produce_later(1, many(), acks=1)
     cluster.until(long.done)
@@ -149,7 +149,7 @@ def test_offset_lookup_by_time_pauses_in_a_large_batch(cluster: Cluster) -> None
 
 
 class Counted:
-    """Validation that counts its slices."""
+    """Validation that counts its steps."""
 
     def __init__(self, log: list[int], number: int, slices: int) -> None:
         self.log = log
@@ -163,7 +163,7 @@ class Counted:
         raise RecordsRefused(87, str(self.number))
 
 
-def test_validations_alternate_by_slice_and_few_are_started() -> None:
+def test_validations_alternate_by_slice_and_few_run_concurrently() -> None:
     scheduler = Scheduler()
     turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
@@ -191,7 +191,7 @@ def test_small_validations_share_a_slice_and_alternate() -> None:
     assert seen == [[-9], [7], [-9, 0], [7], []]
 
 
-def test_few_batches_that_turn_out_large_are_started() -> None:
+def test_few_unexpectedly_large_batches_run_concurrently() -> None:
     scheduler = Scheduler()
     turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
@@ -205,12 +205,12 @@ def test_few_batches_that_turn_out_large_are_started() -> None:
     assert len(log) == 5 * BEGUN_MAX * 1_000 and done and len(turns) == 0
 
 
-def test_batch_cost_is_read_from_its_header() -> None:
+def test_batch_cost_is_estimated_from_its_header() -> None:
     assert [cost_of(many(count)) for count in (1, 100, 5_000)] == [COST_MIN, 100, SLICE_RECORDS]
     assert [cost_of(many(1) * 2), cost_of(b"x"), cost_of(bytes(100))] == [SLICE_RECORDS] * 3
 
 
-def test_turn_runs_at_most_one_slice() -> None:
+def test_one_turn_runs_at_most_one_slice() -> None:
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
     turns = ValidationScheduler(runtime)
@@ -236,7 +236,7 @@ def test_pause_follows_each_slice_of_any_validation() -> None:
     assert seen == [1, 2, 3, 4]
 
 
-def test_request_of_many_turns_waits_for_one_slice_at_most() -> None:
+def test_request_of_many_turns_waits_for_at_most_one_slice() -> None:
     runtime = SimRuntime(scheduler := Scheduler(), Random(1))
     turns = ValidationScheduler(runtime)
     log: list[int] = []

@@ -1,4 +1,4 @@
-"""Requests that wait for very many partitions: a change of one partition does not examine all the others."""
+"""Requests that wait for very many partitions. A change of one partition does not cause a check of all others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def replicas(cluster: Cluster) -> ReplicaManager:
 
 
 def fetch(replicas: ReplicaManager, min_bytes: int) -> SimFuture:
-    """A consumer's fetch from the end of every partition."""
+    """Send a consumer's fetch from the end of every partition."""
     params = FetchParams(replica_id=-1, max_wait_ms=60_000, min_bytes=min_bytes, max_bytes=50_000_000)
     ends = [replicas.partitions[each].log.end_offset for each in PARTITIONS]
     requested = [FetchPartition(each, end, -1, -1, 1_000_000, -1) for each, end in zip(PARTITIONS, ends, strict=True)]
@@ -57,8 +57,8 @@ def test_waiting_fetch_counts_new_bytes_of_a_partition_once(replicas: ReplicaMan
     assert sum(len(row.records) for row in answer.result()) == 4 * len(ONE)
 
 
-def test_waiting_fetch_does_not_count_bytes_it_cannot_read(replicas: ReplicaManager) -> None:
-    """As for a consumer that reads from a follower whose high watermark decreases under a new leader."""
+def test_waiting_fetch_does_not_count_unreadable_bytes(replicas: ReplicaManager) -> None:
+    """This happens to a consumer that reads from a follower whose high watermark decreases under a new leader."""
     answer = fetch(replicas, min_bytes=4 * len(ONE))
     first = replicas.partitions[PARTITIONS[0]]
     before = first.log.high_watermark
@@ -74,7 +74,7 @@ def test_waiting_fetch_does_not_count_bytes_it_cannot_read(replicas: ReplicaMana
     assert sum(len(row.records) for row in answer.result()) == 4 * len(ONE)
 
 
-def test_produce_to_many_partitions_is_fast_despite_a_big_fetch(
+def test_large_fetch_does_not_slow_produce_to_many_partitions(
     replicas: ReplicaManager,
 ) -> None:
     answer = fetch(replicas, min_bytes=(len(PARTITIONS) + 1) * len(ONE))

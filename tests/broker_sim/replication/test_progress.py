@@ -1,4 +1,4 @@
-"""ReplicaProgressed: how often a broker reports its log ends and high watermarks."""
+"""ReplicaProgressed: how often a broker reports its log end offsets and high watermarks."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_steady_writes_are_reported_four_times_a_second() -> None:
     assert in_ten_seconds <= len(reported(cluster)) <= in_ten_seconds + BURST
 
 
-def test_first_record_of_a_recreated_topic_is_reported_at_once() -> None:
-    """The high watermark of the deleted topic, 20, does not count."""
+def test_first_record_of_recreated_topic_is_reported_immediately() -> None:
+    """The high watermark of the deleted topic (20) is ignored."""
     cluster = Cluster(1)
     cluster.create([1])
     for _ in range(20):
@@ -39,7 +39,7 @@ def test_first_record_of_a_recreated_topic_is_reported_at_once() -> None:
     assert reported(cluster)[-1] == [("orders", 0, 1, 1)]
 
 
-def test_many_moves_at_the_same_time_set_one_timer() -> None:
+def test_many_concurrent_advances_set_one_timer() -> None:
     delays: list[int] = []
 
     def call_later(delay_ms: int, _: Callable[[], object]) -> Any:

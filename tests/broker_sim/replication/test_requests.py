@@ -1,5 +1,6 @@
-"""Fetch and related requests in every version: topic ids, sessions, the current leader, and reads from the nearest
-replica."""
+"""Fetch and related requests in every version: topic ids, sessions, current leader, and reads from the nearest
+replica.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def test_old_fetch_skips_a_segment_emptied_by_compaction(version: int) -> None:
     log = cluster[1].partition.log
     for number in range(3):
         cluster.produce(1, f"v{number}")
-        # Only a batch without records is left of the two in the middle.
+        # Of the two batches in the middle, only a batch without records remains.
         if number:
             log.roll()
     log.segments[0].truncate_to(0)
@@ -76,7 +77,7 @@ def test_old_fetch_skips_a_segment_emptied_by_compaction(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_old_fetch_waits_at_an_end_that_was_compacted_away(version: int) -> None:
+def test_old_fetch_waits_at_a_log_end_removed_by_compaction(version: int) -> None:
     cluster = Cluster(1)
     cluster.create([1])
     cluster.produce(1, "a")
@@ -90,7 +91,7 @@ def test_old_fetch_waits_at_an_end_that_was_compacted_away(version: int) -> None
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_old_fetch_waits_no_longer_than_requested(version: int) -> None:
+def test_old_fetch_waits_at_most_its_max_wait(version: int) -> None:
     cluster = Cluster(1)
     cluster.create([1])
     cluster.produce(1, "a")
@@ -105,7 +106,7 @@ def test_old_fetch_waits_no_longer_than_requested(version: int) -> None:
     assert (row.records, cluster.now_ms - asked_ms) == (b"", 500)
 
 
-def test_old_fetch_of_many_empty_batches_yields_to_others() -> None:
+def test_old_fetch_of_many_empty_batches_yields() -> None:
     cluster = Cluster(1)
     cluster.create([1])
     partition, runtime = cluster[1].partition, cluster[1].runtime
@@ -141,7 +142,7 @@ def test_fetch_is_handled_in_every_version(cluster: Cluster, version: int) -> No
     assert (topic.topic_id if version >= 13 else topic.topic) == (TOPIC_ID if version >= 13 else TP.topic)
 
 
-def test_fetch_with_an_unknown_topic_id_is_refused(cluster: Cluster) -> None:
+def test_fetch_with_an_unknown_topic_id_is_rejected(cluster: Cluster) -> None:
     response = ask(cluster, 1, fetch_request(13, topic_id=ANOTHER_ID))
     assert only_row(response).error_code == ErrorCode.unknown_topic_id
     assert response.responses[0].topic_id == ANOTHER_ID
@@ -220,7 +221,7 @@ def test_list_offsets_special_timestamps_depend_on_the_version(
     assert (answer.error_code, answer.offset) == (error, offset)
 
 
-def test_partition_listed_twice_is_an_invalid_request(cluster: Cluster) -> None:
+def test_repeated_partition_is_an_invalid_request(cluster: Cluster) -> None:
     row = {"partition_index": 0, "timestamp": -1}
     topics = [{"name": TP.topic, "partitions": [row, row]}]
     answer = ask(cluster, 1, request(ApiKey.LIST_OFFSETS, 9, replica_id=-1, topics=topics))
@@ -294,7 +295,7 @@ def create(sessions: FetchSessions, now_ms: int, *numbers: int, is_follower: boo
     return context.finish(rows)[1]
 
 
-def test_session_count_is_limited_and_a_recent_one_stays() -> None:
+def test_session_limit_evicts_only_sessions_unused_for_long() -> None:
     sessions = FetchSessions(Random(1), slots=2, eviction_ms=100)
     first, second = create(sessions, 0, 1, 2), create(sessions, 0, 1)
     assert create(sessions, 50, 1, 2, 3) == 0, "no session is old enough to be evicted"
@@ -315,7 +316,7 @@ def test_follower_session_evicts_a_consumers_session() -> None:
 # ---- reading from followers ------------------------------------------------------------------------------------
 
 
-def test_consumer_reads_from_a_follower_since_version_11() -> None:
+def test_consumer_reads_from_a_follower_since_fetch_v11() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "a")
@@ -355,7 +356,7 @@ def racks() -> Cluster:
     return cluster
 
 
-def test_leader_sends_a_consumer_to_the_replica_in_its_rack() -> None:
+def test_leader_redirects_a_consumer_to_the_replica_in_its_rack() -> None:
     cluster = racks()
     row = only_row(ask(cluster, 1, fetch_request(11, rack_id="west", max_wait=9_000)))
     assert (row.preferred_read_replica in (2, 3), row.records, row.high_watermark) == (True, b"", 1)
@@ -368,7 +369,7 @@ def test_leader_serves_consumers_without_a_replica_in_their_rack(rack: str) -> N
     assert (row.preferred_read_replica, [r.value for r in decode_records(row.records)]) == (-1, [b"a"])
 
 
-def test_replica_that_is_not_in_sync_is_not_preferred() -> None:
+def test_out_of_sync_replica_is_not_preferred() -> None:
     cluster = racks()
     cluster.elect(1, [1])
     assert only_row(ask(cluster, 1, fetch_request(11, rack_id="west"))).preferred_read_replica == -1
@@ -385,14 +386,14 @@ def test_consumer_reads_from_the_leader_without_a_selector(cluster: Cluster) -> 
     assert only_row(ask(cluster, 1, fetch_request(11, rack_id="west"))).preferred_read_replica == -1
 
 
-def test_most_caught_up_of_several_near_replicas_is_chosen() -> None:
+def test_most_caught_up_replica_in_the_rack_is_preferred() -> None:
     leader = ReplicaView(1, "east", 10, 0)
     near = [ReplicaView(2, "west", 8, 5), ReplicaView(3, "west", 9, 50), ReplicaView(4, "west", 9, 40)]
     assert select_in_rack("west", [*near, leader], leader) == 4
     assert select_in_rack("east", [*near, leader], leader) == 1
 
 
-def test_fetch_with_an_earlier_broker_epoch_is_refused(cluster: Cluster) -> None:
+def test_fetch_with_an_earlier_broker_epoch_is_rejected(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     cluster.settle()
     stale = fetch_request(17, 1, replica_state={"replica_id": 2, "replica_epoch": 99}, row={"current_leader_epoch": 0})

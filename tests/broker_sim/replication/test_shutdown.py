@@ -1,4 +1,4 @@
-"""The replicas of a broker do nothing after a shutdown."""
+"""A broker's replicas are inactive after its shutdown."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_follower_stops_fetching_at_shutdown() -> None:
     assert replica.log.end_offset == 1
 
 
-def test_requests_after_shutdown_are_refused() -> None:
+def test_requests_after_shutdown_are_rejected() -> None:
     cluster = Cluster(1)
     cluster.create([1])
     log = cluster[1].partition.log

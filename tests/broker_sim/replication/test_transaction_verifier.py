@@ -1,4 +1,6 @@
-"""Questions to a transaction coordinator: several share a request, a later one replaces an earlier one."""
+"""Verification requests to a transaction coordinator: entries share a request, and a later entry replaces an
+earlier one.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ def world() -> Iterator[World]:
     made.runtime.stop()
 
 
-def test_questions_that_wait_share_the_next_request(world: World) -> None:
+def test_waiting_verifications_share_the_next_request(world: World) -> None:
     first = world.verify("a", P0)
     second, third = world.verify("b", P0), world.verify("c", P1)
     assert len(world.calls) == 1
@@ -83,7 +85,7 @@ def test_questions_that_wait_share_the_next_request(world: World) -> None:
     assert third.result() == {P1: ErrorCode.invalid_txn_state}
 
 
-def test_repeated_question_replaces_the_waiting_question(world: World) -> None:
+def test_repeated_verification_replaces_the_waiting_one(world: World) -> None:
     world.verify("other", P0)
     first, again = world.verify("a", P0), world.verify("a", P0)
     assert first.result() == {P0: ErrorCode.network_exception}
@@ -95,7 +97,7 @@ def test_repeated_question_replaces_the_waiting_question(world: World) -> None:
     assert fenced.result() == {}
 
 
-def test_broken_connection_fails_all_questions(world: World) -> None:
+def test_broken_connection_fails_all_verifications(world: World) -> None:
     first = world.verify("a", P0, P1)
     world.calls[-1][1].set_exception(ChannelBroken("gone"))
     world.settle()
@@ -109,7 +111,7 @@ def test_broken_connection_fails_all_questions(world: World) -> None:
         (ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_load_in_progress),
     ],
 )
-def test_error_of_the_whole_request_is_that_of_each(world: World, error: ErrorCode, expected: ErrorCode) -> None:
+def test_top_level_error_applies_to_each_verification(world: World, error: ErrorCode, expected: ErrorCode) -> None:
     answer = world.verify("a", P0)
     world.answer(error_code=error)
     assert answer.result() == {P0: expected}

@@ -52,7 +52,7 @@ def values(data: bytes) -> list[str]:
     return [(record.value or b"").decode() for record in decode_records(data)]
 
 
-def test_committed_reader_stops_at_the_last_stable_offset() -> None:
+def test_read_committed_consumer_stops_at_the_last_stable_offset() -> None:
     cluster = a_cluster()
     cluster.produce(1, "before")
     write(cluster, 1, 0, "open")
@@ -64,7 +64,7 @@ def test_committed_reader_stops_at_the_last_stable_offset() -> None:
     assert (values(other.records), other.last_stable_offset, other.aborted) == (["before", "open", "after"], 1, None)
 
 
-def test_committed_reader_gets_the_aborted_transactions() -> None:
+def test_read_committed_consumer_gets_the_aborted_transactions() -> None:
     cluster = a_cluster()
     write(cluster, 1, 0, "aborted")
     assert end(cluster, 1, False) == 0
@@ -76,7 +76,7 @@ def test_committed_reader_gets_the_aborted_transactions() -> None:
     assert cluster.fetch(1, 2, read_committed=True).aborted == []
 
 
-def test_waiting_committed_reader_is_answered_by_the_marker() -> None:
+def test_marker_completes_a_waiting_read_committed_fetch() -> None:
     cluster = a_cluster()
     write(cluster, 1, 0, "open")
     answer = cluster.fetch_later(1, 0, read_committed=True, max_wait_ms=30_000)
@@ -90,7 +90,7 @@ def test_waiting_committed_reader_is_answered_by_the_marker() -> None:
     assert values(row.records) == ["open", "plain"] and cluster.now_ms - began_ms < 2_000
 
 
-def test_marker_is_acknowledged_once_the_isr_has_it() -> None:
+def test_marker_is_acknowledged_after_the_isr_has_it() -> None:
     cluster = a_cluster()
     write(cluster, 1, 0, "open")
     for follower in (2, 3):
@@ -103,7 +103,7 @@ def test_marker_is_acknowledged_once_the_isr_has_it() -> None:
     assert cluster[1].partition.log.last_stable_offset == 2
 
 
-def test_marker_is_refused_by_a_follower_and_below_the_min_isr() -> None:
+def test_marker_is_rejected_by_a_follower_and_below_min_isr() -> None:
     cluster = a_cluster()
     assert end(cluster, 2, True) == ErrorCode.not_leader_or_follower
     cluster.topic_configs[TP.topic] = {"min.insync.replicas": "2"}
@@ -121,7 +121,7 @@ def test_zombie_coordinator_and_zombie_producer_are_fenced() -> None:
     assert write(cluster, 1, 1, "zombie").error == ErrorCode.invalid_producer_epoch
 
 
-def test_next_leader_knows_the_open_transaction() -> None:
+def test_next_leader_restores_the_open_transaction() -> None:
     cluster = a_cluster()
     write(cluster, 1, 0, "aborted")
     end(cluster, 1, False, coordinator_epoch=3)
@@ -152,7 +152,7 @@ def test_divergent_marker_of_an_old_leader_is_truncated() -> None:
     assert log.aborted_transactions(0, 9) == [] and log.last_stable_offset == log.end_offset == 2
 
 
-def test_restarted_broker_holds_the_last_stable_offset() -> None:
+def test_restarted_broker_restores_the_last_stable_offset() -> None:
     cluster = a_cluster(1)
     write(cluster, 1, 0, "open")
     cluster.produce(1, "plain")
@@ -171,7 +171,7 @@ def test_follower_fetches_beyond_the_last_stable_offset() -> None:
     assert cluster[2].partition.log.last_stable_offset == 0
 
 
-def test_latest_offset_of_a_committed_reader_is_the_lso() -> None:
+def test_latest_offset_with_read_committed_is_the_lso() -> None:
     cluster = a_cluster()
     cluster.produce(1, "plain")
     write(cluster, 1, 0, "open")
@@ -186,7 +186,7 @@ def test_latest_offset_of_a_committed_reader_is_the_lso() -> None:
     assert (latest(1_000, committed=True), latest(1_001, committed=True)) == (0, -1)
 
 
-def test_deleted_open_transaction_moves_the_last_stable_offset() -> None:
+def test_deleting_the_open_transaction_moves_the_lso() -> None:
     cluster = a_cluster()
     write(cluster, 1, 0, "open")
     cluster.produce(1, "plain")
@@ -214,7 +214,7 @@ def test_marker_and_moved_stable_offset_are_journalled() -> None:
     assert order.index(MarkerWritten) < order.index(LastStableOffsetMoved)
 
 
-def test_stable_offset_names_the_producer_that_holds_it_back() -> None:
+def test_lso_event_names_the_producer_that_holds_it_back() -> None:
     cluster = a_cluster(1)
     write(cluster, 1, 0, "open")
     other = batch("open too", producer_id=8, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
@@ -243,7 +243,7 @@ def test_first_batch_of_a_transaction_is_journalled() -> None:
     ]
 
 
-def test_offset_that_is_held_for_long_is_journalled_once() -> None:
+def test_long_held_offset_is_journalled_once() -> None:
     cluster = a_cluster()
     cluster.produce(1, "before")
     write(cluster, 1, 0, "open", epoch=2)
@@ -281,7 +281,7 @@ def test_next_leader_journals_a_held_offset_again() -> None:
     assert [event.broker_id for event in cluster.events(LastStableOffsetHeld)] == [1, 2]
 
 
-def test_short_transactions_hold_no_offset_for_long() -> None:
+def test_short_transactions_do_not_report_a_held_offset() -> None:
     cluster = a_cluster(1)
     for number in range(8):
         write(cluster, 1, number, "open")
@@ -290,7 +290,7 @@ def test_short_transactions_hold_no_offset_for_long() -> None:
     assert cluster.events(LastStableOffsetHeld) == []
 
 
-def test_followers_stable_offset_is_moved_by_a_fetch() -> None:
+def test_follower_updates_its_last_stable_offset_by_fetching() -> None:
     cluster = a_cluster()
     write(cluster, 1, 0, "open")
     end(cluster, 1, True)

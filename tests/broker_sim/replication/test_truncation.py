@@ -1,4 +1,4 @@
-"""Logs that diverge and converge again: KIP-101's scenarios, unclean elections, restarts and power losses."""
+"""Logs that diverge and become equal again: KIP-101's scenarios, unclean elections, restarts and power losses."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def test_leader_returns_the_end_offsets_of_epochs() -> None:
 
 @pytest.mark.scenario(64)
 def test_should_not_allow_divergent_logs() -> None:
-    """KIP-101's second scenario: both brokers are killed in turn and their tails differ, but the logs end up equal."""
+    """KIP-101's second scenario: both brokers are killed in turn and their log ends differ, but the logs become
+    equal."""
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "a", "b")
@@ -214,7 +215,7 @@ def test_older_partition_epoch_in_leader_and_isr_is_ignored(leader: int) -> None
 
 
 def out_of_step() -> Cluster:
-    """A has m1, m2, m3 and is the whole ISR; B has m1; A fails."""
+    """Return a cluster whose broker 1 has m1, m2 and m3 and is the whole ISR, but has failed. Broker 2 has only m1."""
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "m1")
@@ -236,7 +237,7 @@ def test_truncated_follower_still_receives_the_high_watermark() -> None:
     cluster.produce_later(1, batch("a"), acks=1)
     cluster.until(lambda: cluster[1].partition.log.high_watermark == 1)
     assert cluster[2].partition.log.high_watermark == 0
-    # Broker 2 leads briefly without writing a record, so the epoch that it began is all it has to truncate.
+    # Broker 2 leads briefly without writing a record, so it only has to truncate the epoch that it began.
     cluster.elect(2, [1, 2])
     cluster.elect(1, [1, 2])
     cluster.run(3_000)
@@ -271,7 +272,8 @@ def test_unclean_election_reports_lost_records_and_logs_converge() -> None:
     (lost,) = cluster.events(e.RecordsLost)
     assert (lost.broker_id, lost.first_offset, lost.last_offset, lost.count) == (1, 1, 2, 2)
     assert lost.topic_id == topic_id_from_kafka(TOPIC_ID)
-    # All of them: broker 1 was the whole ISR. It was killed before its next checkpoint, so only its journal shows that.
+    # All of them: broker 1 was the only ISR member. It was killed before its next checkpoint, so only its journal
+    # shows this.
     assert (lost.committed_at_least, lost.below_high_watermark) == (2, 2)
     (cut,) = cluster.events(e.LogTruncated)
     assert (cut.from_offset, cut.to_offset, cut.leader_epoch) == (3, 1, 1)
@@ -279,7 +281,7 @@ def test_unclean_election_reports_lost_records_and_logs_converge() -> None:
 
 
 def test_follower_longer_than_an_unclean_leader_is_truncated() -> None:
-    """The leader lost its disk, so it does not know the follower's epoch at all (OFFSET_OUT_OF_RANGE)."""
+    """The leader lost its disk, so the follower's epoch is unknown to it (OFFSET_OUT_OF_RANGE)."""
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "a", "b", "c")
@@ -298,7 +300,7 @@ def test_follower_longer_than_an_unclean_leader_is_truncated() -> None:
     assert cluster[2].values == ["d"]
 
 
-def test_follower_ending_before_the_leaders_start_restarts_there() -> None:
+def test_follower_ending_before_the_log_start_restarts_at_it() -> None:
     cluster = Cluster(2)
     cluster[2].runtime.stop()
     cluster.alive.discard(2)
@@ -327,7 +329,7 @@ def test_use_checkpoint_to_initialize_high_watermark() -> None:
     assert (loaded.high_watermark, loaded.log_end_offset) == (4, 7)
 
 
-def test_high_watermark_is_checkpointed_regularly_and_at_a_stop() -> None:
+def test_high_watermark_is_checkpointed_regularly_and_at_stop() -> None:
     cluster = Cluster(1)
     cluster.create([1])
     cluster.produce(1, "a")
@@ -340,7 +342,7 @@ def test_high_watermark_is_checkpointed_regularly_and_at_a_stop() -> None:
     assert checkpoints.read_offsets(cluster[1].directory, checkpoints.REPLICATION_OFFSETS) == {TP: 2}
 
 
-def test_logs_survive_a_kill_and_a_clean_stop() -> None:
+def test_logs_survive_a_kill_and_a_clean_shutdown() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "a", "b")
@@ -376,7 +378,7 @@ def test_power_loss_removes_unflushed_records_until_replication() -> None:
     assert cluster[3].values == ["a", "b", "c"] and cluster.violations() == []
 
 
-def test_clean_stop_flushes_all_records() -> None:
+def test_clean_shutdown_flushes_all_records() -> None:
     cluster = Cluster(1)
     cluster.create([1])
     cluster.produce(1, "a", "b")
@@ -386,7 +388,7 @@ def test_clean_stop_flushes_all_records() -> None:
     assert cluster[1].partition.log.end_offset == 2
 
 
-def test_clean_stop_answers_waiting_requests() -> None:
+def test_clean_shutdown_completes_waiting_requests() -> None:
     cluster = Cluster(2, replica_lag_time_max_ms=60_000)
     cluster.create([1, 2])
     cluster.cut_link(1, 2)

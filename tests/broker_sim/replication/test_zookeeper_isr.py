@@ -1,4 +1,6 @@
-"""ISR changes that leaders write themselves, and their notifications (kafka.server.ZkIsrManager, before Kafka 2.7)."""
+"""ISR changes that leaders write to ZooKeeper, and their notifications (kafka.server.ZkIsrManager, before Kafka
+2.7).
+"""
 
 from __future__ import annotations
 

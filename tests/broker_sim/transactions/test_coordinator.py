@@ -1,4 +1,4 @@
-"""The transaction coordinator as TransactionCoordinator and KafkaApis of Kafka 3.9.1 answer."""
+"""The transaction coordinator, compared with TransactionCoordinator and KafkaApis of Kafka 3.9.1."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def transactions(cluster: Cluster) -> Transactions:
 # ---- FindCoordinator ------------------------------------------------------------------------------------------
 
 
-def test_topic_is_created_at_the_first_request_with_its_settings() -> None:
+def test_transaction_topic_is_created_on_demand_and_configured() -> None:
     cluster = Cluster(1, transaction_state_log_replication_factor="1", transaction_state_log_segment_bytes="1048576",
                       transaction_state_log_min_isr="1", transaction_state_log_num_partitions="7",
                       auto_create_topics_enable="false").start()  # fmt: skip
@@ -61,7 +61,7 @@ def test_topic_is_created_at_the_first_request_with_its_settings() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 6])
-def test_every_version_finds_the_coordinator(transactions: Transactions, version: int) -> None:
+def test_find_coordinator_works_in_every_version(transactions: Transactions, version: int) -> None:
     found = find(transactions.coordinator, version)
     assert (found.error_code, found.node_id) == (NONE, transactions.coordinator.broker_id)
 
@@ -69,12 +69,12 @@ def test_every_version_finds_the_coordinator(transactions: Transactions, version
 # ---- InitProducerId -------------------------------------------------------------------------------------------
 
 
-def test_each_producer_gets_the_next_epoch(transactions: Transactions) -> None:
+def test_each_init_producer_id_increments_the_epoch(transactions: Transactions) -> None:
     first, second = transactions.init(), transactions.init()
     assert (first.error, first.epoch, second) == (NONE, 0, Given(NONE, first.producer_id, 1))
 
 
-def test_producer_continues_with_its_epoch(transactions: Transactions) -> None:
+def test_producer_resumes_with_its_epoch(transactions: Transactions) -> None:
     first = transactions.init()
     assert transactions.init(had=first) == Given(NONE, first.producer_id, 1)
     assert transactions.init(had=first) == Given(NONE, first.producer_id, 1)
@@ -92,7 +92,7 @@ def test_unknown_producer_id_is_fenced(transactions: Transactions) -> None:
 @pytest.mark.parametrize(("timeout_ms", "error"), [
     (900_000, NONE), (900_001, ErrorCode.invalid_transaction_timeout), (0, ErrorCode.invalid_transaction_timeout),
 ])  # fmt: skip
-def test_timeout_is_limited(transactions: Transactions, timeout_ms: int, error: ErrorCode) -> None:
+def test_transaction_timeout_is_limited(transactions: Transactions, timeout_ms: int, error: ErrorCode) -> None:
     assert transactions.init(timeout_ms=timeout_ms).error is error
 
 
@@ -104,7 +104,7 @@ def test_transaction_max_timeout_ms_takes_effect() -> None:
     cluster.stop_all()
 
 
-def test_empty_id_and_half_a_producer_are_invalid(transactions: Transactions) -> None:
+def test_empty_id_and_incomplete_producer_are_invalid(transactions: Transactions) -> None:
     assert transactions.init(transactional_id="").error is ErrorCode.invalid_request
     assert transactions.init(had=Given(NONE, 5, -1)).error is ErrorCode.invalid_request
     assert transactions.init(had=Given(NONE, -1, 5)).error is ErrorCode.invalid_request
@@ -115,16 +115,16 @@ def test_idempotent_producers_get_new_ids(transactions: Transactions) -> None:
     assert (first.epoch, second.epoch) == (0, 0) and first.producer_id != second.producer_id
 
 
-def test_exhausted_epochs_lead_to_a_new_producer_id(transactions: Transactions) -> None:
+def test_exhausted_epochs_allocate_a_new_producer_id(transactions: Transactions) -> None:
     old = transactions.init()
     transactions.state.producer_epoch = 32_766
     new = transactions.init(had=Given(NONE, old.producer_id, 32_766))
     assert (new.error, new.epoch) == (NONE, 0) and new.producer_id != old.producer_id
-    # The answer was lost, and the producer asks again with the old id.
+    # The response was lost, and the producer sends the request again with the old id.
     assert transactions.init(had=Given(NONE, old.producer_id, 32_766)) == new
 
 
-def test_new_producer_aborts_the_open_transaction_first(transactions: Transactions) -> None:
+def test_new_producer_first_aborts_the_open_transaction(transactions: Transactions) -> None:
     zombie = transactions.init()
     transactions.add(zombie, P0)
     assert transactions.init().error is ErrorCode.concurrent_transactions
@@ -141,13 +141,13 @@ def test_new_producer_aborts_the_open_transaction_first(transactions: Transactio
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_partitions_are_added(transactions: Transactions, version: int) -> None:
+def test_add_partitions_starts_the_transaction(transactions: Transactions, version: int) -> None:
     producer = transactions.init()
     assert transactions.add(producer, P0, P1, version=version) == [NONE, NONE]
     assert (transactions.state.state, list(transactions.state.partitions)) == (S.ONGOING, [P0, P1])
 
 
-def test_missing_partition_keeps_the_others_out(transactions: Transactions) -> None:
+def test_missing_partition_prevents_adding_the_others(transactions: Transactions) -> None:
     producer = transactions.init()
     assert transactions.add(producer, P0, MISSING) == [
         ErrorCode.operation_not_attempted, ErrorCode.unknown_topic_or_partition,
@@ -155,7 +155,7 @@ def test_missing_partition_keeps_the_others_out(transactions: Transactions) -> N
     assert transactions.state.state is S.EMPTY
 
 
-def test_unknown_ids_are_rejected(transactions: Transactions) -> None:
+def test_unknown_producer_ids_are_rejected(transactions: Transactions) -> None:
     stranger = Given(NONE, 1, 0)
     assert transactions.add(stranger, P0) == [ErrorCode.invalid_producer_id_mapping]
     transactions.init()
@@ -164,7 +164,7 @@ def test_unknown_ids_are_rejected(transactions: Transactions) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_brokers_verify_partitions(transactions: Transactions, version: int) -> None:
+def test_brokers_can_verify_partitions_of_a_transaction(transactions: Transactions, version: int) -> None:
     producer = transactions.init()
     transactions.add(producer, P0)
     verified = transactions.batch(producer, P0, P1, verify_only=True, version=version)
@@ -181,7 +181,7 @@ def test_batched_request_adds_partitions(transactions: Transactions) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2, 4])
-def test_offsets_add_the_partition_of_the_group(transactions: Transactions, version: int) -> None:
+def test_add_offsets_adds_the_partition_of_the_group(transactions: Transactions, version: int) -> None:
     producer = transactions.init()
     assert transactions.add_offsets(producer, "group", version) is NONE
     number = transactions.coordinator.broker.groups.store.partition_for("group")
@@ -192,7 +192,7 @@ def test_offsets_add_the_partition_of_the_group(transactions: Transactions, vers
 
 
 @pytest.mark.parametrize(("committed", "state"), [(True, S.COMPLETE_COMMIT), (False, S.COMPLETE_ABORT)])
-def test_ended_transaction_completes_and_can_be_ended_again(
+def test_ended_transaction_completes_and_end_can_be_repeated(
     transactions: Transactions, committed: bool, state: TransactionState
 ) -> None:
     producer = transactions.init()
@@ -208,7 +208,7 @@ def test_empty_transaction_cannot_be_ended(transactions: Transactions) -> None:
     assert transactions.end(transactions.init()) is ErrorCode.invalid_txn_state
 
 
-def test_journal_has_every_state_and_what_led_to_it(transactions: Transactions) -> None:
+def test_journal_contains_every_state_change_and_its_reason(transactions: Transactions) -> None:
     producer = transactions.init()
     transactions.add(producer, P0)
     transactions.end(producer)
@@ -222,7 +222,7 @@ def test_journal_has_every_state_and_what_led_to_it(transactions: Transactions) 
     ]
 
 
-def test_change_names_its_request_its_client_and_its_times(transactions: Transactions) -> None:
+def test_state_change_event_names_request_client_and_times(transactions: Transactions) -> None:
     producer = transactions.init()
     transactions.add(producer, P0)
     transactions.end(producer)
@@ -237,12 +237,12 @@ def test_change_names_its_request_its_client_and_its_times(transactions: Transac
     assert events[1].timeout_ms == TIMEOUT_MS
 
 
-def test_offsets_in_a_transaction_name_their_own_request(transactions: Transactions) -> None:
+def test_add_offsets_to_txn_is_the_cause_of_its_state_change(transactions: Transactions) -> None:
     transactions.add_offsets(transactions.init(), "group")
     assert transactions.coordinator.of(TransactionChanged)[-1].caused_by == "request AddOffsetsToTxn"
 
 
-def test_abort_without_its_producer_names_its_cause(transactions: Transactions) -> None:
+def test_abort_by_timeout_or_fencing_names_its_cause(transactions: Transactions) -> None:
     transactions.add(transactions.init(timeout_ms=1_000), P0)
     transactions.cluster.wait(12_000)
     transactions.add(transactions.init(), P0)
@@ -267,7 +267,7 @@ def test_open_transaction_is_described(transactions: Transactions) -> None:
     assert [(topic.topic, topic.partitions) for topic in row.topics] == [("orders", (0, 1))]
 
 
-def test_missing_and_empty_ids_are_not_described(transactions: Transactions) -> None:
+def test_missing_and_empty_ids_cannot_be_described(transactions: Transactions) -> None:
     assert transactions.describe(ID).error_code is ErrorCode.transactional_id_not_found
     assert transactions.describe("").error_code is ErrorCode.invalid_request
 
@@ -294,7 +294,7 @@ def test_transactions_are_listed_with_filters(transactions: Transactions) -> Non
 # ---- time -----------------------------------------------------------------------------------------------------
 
 
-def test_old_transaction_is_aborted_and_its_producer_fenced() -> None:
+def test_timed_out_transaction_is_aborted_and_producer_fenced() -> None:
     cluster = a_cluster(1, transaction_abort_timed_out_transaction_cleanup_interval_ms="1000")
     transactions = Transactions(cluster)
     producer = transactions.init(timeout_ms=5_000)
@@ -307,7 +307,7 @@ def test_old_transaction_is_aborted_and_its_producer_fenced() -> None:
     cluster.stop_all()
 
 
-def test_unused_id_is_forgotten() -> None:
+def test_unused_transactional_id_expires() -> None:
     cluster = a_cluster(
         1, transactional_id_expiration_ms="10000", transaction_remove_expired_transaction_cleanup_interval_ms="1000"
     )
@@ -334,7 +334,7 @@ def test_open_transaction_does_not_expire() -> None:
     cluster.stop_all()
 
 
-def test_pending_transition_answers_concurrent_transactions(transactions: Transactions) -> None:
+def test_requests_in_a_pending_transition_are_concurrent(transactions: Transactions) -> None:
     producer = transactions.init()
     metadata: TransactionMetadata = transactions.state
     metadata.prepare_add([P0], 1)
@@ -343,7 +343,7 @@ def test_pending_transition_answers_concurrent_transactions(transactions: Transa
     assert transactions.end(producer) is ErrorCode.concurrent_transactions
 
 
-def test_other_brokers_are_not_the_coordinator() -> None:
+def test_other_brokers_return_not_coordinator() -> None:
     cluster = a_cluster(2)
     transactions = Transactions(cluster)
     (other,) = [node for node in cluster.nodes.values() if node is not transactions.coordinator]

@@ -1,4 +1,6 @@
-"""Transactional ids move with the leadership of their partition; a decided transaction is completed by anybody."""
+"""Transactional ids move with the leadership of their partition. Any new coordinator completes a decided
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,12 @@ def transactions(cluster: Cluster) -> Transactions:
 
 
 class Markers:
-    """Answers WriteTxnMarkers in place of every broker, with the errors given per partition, then without any."""
+    """Handler of WriteTxnMarkers for all brokers. It returns the errors given per partition first, and then none."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.errors: dict[TopicPartition, list[ErrorCode]] = {}
         self.received: list[tuple[int, int, int, bool, list[TopicPartition], int]] = []
-        """(broker, producer id, epoch, committed, partitions, coordinator epoch)."""
+        """Received markers as (broker, producer id, epoch, committed, partitions, coordinator epoch)."""
         for node in cluster.nodes.values():
             self._replace(node)
 
@@ -95,7 +97,7 @@ class LostAnswers:
 
 
 def fail_over(transactions: Transactions) -> Node:
-    """Kill the coordinator with SIGKILL; return the next one."""
+    """Kill the coordinator with SIGKILL, and return the next coordinator."""
     old = transactions.coordinator
     old.kill()
     transactions.cluster.expire(old)
@@ -110,7 +112,7 @@ def open_transaction(transactions: Transactions) -> Given:
     return producer
 
 
-def test_open_transaction_survives_its_coordinator(transactions: Transactions) -> None:
+def test_open_transaction_survives_coordinator_failure(transactions: Transactions) -> None:
     producer = open_transaction(transactions)
     fail_over(transactions)
     assert (transactions.state.state, sorted(transactions.state.partitions)) == (S.ONGOING, [P0, P1])
@@ -129,7 +131,7 @@ def test_next_coordinator_journals_an_unfinished_transaction(transactions: Trans
 
 
 @pytest.mark.parametrize(("committed", "outcome"), [(True, S.COMPLETE_COMMIT), (False, S.COMPLETE_ABORT)])
-def test_next_coordinator_writes_the_markers(
+def test_next_coordinator_sends_the_markers(
     transactions: Transactions, committed: bool, outcome: TransactionState
 ) -> None:
     markers = Markers(transactions.cluster)
@@ -148,7 +150,7 @@ def test_next_coordinator_writes_the_markers(
     assert after[5] > before[5]
 
 
-def test_each_leader_gets_its_markers(transactions: Transactions) -> None:
+def test_each_partition_leader_receives_its_markers(transactions: Transactions) -> None:
     markers = Markers(transactions.cluster)
     producer = open_transaction(transactions)
     transactions.end(producer)
@@ -183,7 +185,7 @@ def test_markers_with_lost_answers_are_written_again(transactions: Transactions,
     ErrorCode.unknown_topic_or_partition, ErrorCode.not_leader_or_follower, ErrorCode.not_enough_replicas,
     ErrorCode.not_enough_replicas_after_append, ErrorCode.request_timed_out, ErrorCode.kafka_storage_error,
 ])  # fmt: skip
-def test_marker_is_sent_again_after_a_passing_error(transactions: Transactions, error: ErrorCode) -> None:
+def test_marker_is_resent_after_a_transient_error(transactions: Transactions, error: ErrorCode) -> None:
     markers = Markers(transactions.cluster)
     markers.errors = {P1: [error, error]}
     transactions.end(open_transaction(transactions))
@@ -203,7 +205,7 @@ def test_log_without_transactions_needs_no_marker(transactions: Transactions, er
 
 
 @pytest.mark.parametrize("error", [ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced])
-def test_fenced_coordinator_gives_up(transactions: Transactions, error: ErrorCode) -> None:
+def test_fenced_coordinator_stops_sending_the_marker(transactions: Transactions, error: ErrorCode) -> None:
     markers = Markers(transactions.cluster)
     markers.errors = {P0: [error]}
     transactions.end(open_transaction(transactions))
@@ -212,7 +214,7 @@ def test_fenced_coordinator_gives_up(transactions: Transactions, error: ErrorCod
     assert [each for row in markers.received for each in row[4]].count(P0) == 1
 
 
-def test_deleted_partition_needs_no_marker(transactions: Transactions) -> None:
+def test_deleted_partition_requires_no_marker(transactions: Transactions) -> None:
     cluster = transactions.cluster
     cluster.run(cluster.client.create_topic("gone", 1, 3))
     cluster.wait(500)
@@ -225,7 +227,7 @@ def test_deleted_partition_needs_no_marker(transactions: Transactions) -> None:
     assert transactions.state.state is S.COMPLETE_COMMIT
 
 
-def test_marker_waits_for_a_leader() -> None:
+def test_marker_waits_for_an_elected_leader() -> None:
     cluster = a_cluster(2, transaction_state_log_min_isr="1")
     transactions = Transactions(cluster)
     Markers(cluster)
@@ -278,7 +280,7 @@ def test_too_few_replicas_make_the_coordinator_unavailable(transactions: Transac
     assert (transactions.state.state, transactions.state.pending_state) == (S.ONGOING, None)
 
 
-def test_failed_fence_keeps_the_epoch_for_the_next_try(transactions: Transactions) -> None:
+def test_failed_fence_keeps_the_epoch_for_the_next_attempt(transactions: Transactions) -> None:
     cluster = transactions.cluster
     open_transaction(transactions)
     others = [node for node in cluster.nodes.values() if node is not transactions.coordinator]
@@ -296,7 +298,7 @@ def test_failed_fence_keeps_the_epoch_for_the_next_try(transactions: Transaction
     assert transactions.init().epoch == 2
 
 
-def test_expired_id_is_gone_from_the_next_coordinator_too() -> None:
+def test_expired_id_is_unknown_to_the_next_coordinator() -> None:
     cluster = a_cluster(
         3, transactional_id_expiration_ms="10000", transaction_remove_expired_transaction_cleanup_interval_ms="1000"
     )
@@ -308,7 +310,7 @@ def test_expired_id_is_gone_from_the_next_coordinator_too() -> None:
     cluster.stop_all()
 
 
-def test_restarted_brokers_read_every_id_from_their_logs(transactions: Transactions) -> None:
+def test_restarted_brokers_load_every_id_from_their_logs(transactions: Transactions) -> None:
     cluster = transactions.cluster
     producer = open_transaction(transactions)
     for node in cluster.nodes.values():

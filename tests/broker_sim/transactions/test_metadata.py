@@ -1,4 +1,4 @@
-"""The state machine of a transactional id, as TransactionMetadataTest and the KIPs 98 and 360 specify it."""
+"""The state machine of a transactional id, as specified by TransactionMetadataTest, KIP-98 and KIP-360."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_transaction_commits_and_the_next_one_begins() -> None:
 
 
 @pytest.mark.parametrize("state", list(S))
-def test_each_transition_is_prepared_from_its_valid_states_only(state: TransactionState) -> None:
+def test_transition_is_prepared_only_from_its_valid_states(state: TransactionState) -> None:
     prepared = {
         S.EMPTY: lambda metadata: metadata.prepare_next_epoch(TIMEOUT_MS, None, 2_000),
         S.ONGOING: lambda metadata: metadata.prepare_add([P0], 2_000),
@@ -74,7 +74,7 @@ def test_second_transition_waits_for_the_pending_one() -> None:
         metadata.prepare_add([P1], 2_000)
 
 
-def test_transition_of_another_state_is_not_assigned() -> None:
+def test_transition_that_was_not_prepared_is_rejected() -> None:
     metadata = an_id()
     to = metadata.prepare_add([P0], 2_000)
     with pytest.raises(IllegalTransition):
@@ -86,13 +86,13 @@ def test_transition_of_another_state_is_not_assigned() -> None:
     assert metadata.state is S.EMPTY
 
 
-def test_expected_epoch_gets_the_next_one() -> None:
+def test_current_epoch_is_incremented() -> None:
     metadata = an_id(3)
     complete(metadata, metadata.prepare_next_epoch(TIMEOUT_MS, 3, 2_000))
     assert (metadata.producer_epoch, metadata.last_producer_epoch) == (4, 3)
 
 
-def test_repeated_request_gets_the_present_epoch() -> None:
+def test_repeated_request_returns_the_current_epoch() -> None:
     metadata = an_id(3)
     complete(metadata, metadata.prepare_next_epoch(TIMEOUT_MS, 3, 2_000))
     complete(metadata, metadata.prepare_next_epoch(TIMEOUT_MS, 3, 2_001))
@@ -108,7 +108,7 @@ def test_older_epoch_is_fenced() -> None:
     assert metadata.pending_state is None
 
 
-def test_exhausted_epochs_need_a_new_producer_id() -> None:
+def test_exhausted_epochs_require_a_new_producer_id() -> None:
     metadata = an_id(EPOCH_MAX - 2)
     assert not metadata.is_epoch_exhausted
     complete(metadata, metadata.prepare_next_epoch(TIMEOUT_MS, None, 2_000))
@@ -125,7 +125,7 @@ def test_producer_id_does_not_change_during_a_transaction() -> None:
         an_id(EPOCH_MAX - 1, S.ONGOING, P0).prepare_new_producer_id(99, 5_000, 2_000, records_last_epoch=False)
 
 
-def test_fence_raises_the_epoch_and_the_abort_takes_it_over() -> None:
+def test_fence_increments_the_epoch_and_the_abort_uses_it() -> None:
     metadata = an_id(3, S.ONGOING, P0)
     fence = metadata.prepare_fence()
     assert (fence.producer_epoch, metadata.producer_epoch) == (4, 3)
@@ -136,7 +136,7 @@ def test_fence_raises_the_epoch_and_the_abort_takes_it_over() -> None:
     assert (metadata.state, metadata.producer_epoch) == (S.PREPARE_ABORT, 4)
 
 
-def test_failed_fence_does_not_raise_the_epoch_again() -> None:
+def test_failed_fence_does_not_increment_the_epoch_again() -> None:
     metadata = an_id(3, S.ONGOING, P0)
     metadata.fence_now(metadata.prepare_fence().producer_epoch)
     metadata.has_failed_epoch_fence = True
@@ -148,7 +148,7 @@ def test_failed_fence_does_not_raise_the_epoch_again() -> None:
     assert not metadata.has_failed_epoch_fence
 
 
-def test_fence_reaches_the_highest_epoch_and_no_further() -> None:
+def test_fence_cannot_exceed_the_largest_epoch() -> None:
     metadata = an_id(EPOCH_MAX - 1, S.ONGOING, P0)
     assert metadata.prepare_fence().producer_epoch == 32_767
     metadata.fence_now(EPOCH_MAX)
@@ -156,7 +156,7 @@ def test_fence_reaches_the_highest_epoch_and_no_further() -> None:
         metadata.prepare_fence()
 
 
-def test_marker_outside_of_prepare_is_illegal() -> None:
+def test_marker_outside_of_the_prepare_states_is_illegal() -> None:
     with pytest.raises(IllegalTransition):
         an_id(3, S.ONGOING, P0).marker_written(P0)
 
@@ -170,7 +170,7 @@ def test_transaction_times_out_after_its_own_timeout() -> None:
 
 
 @pytest.mark.parametrize("state", list(S))
-def test_id_expires_in_idle_states_only(state: TransactionState) -> None:
+def test_id_expires_only_in_idle_states(state: TransactionState) -> None:
     idle = state in (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
     assert an_id(3, state).is_expired(1_500, 500) is idle
     assert not an_id(3, state).is_expired(1_499, 500)

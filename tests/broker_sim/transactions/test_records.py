@@ -1,4 +1,6 @@
-"""Bytes of `__transaction_state`, computed by hand from TransactionLogKey.json and TransactionLogValue.json."""
+"""Bytes of `__transaction_state` records, computed by hand from TransactionLogKey.json and
+TransactionLogValue.json.
+"""
 
 from __future__ import annotations
 
@@ -54,38 +56,38 @@ def values(metadata: TransactionMetadata) -> tuple[object, ...]:
     )
 
 
-def test_key_has_version_0_and_the_id() -> None:
+def test_key_contains_version_0_and_the_id() -> None:
     assert transaction_key("tx-1") == bytes.fromhex("0000000474782d31")
     assert read_key(bytes.fromhex("0000000474782d31")) == "tx-1"
 
 
-def test_key_of_another_version_is_not_an_id() -> None:
+def test_key_of_another_version_has_no_id() -> None:
     assert read_key(bytes.fromhex("0001000474782d31")) is None
 
 
-def test_value_is_written_in_version_0() -> None:
+def test_value_is_encoded_in_version_0() -> None:
     assert transaction_value(ONGOING) == ONGOING_V0
 
 
-def test_empty_value_has_a_null_array() -> None:
+def test_value_in_empty_state_has_a_null_partition_array() -> None:
     empty = ONGOING._replace(state=TransactionState.EMPTY, partitions=(), start_ms=-1)
     assert transaction_value(empty) == EMPTY_V0
 
 
-def test_complete_value_has_an_empty_array() -> None:
+def test_value_in_complete_state_has_an_empty_partition_array() -> None:
     complete = ONGOING._replace(state=TransactionState.COMPLETE_ABORT, partitions=())
     assert transaction_value(complete) == COMPLETE_ABORT_V0
 
 
 @pytest.mark.parametrize("data", [ONGOING_V0, ONGOING_V1])
-def test_both_versions_are_read(data: bytes) -> None:
+def test_values_of_both_versions_are_decoded(data: bytes) -> None:
     partitions = [TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 7)]
     read = read_value("tx-1", data)
     assert values(read) == (4_000, 5, 60_000, TransactionState.ONGOING, partitions, 2, 1)
     assert (read.transactional_id, read.last_producer_id, read.last_producer_epoch) == ("tx-1", -1, -1)
 
 
-def test_null_and_empty_arrays_are_read() -> None:
+def test_null_and_empty_arrays_are_decoded() -> None:
     assert values(read_value("t", EMPTY_V0)) == (4_000, 5, 60_000, TransactionState.EMPTY, [], 2, -1)
     assert values(read_value("t", COMPLETE_ABORT_V0)) == (4_000, 5, 60_000, TransactionState.COMPLETE_ABORT, [], 2, 1)
 
@@ -100,6 +102,6 @@ def test_null_and_empty_arrays_are_read() -> None:
     ],
     ids=["cut short", "version 2", "state 8", "state -1"],
 )
-def test_unknown_values_are_unreadable(data: bytes) -> None:
+def test_invalid_values_raise_unreadable_record(data: bytes) -> None:
     with pytest.raises(UnreadableRecord):
         read_value("t", data)

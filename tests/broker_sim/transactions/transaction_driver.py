@@ -1,4 +1,4 @@
-"""Transactional producers driven by tests: requests to the coordinator, whose responses can arrive later."""
+"""Transactional producers driven by tests. They send requests to the coordinator, whose responses can arrive later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 class Given(NamedTuple):
-    """The answer of InitProducerId."""
+    """Response of InitProducerId."""
 
     error: ErrorCode
     producer_id: int = -1
@@ -26,7 +26,7 @@ class Given(NamedTuple):
 
 
 def a_cluster(brokers: int = 3, **keys: str) -> Cluster:
-    """Create brokers with a topic and a `__transaction_state` topic of four partitions; each partition has a leader."""
+    """Create brokers with a topic and a `__transaction_state` topic of four partitions that all have leaders."""
     keys = {"transaction_state_log_num_partitions": "4", "offsets_topic_num_partitions": "4", **keys}
     keys.setdefault("transaction_state_log_replication_factor", str(min(3, brokers)))
     keys.setdefault("transaction_state_log_min_isr", str(min(2, brokers)))
@@ -46,7 +46,7 @@ def find(node: Node, version: int = 6, key_type: int = 1) -> Any:
 
 
 class Transactions:
-    """Producers of one transactional id, which send their requests to the present coordinator."""
+    """Producers with one transactional id, which send their requests to the current coordinator."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -1,4 +1,4 @@
-"""Authentication schemes and ACL ids, as Apache ZooKeeper 3.9.5 handles them (each table was checked against it)."""
+"""Authentication schemes and ACL ids. Each table was checked against Apache ZooKeeper 3.9.5."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ INVALID = {
 
 
 @pytest.mark.parametrize(("scheme", "text"), VALID.items())
-def test_ids_that_a_scheme_knows(scheme: str, text: str) -> None:
+def test_valid_ids_of_a_scheme_are_accepted(scheme: str, text: str) -> None:
     assert [i for i in text.split() if not is_valid(scheme, i)] == []
 
 
 @pytest.mark.parametrize(("scheme", "text"), INVALID.items())
-def test_ids_that_a_scheme_does_not_know(scheme: str, text: str) -> None:
+def test_invalid_ids_of_a_scheme_are_rejected(scheme: str, text: str) -> None:
     assert [i for i in text.split() if is_valid(scheme, i)] == []
     assert is_valid(scheme, "") is (scheme in ("sasl", "x509"))
 
@@ -64,7 +64,7 @@ def test_ids_that_a_scheme_does_not_know(scheme: str, text: str) -> None:
         ("127.0.0.1", "nonsense", False),
     ],
 )
-def test_address_matches_by_its_leading_bits(address: str, network: str, expected: bool) -> None:
+def test_address_acl_matches_by_its_prefix_bits(address: str, network: str, expected: bool) -> None:
     assert within(address, network) is expected
     assert matches("ip", address, network) is expected
 
@@ -80,7 +80,7 @@ def test_key_scheme_rejects_other_values(credentials: bytes) -> None:
     assert not opens(b"x", b"7") and not opens(b"", b"0")
 
 
-def test_addresses_are_written_as_java_writes_them() -> None:
+def test_addresses_are_formatted_as_in_java() -> None:
     assert canonical_address("::1") == "0:0:0:0:0:0:0:1"
     assert canonical_address("fe80::a00:1%eth0") == "fe80:0:0:0:0:0:a00:1"
     assert canonical_address("::ffff:10.0.0.1") == "10.0.0.1"
@@ -88,7 +88,7 @@ def test_addresses_are_written_as_java_writes_them() -> None:
     assert canonical_address("unknown") == "unknown"
 
 
-def test_acl_id_matches_its_own_id_only_except_sasl_super() -> None:
+def test_acl_id_matches_only_itself_except_sasl_super() -> None:
     assert matches("sasl", "ann", "ann")
     assert matches("sasl", "super", "ann")
     assert not matches("sasl", "bob", "ann")
@@ -97,7 +97,7 @@ def test_acl_id_matches_its_own_id_only_except_sasl_super() -> None:
     assert not matches("nope", "a", "a")
 
 
-def test_a_digest_is_the_hash_of_name_and_password() -> None:
+def test_digest_is_the_hash_of_name_and_password() -> None:
     assert digest_of("super:test") == "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
     assert digest_of("ann:a:b").startswith("ann:")
     assert digest_of("ann:x", "sha256") != digest_of("ann:x")
@@ -106,7 +106,7 @@ def test_a_digest_is_the_hash_of_name_and_password() -> None:
 # -- ACLs ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_open_list_is_known_by_identity() -> None:
+def test_open_acl_is_the_shared_object() -> None:
     assert fixed_up([ANYONE], ()) is OPEN_ACL
     assert fixed_up([ANYONE, ANYONE], ()) == OPEN_ACL
 
@@ -117,14 +117,14 @@ def test_duplicate_acls_are_removed_and_empty_list_is_invalid() -> None:
     assert fixed_up([], ()) is None
 
 
-def test_scheme_without_configuration_is_rejected() -> None:
+def test_acl_with_an_unconfigured_scheme_is_invalid() -> None:
     entry = ACL(31, "sasl", "ann")
     assert fixed_up([entry], ()) is None
     assert fixed_up([entry], (), {"sasl"}) == (entry,)
     assert fixed_up([ACL(31, "digest", "a:b")], (), {"ip"}) is None
 
 
-def test_auth_id_expands_to_proved_identities_but_no_address() -> None:
+def test_auth_id_expands_to_authenticated_ids_but_no_address() -> None:
     proved = (("ip", "10.0.0.1"), ("super", ""), ("digest", "u:x"), ("sasl", "u"))
     assert fixed_up([ACL(3, "auth", "")], proved, {"ip", "digest"}) == (ACL(3, "digest", "u:x"),)
     assert fixed_up([ACL(3, "auth", "")], proved[:2]) is None
@@ -139,8 +139,8 @@ def test_acl_list_too_long_for_log_or_snapshot_is_invalid() -> None:
     assert few is not None and len(few) == 50 * 200
 
 
-def test_equal_acl_lists_share_one_object_and_unused_are_freed() -> None:
-    """100 long lists, set one after the other on one znode, stayed in memory with 1 MiB each, on every server."""
+def test_equal_acl_lists_share_an_object_and_unused_are_freed() -> None:
+    """Otherwise 100 long lists set one after the other on one znode stay in memory on every server, with 1 MiB each."""
     first = interned([ACL(1, "digest", "u:first")])
     assert interned([ACL(1, "digest", "u:first")]) is first
     for way in range(11):
@@ -149,14 +149,14 @@ def test_equal_acl_lists_share_one_object_and_unused_are_freed() -> None:
     assert interned(list(OPEN_ACL)) is OPEN_ACL
 
 
-def test_the_super_user_passes_every_acl() -> None:
+def test_super_user_passes_every_acl() -> None:
     other_user = (ACL(31, "digest", "u:x"),)
     assert allows(other_user, 1, (("super", ""),))
     assert not allows(other_user, 1, (("ip", "10.0.0.1"), ("digest", "v:x")))
     assert not allows(READ_ACL, 2, (("digest", "u:x"),))
 
 
-def test_masked_lists_hide_hashes_only() -> None:
+def test_masked_acls_hide_only_hashes() -> None:
     listed = [ACL(31, "digest", "u:hash"), ACL(1, "ip", "::1"), ANYONE]
     assert masked(listed) == [ACL(31, "digest", "u:x"), ACL(1, "ip", "::1"), ANYONE]
 
@@ -171,7 +171,7 @@ def test_super_user_requires_configuration() -> None:
     assert policy.authenticate("digest", b"super:wrong", ())[0][0] == "digest"
 
 
-def test_a_certificates_subject_is_an_identity_and_may_be_super() -> None:
+def test_certificate_subject_is_an_identity_and_can_be_super() -> None:
     assert AuthPolicy().identities_of("10.0.0.1", None) == (("ip", "10.0.0.1"),)
     assert AuthPolicy().identities_of("10.0.0.1", "CN=a") == (("ip", "10.0.0.1"), ("x509", "CN=a"))
     policy = AuthPolicy(x509_super_user="CN=root")
@@ -179,7 +179,7 @@ def test_a_certificates_subject_is_an_identity_and_may_be_super() -> None:
     assert ("super", "CN=a") not in policy.identities_of("10.0.0.1", "CN=a")
 
 
-def test_an_auth_packet_cannot_name_any_other_scheme() -> None:
+def test_auth_packet_cannot_use_another_scheme() -> None:
     everything = AuthPolicy(schemes=frozenset({"ip", "digest", "sasl", "x509"}))
     present = (("ip", "10.0.0.1"), ("sasl", "u"))
     assert everything.authenticate("ip", b"", present) == (("ip", "10.0.0.1"),)
@@ -226,7 +226,7 @@ def test_subject_is_formatted_as_in_rfc_2253() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x30", b"\x30\x05\x30", b"\x30\x80", certificate()[:-20], b"\x31\0"])
-def test_a_broken_certificate_is_malformed(data: bytes) -> None:
+def test_malformed_certificate_is_reported(data: bytes) -> None:
     with pytest.raises(MalformedRecord):
         subject_of(data)
 
@@ -246,7 +246,7 @@ Empty {{ }};
 """
 
 
-def test_users_come_from_a_section_of_the_login_configuration() -> None:
+def test_users_are_read_from_a_login_configuration_section() -> None:
     assert digest_users(JAAS, "Server") == {"super": 'super "secret"', "ann": "plain"}
     assert digest_users(JAAS, "Empty") == {}
     assert digest_users(JAAS, "None") is None
@@ -279,7 +279,7 @@ TEXTS = st.one_of(
 
 
 @given(TEXTS, TEXTS)
-def test_id_or_address_text_never_raises(one: str, other: str) -> None:
+def test_any_id_or_address_is_checked_without_an_exception(one: str, other: str) -> None:
     for scheme in ("ip", "digest", "sasl", "x509", "nope"):
         is_valid(scheme, one)
         matches(scheme, one, other)
@@ -287,7 +287,7 @@ def test_id_or_address_text_never_raises(one: str, other: str) -> None:
 
 
 @given(st.binary())
-def test_certificate_bytes_raise_only_malformed(data: bytes) -> None:
+def test_invalid_certificate_bytes_raise_only_malformed(data: bytes) -> None:
     for each in (data, certificate(data), certificate(attribute(data, data)), certificate(attribute(CN, data, 0x1E))):
         try:
             assert isinstance(subject_of(each), str)
@@ -307,6 +307,6 @@ def test_login_configuration_parser_raises_only_value_error(text: str) -> None:
 @pytest.mark.parametrize(
     "identity", ["C=," * 5_000, "C=," * 300_000, "9" * 5000, "1.2.3." + "4" * 5000, "=" * 900_000, "C=a\\" * 200_000]
 )
-def test_very_long_id_costs_linear_time(identity: str) -> None:
+def test_very_long_id_takes_linear_time(identity: str) -> None:
     for scheme in ("ip", "digest", "sasl", "x509"):
         is_valid(scheme, identity)

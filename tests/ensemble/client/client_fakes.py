@@ -1,4 +1,4 @@
-"""A scripted ZooKeeper for the pure client: each test sets the replies, in virtual time."""
+"""Scripted ZooKeeper for the pure client. Each test sets the replies, in virtual time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NETWORK_US = 1_000
 
 
 class FakeConnection:
-    """One connection: `sent` has what the client sent; the test acts as the server with `deliver` and `drop`."""
+    """One connection. `sent` has what the client sent. With `deliver` and `drop`, the test acts as the server."""
 
     def __init__(self, world: FakeEnsemble, host: str, receiver: Receiver) -> None:
         self.world = world
@@ -77,7 +77,9 @@ class FakeConnection:
 
 
 class FakeEnsemble:
-    """Connector and servers in one. By default it accepts, opens sessions, and answers every request with success."""
+    """Connector and servers in one. By default it accepts connections, opens sessions, and replies to every request
+    with success.
+    """
 
     def __init__(self, seed: int = 1) -> None:
         self.scheduler = Scheduler()

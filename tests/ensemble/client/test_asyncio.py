@@ -1,4 +1,6 @@
-"""The client's TCP shell: framing, one write per turn, and its reaction to bad bytes and faulty links."""
+"""The client's TCP layer: framing, one write per event loop turn, and its reaction to invalid bytes and faulty
+links.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ async def write_bytewise(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 class Server:
-    """Answers connects and getData; `spoil` replaces the answer to the next getData."""
+    """Server for connect and getData. `spoil` replaces the reply to the next getData."""
 
     def __init__(self, write: Write = write_whole) -> None:
         self.write = write
@@ -108,7 +110,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("write", [write_whole, write_bytewise])
-def test_frames_are_found_however_they_are_cut(write: Write) -> None:
+def test_frames_are_reassembled_from_any_chunks(write: Write) -> None:
     async def scenario() -> None:
         events: list[WatchEvent] = []
         async with Server(write) as server, connect(server.hosts) as client:
@@ -135,7 +137,7 @@ def test_frames_are_found_however_they_are_cut(write: Write) -> None:
     ],
     ids=["negative length", "huge length", "half header", "no body", "http", "wrong xid", "unknown event"],
 )
-def test_invalid_reply_breaks_its_connection_only(spoil: bytes) -> None:
+def test_invalid_reply_closes_only_its_connection(spoil: bytes) -> None:
     async def scenario() -> None:
         async with Server() as server, connect(server.hosts) as client:
             server.spoil = spoil
@@ -147,7 +149,7 @@ def test_invalid_reply_breaks_its_connection_only(spoil: bytes) -> None:
     run(scenario)
 
 
-def test_a_large_reply_arrives_whole() -> None:
+def test_large_reply_is_received_completely() -> None:
     async def scenario() -> None:
         data = bytes(3_000_000)
         async with Server() as server, connect(server.hosts) as client:
@@ -158,7 +160,7 @@ def test_a_large_reply_arrives_whole() -> None:
 
 
 class Recorder(asyncio.Transport):
-    """A transport that keeps the written data."""
+    """Transport that records the written data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +174,7 @@ class Recorder(asyncio.Transport):
 
 
 class Silent:
-    """A receiver that does nothing."""
+    """Receiver that does nothing."""
 
     def on_connected(self) -> None: ...
     def on_message(self, message: object) -> None: ...
@@ -180,7 +182,7 @@ class Silent:
     def on_disconnected(self, reason: str) -> None: ...
 
 
-def test_all_requests_of_a_turn_leave_in_one_write() -> None:
+def test_all_requests_of_a_turn_are_sent_in_one_write() -> None:
     async def scenario() -> None:
         transport = Recorder()
         connection = ClientConnection(Silent())
@@ -195,7 +197,7 @@ def test_all_requests_of_a_turn_leave_in_one_write() -> None:
     run(scenario)
 
 
-def test_a_refused_connection_moves_on_to_the_next_server() -> None:
+def test_rejected_connection_is_followed_by_the_next_server() -> None:
     async def scenario() -> None:
         async with Server() as server, connect(f"127.0.0.1:1,{server.hosts},no-such-host.invalid:1") as client:
             assert (await client.get("/a"))[0] == b"data"
@@ -224,7 +226,7 @@ def test_cut_link_suspends_the_session_until_it_heals() -> None:
     run(scenario)
 
 
-def test_leaving_the_block_ends_even_if_no_server_answers() -> None:
+def test_context_exit_completes_even_if_no_server_replies() -> None:
     async def scenario() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1), connect("127.0.0.1:1"):

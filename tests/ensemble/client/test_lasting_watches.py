@@ -1,4 +1,4 @@
-"""The client's lasting watches and less common requests, over a real service, in virtual time."""
+"""The client's persistent watches and less common requests, with a real service, in virtual time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def paths(events: list[WatchEvent]) -> list[tuple[EventType, str]]:
 
 
 class ServedConnection(FakeConnection):
-    """A connection to a service, which delivers the service's replies a moment later."""
+    """Connection to a service. It delivers the service's replies slightly later."""
 
     def __init__(self, world: Served, host: str, receiver: Receiver) -> None:
         super().__init__(world, host, receiver)
@@ -42,7 +42,7 @@ class ServedConnection(FakeConnection):
 
 
 class Served(FakeEnsemble):
-    """A connector to a service that answers every frame of a client."""
+    """Connector to a service that replies to every frame from a client."""
 
     def __init__(self, rules: TreeRules) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Served(FakeEnsemble):
                     each.deliver(answer)
 
     def cut(self, number: int = 0) -> None:
-        """Break the number-th client's connection; the client reconnects by itself."""
+        """Break client `number`'s connection. The client reconnects by itself."""
         connection = [each for each in self.connections if not each.closed][number]
         assert isinstance(connection, ServedConnection)
         connection.drop()
@@ -97,7 +97,7 @@ def fails(world: FakeEnsemble, future: Any) -> type[ZooKeeperError]:
     return found
 
 
-def test_lasting_watch_is_notified_repeatedly() -> None:
+def test_persistent_watch_is_notified_repeatedly() -> None:
     world = served()
     writer, watcher = world.clients()
     received: list[WatchEvent] = []
@@ -128,7 +128,7 @@ def test_recursive_watch_gets_subtree_events_but_no_child_events() -> None:
     assert paths(children) == [(CHILDREN, "/")], "notified because of the other watch"
 
 
-def test_lasting_watches_are_armed_again_after_a_reconnect() -> None:
+def test_persistent_watches_are_rearmed_after_a_reconnect() -> None:
     world = served()
     writer, watcher = world.clients()
     received: list[WatchEvent] = []
@@ -149,7 +149,7 @@ def test_lasting_watches_are_armed_again_after_a_reconnect() -> None:
     assert (sent[0].body.persistent_watches, sent[0].body.persistent_recursive_watches) == (["/a"], ["/"])
 
 
-def test_rejected_watch_is_not_kept() -> None:
+def test_rejected_watch_is_not_rearmed() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.scripted[OpCode.ADD_WATCH] = lambda connection, request: Reply(request.xid, 1, ErrorCode.UNIMPLEMENTED)
@@ -222,7 +222,7 @@ def test_watch_added_while_another_is_removed_is_notified(leave: Any, connected:
     assert {event.type for event in two} and {event.type for event in two} <= {DATA, CHILDREN}
 
 
-def test_session_expiry_notifies_lasting_watchers() -> None:
+def test_session_expiry_notifies_persistent_watchers() -> None:
     world = served()
     (client,) = world.clients("a:1")
     received: list[WatchEvent] = []
@@ -231,7 +231,7 @@ def test_session_expiry_notifies_lasting_watchers() -> None:
     assert paths(received) == [(NONE, "/a")]
 
 
-def test_many_lasting_watches_are_rearmed_below_packet_limit() -> None:
+def test_persistent_watches_are_rearmed_below_the_packet_limit() -> None:
     watches = Watches()
     paths = [f"/watched/{'x' * 200}{i:05}" for i in range(3_000)]
     for i, path in enumerate(paths):
@@ -246,7 +246,7 @@ def test_many_lasting_watches_are_rearmed_below_packet_limit() -> None:
     assert [p for batch in batches for p in batch.data_watches] == paths[::3]
 
 
-def test_several_reads_in_one_request() -> None:
+def test_multi_read_returns_all_results() -> None:
     world = served()
     (client,) = world.clients("a:1")
     world.run(client.create("/a", b"data"))
@@ -257,7 +257,7 @@ def test_several_reads_in_one_request() -> None:
     assert children.children == ("b", "c") and missing == (ErrorCode.NO_NODE, b"", None, ())
 
 
-def test_containers_and_times_to_live() -> None:
+def test_containers_and_ttl_nodes_can_be_created() -> None:
     world = served(TreeRules(extended_types=True))
     (client,) = world.clients("a:1")
     path, stat = world.run(client.create_container("/c"))
@@ -273,7 +273,7 @@ def test_ttl_requires_servers_that_support_it() -> None:
     assert fails(world, client.create_with_ttl("/t", ttl_ms=1)) is Unimplemented
 
 
-def test_client_requests_who_am_i_ephemerals_and_children_count() -> None:
+def test_client_reads_ephemerals_and_children_count() -> None:
     world = served()
     writer, client = world.clients("a:1", "a:1/app")
     world.run(writer.create("/app"))
@@ -289,7 +289,7 @@ def test_client_requests_who_am_i_ephemerals_and_children_count() -> None:
     assert ("digest", "ann") in world.run(client.who_am_i())
 
 
-def test_a_hard_quota_is_an_error_of_its_own() -> None:
+def test_exceeded_hard_quota_raises_its_own_error() -> None:
     world = served(TreeRules(enforce_quota=True))
     (client,) = world.clients("a:1")
     for path, data in (

@@ -1,4 +1,4 @@
-"""The client's operations, and connection strings."""
+"""Operations of the client, and connection strings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from zabka.ensemble.records import (
         ("peer-1:client,peer-2:client/", Hosts(("peer-1:client", "peer-2:client"), "")),
     ],
 )
-def test_connection_strings_are_read_as_zookeeper_reads_them(text: str, hosts: Hosts) -> None:
+def test_connection_strings_are_parsed_as_in_zookeeper(text: str, hosts: Hosts) -> None:
     assert parse_hosts(text) == hosts
 
 
@@ -48,22 +48,22 @@ def test_connection_strings_are_read_as_zookeeper_reads_them(text: str, hosts: H
     "text",
     ["", ",", "/kafka", "h:0", "h:65536", "h:1x", "[::1:1", ":2181", "h:1/a//b", "h:1/../b", "h:1//a", "h:1/a\x01"],
 )
-def test_a_bad_connection_string_is_a_value_error(text: str) -> None:
+def test_invalid_connection_string_raises_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"bad|no "):
         parse_hosts(text)
 
 
 @pytest.mark.parametrize("text", ["h:1/kafka/", "h:1//", "h:1/a/b/"])
-def test_a_chroot_that_ends_with_a_slash_is_refused(text: str) -> None:
+def test_chroot_ending_with_a_slash_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="must not end with a slash"):
         parse_hosts(text)
 
 
-def test_a_bare_host_has_the_default_port() -> None:
+def test_host_without_a_port_uses_the_default_port() -> None:
     assert split_host("zk") == ("zk", 2181)
 
 
-def test_answers_come_back_as_plain_values() -> None:
+def test_replies_are_converted_to_plain_values() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     assert world.run(client.create("/a", b"x")) == ("/a", STAT)
@@ -75,7 +75,7 @@ def test_answers_come_back_as_plain_values() -> None:
     assert world.run(client.sync("/a")) is None
 
 
-def test_null_data_reads_as_empty() -> None:
+def test_null_data_is_read_as_empty() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.scripted[OpCode.GET_DATA] = lambda connection, request: Reply(request.xid, 1, 0, GetDataResponse(None, STAT))
@@ -85,7 +85,7 @@ def test_null_data_reads_as_empty() -> None:
 @pytest.mark.parametrize(
     ("code", "kind"), [(ErrorCode.NO_NODE, NoNode), (ErrorCode.BAD_VERSION, BadVersion), (-4242, OtherError)]
 )
-def test_errors_are_raised_when_awaited_and_name_the_path(code: int, kind: type[ZooKeeperError]) -> None:
+def test_errors_are_raised_by_await_and_contain_the_path(code: int, kind: type[ZooKeeperError]) -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.scripted[OpCode.DELETE] = world.fail_with(code)
@@ -101,14 +101,14 @@ def test_errors_are_raised_when_awaited_and_name_the_path(code: int, kind: type[
     assert type(error) is kind and error.path == "/a"
 
 
-def test_exists_of_a_missing_node_is_none() -> None:
+def test_exists_of_a_missing_znode_returns_none() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.scripted[OpCode.EXISTS] = world.fail_with(ErrorCode.NO_NODE)
     assert world.run(client.exists("/a")) is None
 
 
-def test_a_multi_is_sent_as_its_ops_and_answered_op_by_op() -> None:
+def test_multi_sends_its_ops_and_returns_a_result_for_each() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     seen: list[Any] = []
@@ -144,7 +144,7 @@ def test_a_multi_is_sent_as_its_ops_and_answered_op_by_op() -> None:
     assert bodies[2:] == [SetDataRequest("/b", b"y", 7), DeleteRequest("/d", -1)]
 
 
-def test_a_failed_multi_is_a_value_naming_the_op_that_failed() -> None:
+def test_failed_multi_returns_the_error_of_each_op() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     errors = [0, ErrorCode.BAD_VERSION, ErrorCode.RUNTIME_INCONSISTENCY]
@@ -154,7 +154,7 @@ def test_a_failed_multi_is_a_value_naming_the_op_that_failed() -> None:
     assert answer == [OpResult(ErrorCode(error)) for error in errors]
 
 
-def test_a_chroot_is_put_before_every_path_and_taken_off_again() -> None:
+def test_chroot_is_added_to_requests_and_removed_from_replies() -> None:
     world = FakeEnsemble()
     client, _ = world.started("a:1/kafka")
     events: list[WatchEvent] = []
@@ -187,27 +187,27 @@ def test_missing_chroot_is_created_from_its_first_missing_znode() -> None:
     assert "/data" not in asked, "no write to the root, which may be forbidden"
 
 
-def test_chroot_created_concurrently_is_no_error() -> None:
+def test_concurrently_created_chroot_is_not_an_error() -> None:
     world = FakeEnsemble()
     client, _ = world.started("a:1/kafka")
     world.scripted[OpCode.CREATE2] = world.fail_with(ErrorCode.NODE_EXISTS)
     world.run(client.create_chroot())
 
 
-def test_missing_chroot_creates_no_znode() -> None:
+def test_client_without_a_chroot_creates_no_znode() -> None:
     world = FakeEnsemble()
     client, _ = world.started("a:1")
     world.run(client.create_chroot())
     assert world.last.requests() == []
 
 
-def test_every_known_error_code_has_its_exception() -> None:
+def test_every_known_error_code_has_an_exception() -> None:
     for code in ErrorCode:
         if code not in (ErrorCode.OK, ErrorCode.SYSTEM_ERROR):
             assert error_for(code).code is code
 
 
-def test_importing_the_service_loads_neither_asyncio_nor_kazoo() -> None:
+def test_importing_the_service_does_not_load_asyncio_or_kazoo() -> None:
     program = "import sys, zabka.ensemble.client.service; print([m for m in ('asyncio', 'kazoo') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert out.stdout.strip() == "[]"

@@ -1,4 +1,4 @@
-"""A client that accepts a read-only server, and leaves it for a writable one; in virtual time."""
+"""A client that accepts a read-only server, and leaves it for a writable one, in virtual time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEW, RESUMED = (0, bytes(16)), (0x1000, PASSWORD)
 
 
 class Partitioned(FakeEnsemble):
-    """An ensemble where only the servers `writable` have a leader."""
+    """Ensemble in which only the servers in `writable` have a leader."""
 
     def __init__(self, writable: str = "") -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Partitioned(FakeEnsemble):
         return request.session_id, request.password
 
 
-def test_read_only_server_serves_a_client_that_allows_it() -> None:
+def test_read_only_server_accepts_a_client_that_allows_it() -> None:
     world = Partitioned()
     client, states = world.begin()
     assert states == [READ_ONLY] and client.state is READ_ONLY
@@ -93,7 +93,7 @@ def test_session_of_a_read_only_server_is_invalid_elsewhere() -> None:
     assert world.session_asked_for() == NEW and client.session_id != first
 
 
-def test_session_known_to_a_leader_is_kept_on_read_only_servers() -> None:
+def test_global_session_is_kept_on_read_only_servers() -> None:
     world = Partitioned(writable="a:1")
     _, states = world.begin("a:1")
     assert states == [CONNECTED]
@@ -106,7 +106,7 @@ def test_session_known_to_a_leader_is_kept_on_read_only_servers() -> None:
     assert world.session_asked_for() == RESUMED
 
 
-def test_closing_a_session_ends_its_search_for_a_writable_server() -> None:
+def test_close_ends_the_search_for_a_writable_server() -> None:
     world = Partitioned()
     client, _ = world.begin()
     world.run(client.close())

@@ -1,4 +1,4 @@
-"""The client's side of SASL: DIGEST-MD5 itself, and its place in the life of a session; in virtual time."""
+"""SASL in the client: the DIGEST-MD5 computation, and when a session uses it, in virtual time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def server(users: dict[str, str] | None = None) -> DigestMd5Server:
 # -- the mechanism
 
 
-def test_the_example_of_rfc_2831() -> None:
+def test_digest_md5_matches_the_example_of_rfc_2831() -> None:
     nonce, cnonce, realm = "OA6MG9tEQGm2hh", "OA6MHXh6VqTrRk", "elwood.innosoft.com"
     secret = secret_of("chris", realm, "secret", nonce, cnonce, None)
     uri = f"imap/{realm}"
@@ -91,7 +91,7 @@ class Guarded(FakeEnsemble):
         return [message.op for message in self.last.sent if isinstance(message, Request)]
 
 
-def test_no_request_leaves_before_the_client_is_authenticated() -> None:
+def test_no_request_is_sent_before_the_client_is_authenticated() -> None:
     world = Guarded()
     session, states = world.session()
     session.add_auth("digest", b"u:p")
@@ -131,7 +131,7 @@ def test_server_without_sasl_is_an_auth_failure() -> None:
     assert states == [SessionState.CLOSED] and session.auth_failed
 
 
-def test_connection_lost_during_sasl_is_an_ordinary_loss() -> None:
+def test_connection_lost_during_sasl_raises_connection_loss() -> None:
     world = Guarded()
     world.scripted[OpCode.SASL] = lambda connection, request: connection.drop()
     session, states = world.session()

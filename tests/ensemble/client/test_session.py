@@ -1,4 +1,4 @@
-"""The client's connection and session logic against a scripted server, in virtual time."""
+"""The client's connection and session logic with a scripted server, in virtual time."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, 
 
 
 async def outcome(awaitable: Any) -> Any:
-    """Return the result of a call: its value, or the type of the exception that it raised."""
+    """Return the result of a call, or the type of the exception that it raised."""
     try:
         return await awaitable
     except ZooKeeperError as error:
         return type(error)
 
 
-def test_start_returns_once_the_session_exists() -> None:
+def test_start_returns_after_the_session_is_established() -> None:
     world = FakeEnsemble()
     world.negotiated_ms = 4_000
     client, states = world.started()
@@ -42,7 +42,7 @@ def test_start_returns_once_the_session_exists() -> None:
     assert world.last.sent[0] == ConnectRequest(0, 0, 6_000, 0, bytes(16), False)
 
 
-def test_calls_made_before_the_session_exists_wait_for_it() -> None:
+def test_calls_before_the_session_exists_wait_for_it() -> None:
     world = FakeEnsemble()
     client = world.client()
     early = client.get("/early")
@@ -50,7 +50,7 @@ def test_calls_made_before_the_session_exists_wait_for_it() -> None:
     assert world.run(outcome(early))[0] == b"/early"
 
 
-def test_requests_leave_at_the_call_in_order_and_without_waiting() -> None:
+def test_requests_are_sent_immediately_and_in_call_order() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     futures: list[Any] = [client.get("/a"), client.set("/b", b""), client.delete("/c"), client.sync("/")]
@@ -73,7 +73,7 @@ def test_hosts_are_tried_in_random_order() -> None:
     assert len(orders) > 3
 
 
-def test_server_round_is_fast_and_rounds_have_growing_pauses() -> None:
+def test_servers_are_tried_quickly_with_growing_pauses_per_round() -> None:
     world = FakeEnsemble()
     world.refusing = {"a:1", "b:2", "c:3"}
     client = world.client()
@@ -137,7 +137,7 @@ def test_idle_client_pings_after_a_third_of_the_timeout() -> None:
     assert states == [CONNECTED]
 
 
-def test_requests_replace_pings() -> None:
+def test_regular_requests_replace_pings() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     for _ in range(10):
@@ -146,7 +146,7 @@ def test_requests_replace_pings() -> None:
     assert world.last.pings() == 0
 
 
-def test_a_server_silent_for_two_thirds_of_the_timeout_is_left() -> None:
+def test_server_silent_for_two_thirds_of_the_timeout_is_left() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     world.muted = True
@@ -170,7 +170,7 @@ def test_stalled_client_reads_waiting_replies_before_timing_out() -> None:
     assert len(world.connections) == 1
 
 
-def test_expiry_fails_all_calls_and_waits_for_renew() -> None:
+def test_session_expiry_fails_all_calls_and_waits_for_renew() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     events: list[WatchEvent] = []
@@ -195,7 +195,7 @@ def test_expiry_fails_all_calls_and_waits_for_renew() -> None:
     assert world.last.sent[0] == ConnectRequest(0, 2, 6_000, 0, bytes(16), False)
 
 
-def test_reply_session_expired_ends_the_session() -> None:
+def test_session_expired_reply_ends_the_session() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     world.scripted[OpCode.SET_DATA] = world.fail_with(ErrorCode.SESSION_EXPIRED)
@@ -212,7 +212,7 @@ def test_moved_session_is_resumed_at_the_next_server() -> None:
     assert states == [CONNECTED, SUSPENDED, CONNECTED]
 
 
-def test_watches_are_rearmed_on_the_next_server_first() -> None:
+def test_watches_are_rearmed_before_later_requests() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     events: list[WatchEvent] = []
@@ -239,7 +239,7 @@ def test_watches_are_rearmed_on_the_next_server_first() -> None:
     ]
 
 
-def test_many_watches_are_rearmed_below_packet_limit() -> None:
+def test_many_watches_are_rearmed_below_the_packet_limit() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     paths = [f"/watched/{'x' * 200}{i:05}" for i in range(3_000)]
@@ -255,7 +255,7 @@ def test_many_watches_are_rearmed_below_packet_limit() -> None:
     assert armed == paths
 
 
-def test_a_read_that_was_lost_leaves_no_watch() -> None:
+def test_read_lost_with_its_connection_leaves_no_watch() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.muted = True
@@ -278,7 +278,7 @@ def test_rearm_zxid_advances_only_with_replies() -> None:
     assert client.last_zxid == 1
 
 
-def test_the_same_watcher_on_one_path_is_called_once() -> None:
+def test_watcher_registered_repeatedly_is_called_once() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     events: list[WatchEvent] = []
@@ -291,7 +291,7 @@ def test_the_same_watcher_on_one_path_is_called_once() -> None:
     assert [event[:2] for event in events] == [(EventType.DELETED, "/a")]
 
 
-def test_a_reply_out_of_order_drops_the_server() -> None:
+def test_reply_out_of_order_closes_the_connection() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     world.scripted[OpCode.GET_DATA] = lambda connection, request: Reply(request.xid + 7, 1, 0)
@@ -300,7 +300,7 @@ def test_a_reply_out_of_order_drops_the_server() -> None:
     assert states == [CONNECTED, SUSPENDED, CONNECTED]
 
 
-def test_server_that_opens_sessions_but_fails_is_not_hammered() -> None:
+def test_server_that_opens_sessions_but_fails_is_backed_off() -> None:
     world = FakeEnsemble()
     world.dropping = True
     _client, states = world.started("a:1")
@@ -323,7 +323,7 @@ def test_close_ends_the_session_and_disconnects() -> None:
     assert len(world.connections) == 1
 
 
-def test_close_without_a_server_gives_up_after_its_wait() -> None:
+def test_close_without_a_server_returns_after_its_timeout() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.refusing = {"a:1", "b:2", "c:3"}
@@ -344,8 +344,8 @@ def test_close_during_disconnect_ends_session_at_next_server() -> None:
     assert [request.op for request in world.last.requests()] == [OpCode.CLOSE_SESSION]
 
 
-def test_a_session_that_is_closing_cannot_be_renewed() -> None:
-    """Otherwise a program that renews at each SessionExpired loops without ever waiting: seed 300074."""
+def test_closing_session_cannot_be_renewed() -> None:
+    """Otherwise a program that renews the session at each SessionExpired loops without ever waiting (seed 300074)."""
     world = FakeEnsemble()
     client, _ = world.started()
     closing = world.runtime.spawn(client.close(), "close")
@@ -356,7 +356,7 @@ def test_a_session_that_is_closing_cannot_be_renewed() -> None:
     assert closing.done()
 
 
-def test_two_calls_of_close_return_together() -> None:
+def test_concurrent_close_calls_send_one_request() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     first = world.runtime.spawn(client.close(), "first")
@@ -366,7 +366,7 @@ def test_two_calls_of_close_return_together() -> None:
     assert len(world.last.requests()) == 1
 
 
-def test_start_raises_when_the_client_is_closed_meanwhile() -> None:
+def test_start_raises_if_the_client_is_closed_concurrently() -> None:
     world = FakeEnsemble()
     world.silent = True
     client = world.client()
@@ -387,7 +387,7 @@ def test_auth_is_sent_first_on_every_connection() -> None:
     assert world.last.sent[1] == Request(AUTH_XID, OpCode.AUTH, AuthPacket(0, "digest", b"u:p"))
 
 
-def test_refused_credentials_end_the_session_with_auth_failed() -> None:
+def test_rejected_credentials_end_the_session_with_auth_failed() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     world.scripted[OpCode.AUTH] = lambda connection, request: Reply(AUTH_XID, 0, ErrorCode.AUTH_FAILED)
@@ -396,7 +396,7 @@ def test_refused_credentials_end_the_session_with_auth_failed() -> None:
     assert states[-1] is SessionState.CLOSED
 
 
-def test_servers_that_reject_set_watches_are_retried_with_pause() -> None:
+def test_rejected_set_watches_is_retried_with_pauses() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.run(client.get("/data", lambda event: None))
@@ -411,7 +411,7 @@ def test_servers_that_reject_set_watches_are_retried_with_pause() -> None:
     world.run(client.get("/data"))
 
 
-def test_watcher_that_raises_stops_its_node_but_not_the_others() -> None:
+def test_watcher_error_stops_its_node_but_not_other_nodes() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     events: list[WatchEvent] = []
@@ -436,7 +436,7 @@ def test_cancelled_call_does_not_disturb_reply_order() -> None:
     assert world.run(outcome(client.get("/b")))[0] == b"/b"
 
 
-def test_the_same_seed_gives_the_same_history() -> None:
+def test_same_seed_gives_the_same_history() -> None:
     def history() -> list[tuple[int, str]]:
         world = FakeEnsemble(7)
         world.refusing = {"a:1", "b:2", "c:3"}

@@ -1,4 +1,4 @@
-"""Records with hand-written codecs match their layouts: same bytes, same values, same errors."""
+"""Records with hand-written codecs match their layouts: equal bytes, values and errors."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_by_layout(kind: type[Record], data: bytes, start: int) -> object:
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
-    """Truncated or extended bytes, or bytes with a changed length or any other changed byte."""
+    """Return truncated or extended bytes, or bytes with a changed length or another changed byte."""
     data = bytearray(whole)
     for _ in range(draw(st.integers(0, 2))):
         if data:
@@ -76,7 +76,7 @@ def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
 @pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
 @settings(max_examples=150)
 @given(data=st.data())
-def test_a_record_has_the_bytes_of_its_layout(kind: type[Record], data: st.DataObject) -> None:
+def test_record_is_encoded_as_its_layout(kind: type[Record], data: st.DataObject) -> None:
     value = data.draw(RECORDS[kind])
     assert value.encode() == encoded_by_layout(value)
 
@@ -84,13 +84,13 @@ def test_a_record_has_the_bytes_of_its_layout(kind: type[Record], data: st.DataO
 @pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
 @settings(max_examples=300)
 @given(data=st.data())
-def test_random_bytes_are_read_as_the_layout_reads_them(kind: type[Record], data: st.DataObject) -> None:
+def test_random_bytes_are_decoded_as_by_the_layout(kind: type[Record], data: st.DataObject) -> None:
     before = data.draw(st.binary(max_size=3))
     raw = before + data.draw(damaged(encoded_by_layout(data.draw(RECORDS[kind]))))
     assert read(kind, raw, len(before)) == read_by_layout(kind, raw, len(before))
 
 
-def test_the_open_list_is_known_by_identity() -> None:
+def test_open_acl_is_decoded_to_the_shared_object() -> None:
     raw = CreateRequest("/a", b"", list(OPEN_ACL), 0).encode()
     assert CreateRequest.decode(raw).acl is OPEN_ACL
 
@@ -117,7 +117,7 @@ def parts(data: bytes | bytearray) -> object:
 
 
 @given(TXNS)
-def test_a_transaction_has_header_body_and_digest(txn: Txn) -> None:
+def test_transaction_has_header_body_and_digest(txn: Txn) -> None:
     header = struct.pack(">qiqqi", txn.session_id, txn.cxid, txn.zxid, txn.time_ms, txn.type)
     digest = b"" if txn.digest is None else struct.pack(">iQ", 2, txn.digest)
     assert txn.encoded() == header + encoded_by_layout(txn.body) + digest
@@ -126,7 +126,7 @@ def test_a_transaction_has_header_body_and_digest(txn: Txn) -> None:
 
 @settings(max_examples=400)
 @given(st.data())
-def test_any_transaction_is_read_by_the_general_codec_too(data: st.DataObject) -> None:
+def test_fast_and_general_codec_read_transactions_equally(data: st.DataObject) -> None:
     raw = data.draw(damaged(data.draw(TXNS).encoded()))
     # A bytearray is never read in one step.
     assert parts(raw) == parts(bytearray(raw))
@@ -135,7 +135,7 @@ def test_any_transaction_is_read_by_the_general_codec_too(data: st.DataObject) -
 @pytest.mark.parametrize("kind", [SetDataRequest, CreateRequest], ids=lambda kind: kind.__name__)
 @settings(max_examples=300)
 @given(data=st.data())
-def test_random_bytes_decode_and_read_equally(kind: type[Record], data: st.DataObject) -> None:
+def test_random_bytes_are_decoded_and_read_equally(kind: type[Record], data: st.DataObject) -> None:
     raw = data.draw(damaged(encoded_by_layout(data.draw(RECORDS[kind]))))
     try:
         decoded: object = fields(kind.decode(raw))

@@ -1,4 +1,4 @@
-"""Dropped connections are reported by reason, at growing intervals, and each is counted."""
+"""Dropped connections are counted, and reported by reason at growing intervals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zabka.ensemble.runtime.dropped_connections import REASONS_MAX, DroppedConne
 
 
 class Reports:
-    """Reports by time, on a virtual clock."""
+    """Reports with their times, on a virtual clock."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -28,7 +28,7 @@ class Reports:
         self.now_ms = until_ms
 
 
-def test_dropped_connections_of_one_second_share_a_report() -> None:
+def test_dropped_connections_within_a_second_share_a_report() -> None:
     reports = Reports()
     for number in range(3_000):
         reports.dropped.drop(f"h:{number}", "garbage")
@@ -42,8 +42,8 @@ def test_dropped_connections_of_one_second_share_a_report() -> None:
     assert reports.lines[2:] == [(3_000, "h:3000", "garbage", 1)]
 
 
-def test_repeated_refusal_is_reported_once_a_minute_at_last() -> None:
-    """80 attempts a minute: at 0, 1, 3, 7, 15, 31 and 63 s, then once a minute; 4,800 attempts in all."""
+def test_repeated_rejection_is_finally_reported_once_a_minute() -> None:
+    """80 attempts a minute are reported at 0, 1, 3, 7, 15, 31 and 63 s, then once a minute; 4,800 attempts in all."""
     reports = Reports()
     for attempt in range(4_800):
         reports.run(attempt * 750)
@@ -55,7 +55,7 @@ def test_repeated_refusal_is_reported_once_a_minute_at_last() -> None:
     assert sum(count for *_, count in reports.lines) == 4_800
 
 
-def test_connection_dropped_for_another_reason_is_reported_now() -> None:
+def test_connection_dropped_for_a_new_reason_is_reported_now() -> None:
     reports = Reports()
     reports.dropped.drop("a:1", "a frame of 99 bytes")
     reports.dropped.drop("a:2", "a frame of 7 bytes")
@@ -65,7 +65,7 @@ def test_connection_dropped_for_another_reason_is_reported_now() -> None:
     assert reports.lines[2:] == [(1_000, "a:2", "a frame of 7 bytes", 1)]
 
 
-def test_dropped_connections_beyond_the_reasons_share_one() -> None:
+def test_reasons_over_the_limit_share_one_report() -> None:
     reports = Reports()
     letters = "abcdefghijklmnopqrstuvwxyz"
     for letter in letters:

@@ -1,4 +1,4 @@
-"""Counts of request faults in files, which all nodes of a host share."""
+"""Request fault counts in files, shared by all nodes of a host."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ def at(directory: Path) -> FaultLedger:
     return ledger
 
 
-def test_ledgers_of_one_directory_count_together(tmp_path: Path) -> None:
+def test_ledgers_of_one_directory_share_their_counts(tmp_path: Path) -> None:
     first, second = at(tmp_path / "uses"), at(tmp_path / "uses")
     assert [first.count("f1.used"), second.count("f1.used"), second.count("f2.used")] == [1, 2, 1]
 
 
-def test_counts_at_the_same_time_are_all_different(tmp_path: Path) -> None:
+def test_concurrent_counts_are_all_different(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         numbers = list(threads.map(lambda _: at(tmp_path).count("f1.used"), range(200)))
     assert sorted(numbers) == list(range(1, 201))
 
 
-def test_counts_of_a_removed_fault_are_forgotten(tmp_path: Path) -> None:
+def test_counts_of_a_removed_fault_are_deleted(tmp_path: Path) -> None:
     ledger = at(tmp_path)
     ledger.count("f1.used")
     forget_counts(tmp_path, ["f1", "f2"])

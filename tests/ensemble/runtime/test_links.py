@@ -1,4 +1,6 @@
-"""Faults on links: a cut direction stalls and resumes after healing; a delayed one is late, in order and complete."""
+"""Link faults: a partitioned direction stalls, and resumes after healing. A delayed direction is late, but in order
+and complete.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ CUT = Impairment(cut=True)
 
 
 class Echo:
-    """A server that echoes, and records its input and when its connections ended."""
+    """Server that echoes. It records its input and when its connections ended."""
 
     def __init__(self) -> None:
         self.got = bytearray()
@@ -87,7 +89,7 @@ def run(scenario: Callable[[Echo, int, LinkFaults], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_a_healthy_link_passes_everything() -> None:
+def test_healthy_link_passes_all_bytes() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         reader, writer = await faults.open_streams("127.0.0.1", port)
         writer.write(b"hello")
@@ -116,7 +118,7 @@ def test_bytes_sent_into_a_cut_arrive_when_it_heals() -> None:
     run(scenario)
 
 
-def test_an_inbound_cut_stalls_what_the_other_side_sends() -> None:
+def test_inbound_cut_delays_bytes_from_the_other_side() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         reader, writer = await faults.open_streams("127.0.0.1", port)
         faults.apply(cut("in", remote="*"))
@@ -130,7 +132,7 @@ def test_an_inbound_cut_stalls_what_the_other_side_sends() -> None:
     run(scenario)
 
 
-def test_a_close_does_not_cross_a_cut_either() -> None:
+def test_close_does_not_cross_a_cut() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         _, writer = await faults.open_streams("127.0.0.1", port)
         await echo.until(lambda: echo.connections == 1)
@@ -156,7 +158,7 @@ def test_a_close_does_not_cross_a_cut_either() -> None:
 
 
 @pytest.mark.parametrize("direction", ["out", "in"])
-def test_a_new_connection_hangs_while_either_direction_is_cut(direction: str) -> None:
+def test_new_connection_hangs_while_either_direction_is_cut(direction: str) -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         faults.apply(cut(direction))
         await nothing_comes(faults.open_streams("127.0.0.1", port))
@@ -192,7 +194,7 @@ def test_fault_set_during_connect_applies_to_the_connection(monkeypatch: pytest.
     run(scenario)
 
 
-def test_delay_holds_bytes_for_its_time_and_keeps_order() -> None:
+def test_delay_holds_back_bytes_and_keeps_their_order() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         reader, writer = await faults.open_streams("127.0.0.1", port)
         faults.apply(FaultTable([one_way(direction, "delay", 40) for direction in ("out", "in")], "peer-1"))
@@ -211,7 +213,7 @@ def test_delay_holds_bytes_for_its_time_and_keeps_order() -> None:
     run(scenario)
 
 
-def test_a_large_transfer_survives_a_cut_in_its_middle() -> None:
+def test_large_transfer_survives_a_cut_in_its_middle() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         reader, writer = await faults.open_streams("127.0.0.1", port)
         payload = bytes(range(256)) * 8000
@@ -249,7 +251,7 @@ def test_link_fault_applies_one_way_both_ways_or_to_any_peer() -> None:
     assert not all_of_a.touches("b", "c")
 
 
-def test_longest_delay_of_a_link_applies_along_with_a_cut() -> None:
+def test_longest_delay_of_a_link_applies_together_with_a_cut() -> None:
     slow = [LinkFault("a", "b", "delay", delay_ms) for delay_ms in (30, 70, 50)]
     assert impairment(slow, "b", "a") == Impairment(delay_ms=70)
     assert impairment([*slow, LinkFault("a", ANY, "cut")], "a", "b") == Impairment(cut=True, delay_ms=70)
@@ -273,7 +275,7 @@ def test_invalid_fault_is_not_decoded(wrong: dict[str, object]) -> None:
         msgspec.convert(wrong, LinkFault)
 
 
-def test_control_socket_takes_whole_tables_and_rejects_bad_ones(tmp_path: Path) -> None:
+def test_control_socket_replaces_the_table_and_rejects_bad_ones(tmp_path: Path) -> None:
     async def main() -> None:
         faults = LinkFaults()
         control = ControlSocket(str(tmp_path / "ctl.sock"), faults.apply)

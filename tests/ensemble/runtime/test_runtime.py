@@ -1,4 +1,4 @@
-"""The asyncio runtime: its tasks and futures behave as `zabka.ensemble.ports` specifies."""
+"""The asyncio runtime: its tasks and futures behave as specified in `zabka.ensemble.ports`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 
 
-def test_a_failing_task_of_an_owned_loop_is_reported_by_name() -> None:
+def test_failing_task_is_reported_with_its_name() -> None:
     failures: list[tuple[str, str]] = []
 
     async def main() -> None:
@@ -27,7 +27,7 @@ def test_a_failing_task_of_an_owned_loop_is_reported_by_name() -> None:
     assert failures == [("fetcher", "a bug")]
 
 
-def test_foreign_loop_handler_receives_task_failure() -> None:
+def test_handler_of_a_foreign_loop_receives_task_failures() -> None:
     reported: list[str] = []
 
     async def main() -> None:
@@ -46,7 +46,7 @@ def test_foreign_loop_handler_receives_task_failure() -> None:
     assert reported == ["watcher failed"]
 
 
-def test_cancel_all_waits_for_tasks_and_is_no_failure() -> None:
+def test_cancel_all_waits_for_tasks_and_reports_no_failure() -> None:
     failures: list[str] = []
     ended: list[str] = []
 
@@ -86,7 +86,7 @@ def test_timers_fire_once_and_can_be_cancelled() -> None:
     assert fired == ["kept"]
 
 
-def test_a_seed_fixes_the_random_source() -> None:
+def test_same_seed_gives_the_same_random_numbers() -> None:
     loop = asyncio.new_event_loop()
     try:
         assert AsyncioRuntime(loop, 7).random.random() == AsyncioRuntime(loop, 7).random.random()
@@ -94,7 +94,7 @@ def test_a_seed_fixes_the_random_source() -> None:
         loop.close()
 
 
-def test_a_future_raises_what_it_was_given() -> None:
+def test_future_raises_its_exception() -> None:
     async def main() -> None:
         future = AsyncioRuntime(asyncio.get_running_loop()).future()
         future.set_exception(KeyError("x"))

@@ -1,4 +1,4 @@
-"""Tasks that run as long as their process: an unexpected end is reported."""
+"""Tasks that run as long as their process. An unexpected end is reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 class Work:
-    """Work that ends in each of the given ways in turn, and then continues."""
+    """Work that first ends in each of the given ways in turn, and then runs forever."""
 
     def __init__(self, *ends: BaseException | None) -> None:
         self.ends = list(ends)
@@ -71,7 +71,7 @@ def test_supervision_continues_when_the_report_fails(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("failure", [ValueError("x"), OSError(24, "Too many open files")])
-def test_referenced_task_ends_its_node_when_it_fails(failure: Exception) -> None:
+def test_failure_of_a_referenced_task_ends_its_node(failure: Exception) -> None:
     async def scenario() -> None:
         failed: asyncio.Future[tuple[str, BaseException | None]] = asyncio.get_running_loop().create_future()
         AsyncioRuntime(
@@ -85,7 +85,7 @@ def test_referenced_task_ends_its_node_when_it_fails(failure: Exception) -> None
     run(scenario())
 
 
-def test_a_task_that_is_cancelled_or_returns_is_no_failure() -> None:
+def test_cancelled_or_returning_task_is_not_a_failure() -> None:
     async def scenario() -> None:
         reports: list[str] = []
         tasks = [asyncio.create_task(Work(None)()), asyncio.create_task(Work()())]

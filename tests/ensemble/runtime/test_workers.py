@@ -1,4 +1,4 @@
-"""Jobs in threads outside the event loop: how they are woken, and how they end."""
+"""Jobs in threads outside the event loop: how they are woken and how they end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_interruptible_pause_ends_when_woken() -> None:
     assert not work.is_under_way()
 
 
-def test_pause_ends_by_itself() -> None:
+def test_pause_ends_after_its_time() -> None:
     def job() -> Job:
         yield Pause(0.001)
         yield Pause(0.001, heeds=True)
@@ -69,7 +69,7 @@ def test_pause_ends_by_itself() -> None:
     assert not work.is_under_way()
 
 
-def test_a_job_runs_in_a_thread_of_its_name() -> None:
+def test_job_runs_in_a_thread_with_its_name() -> None:
     names: list[str] = []
 
     def job() -> Job:

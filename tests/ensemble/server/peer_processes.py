@@ -1,4 +1,4 @@
-"""Ensembles of real `peer_process` processes on loopback, for tests of the shell and of interoperability."""
+"""Ensembles of real `peer_process` processes on loopback, for process and interoperability tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def wait_until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    """Poll until the condition holds. Raises AssertionError after the time limit."""
+    """Poll until the condition is true. Raises AssertionError after the time limit."""
     deadline = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline, "it takes too long"
@@ -33,7 +33,7 @@ def wait_until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) ->
 
 
 def exchange(port: int, data: bytes, timeout_s: float = 5.0) -> bytes:
-    """Send bytes, and read until the other side closes."""
+    """Send bytes, and read until the other end closes the connection."""
     out = b""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
@@ -47,7 +47,7 @@ def exchange(port: int, data: bytes, timeout_s: float = 5.0) -> bytes:
 
 
 class Ensemble:
-    """Peers 1 to n below `directory`, or from another first number; each is a process of its own."""
+    """Peers 1 to n (or starting from another id) below `directory`, each in a separate process."""
 
     def __init__(self, directory: Path, peers: int, tick_time: int = 500, first: int = 1) -> None:
         self.directory = directory
@@ -82,7 +82,7 @@ class Ensemble:
                 )
 
     def run_to_its_end(self, i: int) -> tuple[int, str]:
-        """Start a peer that cannot run; return its exit code and output."""
+        """Start a peer that cannot run. Return its exit code and output."""
         done = subprocess.run(
             [sys.executable, "-c", COMMAND, str(self.config(i))],
             cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
@@ -124,7 +124,9 @@ class Ensemble:
         return leaders[0] if leaders else None
 
     def wait_for_quorum(self) -> int:
-        """Wait until every started peer serves; return the leader. Raises AssertionError at once if one has exited."""
+        """Wait until every started peer serves requests, and return the leader. Raises AssertionError immediately if a
+        peer has exited.
+        """
 
         def served() -> bool:
             for i, process in self.processes.items():
@@ -138,7 +140,7 @@ class Ensemble:
 
     @contextmanager
     def client(self, *ids: int) -> Iterator[KazooClient]:
-        """Return a connected stock client of those peers, or of all by default."""
+        """Return a connected kazoo client of these peers, by default of all."""
         hosts = ",".join(f"127.0.0.1:{self.client_ports[i]}" for i in ids or tuple(self.client_ports))
         client = KazooClient(hosts=hosts, timeout=10)
         try:

@@ -1,4 +1,4 @@
-"""Certificates for tests, created with the `openssl` command and signed by one authority."""
+"""Certificates for tests, created with `openssl` and signed by one authority."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _openssl(*arguments: object) -> None:
 
 
 class Authority:
-    """A certificate authority in a directory: `ca` is its certificate, `store(...)` creates a key with its chain."""
+    """Certificate authority in a directory. `ca` is its certificate; `store(...)` creates a key with its chain."""
 
     def __init__(self, directory: Path, name: str = "ca") -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,8 @@ class Authority:
         )  # fmt: skip
 
     def issue(self, name: str, subject: str, alternatives: str = "") -> tuple[Path, Path]:
-        """Create (certificate, key) files of one identity; `alternatives` like "DNS:localhost,IP:127.0.0.1"."""
+        """Create the certificate and key files of one identity. `alternatives` looks like
+        "DNS:localhost,IP:127.0.0.1"."""
         key, request, certificate = (self.directory / f"{name}.{kind}" for kind in ("key", "csr", "crt"))
         _openssl(
             "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", subject,
@@ -44,7 +45,7 @@ class Authority:
         return certificate, key
 
     def store(self, name: str, subject: str, alternatives: str = "", password: str = "") -> Path:
-        """Create one PEM file with key and chain, the format of `keyStore.location`."""
+        """Create one PEM file with key and chain, in the format of `keyStore.location`."""
         certificate, key = self.issue(name, subject, alternatives)
         if password:
             locked = self.directory / f"{name}.locked"

@@ -1,4 +1,4 @@
-"""Ensembles of real processes whose members can change: ours, Apache ZooKeeper's, or both."""
+"""Ensembles of real processes whose members can change: our servers, Apache ZooKeeper's, or both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.ensemble.server.peer_processes import Ensemble
 from tests.ensemble.server.peer_processes import wait_until as wait_until
 
 SUPER_DIGEST = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
-"""The super user's password is `test`."""
+"""Digest of the super user, whose password is `test`."""
 
 
 def enable(ensemble: Ensemble) -> None:
@@ -24,7 +24,7 @@ def enable(ensemble: Ensemble) -> None:
 
 
 def add_newcomer(ensemble: Ensemble, i: int) -> str:
-    """Add a server that lists the first members and itself, not started; return the address part of its line."""
+    """Add a server that is not started and lists the first members and itself. Return the address part of its line."""
     client, quorum, election = free_ports(3)
     home = ensemble.directory / str(i)
     (home / "data").mkdir(parents=True)
@@ -57,7 +57,7 @@ def super_client(ensemble: Ensemble) -> Iterator[KazooClient]:
 
 
 def reconfigure(client: KazooClient, joining: str | None = None, leaving: str | None = None) -> str:
-    """Reconfigure the ensemble and return the new membership's text."""
+    """Reconfigure the ensemble, and return the new membership as a string."""
     data, _ = client.retry(client.reconfig, joining, leaving, None)
     text: str = data.decode()
     return text
@@ -69,7 +69,7 @@ def write(client: KazooClient, number: int) -> None:
 
 
 def wait_for_membership(ensemble: Ensemble, text: str, ids: tuple[int, ...]) -> None:
-    """Wait until each of them shows that membership."""
+    """Wait until each of these servers shows that membership."""
 
     def shown(i: int) -> bool:
         with ensemble.client(i) as client:

@@ -1,4 +1,4 @@
-"""Clients authenticate to a server: auth packets, SASL DIGEST-MD5, certificates, enforced authentication."""
+"""Clients authenticate to a server: auth packets, SASL DIGEST-MD5, certificates, and enforced authentication."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_digest_response_equals_the_example_of_rfc_2831() -> None:
     assert proof(secret, nonce, cnonce, f":{uri}") == b"ea40f60335c427b5527b84dbabcdfffd"
 
 
-def test_sasl_challenge_equals_javas_text() -> None:
+def test_sasl_challenge_equals_javas() -> None:
     assert DigestMd5Server(USERS, "n").challenge() == (
         b'realm="zk-sasl-md5",nonce="n",charset=utf-8,algorithm=md5-sess'
     )
@@ -78,7 +78,7 @@ def test_sasl_challenge_equals_javas_text() -> None:
 @pytest.mark.parametrize(
     "other", [{}, {"digest-uri": "ZooKeeper/ZK-SASL-MD5"}, {"authzid": "super"}, {"nc": "1"}, {"foo": "b"}]
 )
-def test_correct_digest_response_proves_that_user_only(other: dict[str, str]) -> None:
+def test_correct_digest_response_authenticates_only_that_user(other: dict[str, str]) -> None:
     server = DigestMd5Server(USERS, "n")
     user, proof = server.verify(answered(server.challenge(), **other))
     assert (user, proof[:8], len(proof)) == ("jaasuser", b"rspauth=", 40)
@@ -120,7 +120,7 @@ RARE = frozenset({"ip", "ensemble", "key"})
 
 
 def turned_away(ensemble: Ensemble, connection: int, scheme: str, credentials: bytes | None) -> bool:
-    """Return whether an auth packet ends the connection without a reply."""
+    """Return whether an auth packet closes the connection without a reply."""
     before = len(ensemble.sent[connection])
     ensemble.message(connection, Request.decode(Request(-4, OpCode.AUTH, AuthPacket(0, scheme, credentials)).encode()))
     return connection in ensemble.closed and len(ensemble.sent[connection]) == before
@@ -145,7 +145,7 @@ def test_ensemble_scheme_accepts_all_if_no_name_is_configured() -> None:
     assert auth(plain, plain.connect(), "key", b"1").err == ErrorCode.AUTH_FAILED
 
 
-def test_key_scheme_requires_a_multiple_of_the_number_in_key() -> None:
+def test_key_scheme_requires_a_multiple_of_the_configured_key() -> None:
     ensemble = Ensemble(auth=AuthPolicy(schemes=RARE))
     first = ensemble.connect()
     assert auth(ensemble, first, "key", b"any").err == 0
@@ -203,7 +203,7 @@ def test_sasl_without_a_login_configuration_has_no_effect() -> None:
     assert (reply.err, reply.body) == (0, SaslResponse(None))
 
 
-def test_unreadable_token_or_packet_ends_the_connection() -> None:
+def test_unreadable_token_or_packet_closes_the_connection() -> None:
     for frame in (b"\0\0\0\1\0\0\0\x66", b"\0\0\0\1\0\0\0\x66\xff\xff\xff\xff", b"\xff\xff\xff\xfc\0\0\0\x64\0\0\0\0"):
         ensemble = Ensemble(auth=SASL)
         client = ensemble.connect()
@@ -213,7 +213,7 @@ def test_unreadable_token_or_packet_ends_the_connection() -> None:
         assert len(ensemble.sent[client]) == before
 
 
-def test_a_sasl_super_user_may_do_everything() -> None:
+def test_sasl_super_user_passes_every_acl() -> None:
     policy = AuthPolicy(schemes=SASL.schemes, sasl_users=USERS, sasl_super_users=("jaasuser",))
     ensemble = Ensemble(auth=policy)
     owner, admin = ensemble.connect(), ensemble.connect()
@@ -236,7 +236,7 @@ def test_super_digest_grants_everything_and_shows_hashes() -> None:
         assert error or reply.body.acl[0].id == digest_of("ann:pw")
 
 
-def test_address_is_proved_by_connection_and_matched_by_network() -> None:
+def test_address_identity_matches_by_network_but_not_for_auth() -> None:
     ensemble = Ensemble()
     here = ensemble.connect(identities=HERE)
     there = ensemble.connect(identities=(("ip", "10.0.0.1"),))
@@ -246,7 +246,7 @@ def test_address_is_proved_by_connection_and_matched_by_network() -> None:
     assert ensemble.ask(here, create("/a", acl=(ACL(31, "auth", ""),))).err == ErrorCode.INVALID_ACL
 
 
-def test_identities_of_a_learners_client_count_at_the_leader() -> None:
+def test_leader_uses_the_identities_of_a_learners_client() -> None:
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1, identities=(*HERE, ("x509", "CN=ann")))
     assert auth(ensemble, client, "digest", b"ann:pw").err == 0
@@ -255,7 +255,7 @@ def test_identities_of_a_learners_client_count_at_the_leader() -> None:
     assert ensemble.ask(ensemble.connect(server=1, identities=HERE), set_data("/a", b"x")).err == ErrorCode.NO_AUTH
 
 
-def test_unknown_schemes_are_refused_and_disconnected() -> None:
+def test_unknown_auth_schemes_are_rejected_and_disconnected() -> None:
     for scheme in ("world", "super", "nope", "sasl", "x509"):
         ensemble = Ensemble(auth=SASL)
         client = ensemble.connect(identities=HERE)
@@ -263,7 +263,7 @@ def test_unknown_schemes_are_refused_and_disconnected() -> None:
         assert client in ensemble.closed
 
 
-def test_required_authentication_precedes_any_request() -> None:
+def test_required_authentication_must_precede_any_request() -> None:
     policy = AuthPolicy(schemes=SASL.schemes, sasl_users=USERS, required_schemes=("sasl",))
     for request in (exists("/"), create("/a"), (OpCode.PING, None)):
         ensemble = Ensemble(auth=policy)
@@ -280,7 +280,7 @@ def test_required_authentication_precedes_any_request() -> None:
     assert logged_in(ensemble, wrong, password="x").err == ErrorCode.SESSION_CLOSED_REQUIRE_SASL
 
 
-def test_frames_that_arrive_together_are_all_rejected() -> None:
+def test_only_the_first_of_several_rejected_frames_gets_a_reply() -> None:
     ensemble = Ensemble(auth=AuthPolicy(required_schemes=("digest",)))
     client = ensemble.connect(identities=HERE)
     op, body = get("/")
@@ -290,7 +290,7 @@ def test_frames_that_arrive_together_are_all_rejected() -> None:
     ]
 
 
-def test_narrowed_acl_applies_at_once_despite_cached_reads() -> None:
+def test_restricted_acl_applies_immediately_despite_cached_reads() -> None:
     ensemble = Ensemble()
     ann, bob = ensemble.connect(identities=HERE), ensemble.connect(identities=HERE)
     auth(ensemble, ann, "digest", b"ann:pw")
@@ -306,7 +306,7 @@ def test_narrowed_acl_applies_at_once_despite_cached_reads() -> None:
     assert ensemble.ask(ann, set_acl("/a", OPEN_ACL)).err == 0
 
 
-def test_acls_are_skipped_if_configured() -> None:
+def test_acl_checks_are_skipped_if_configured() -> None:
     ensemble = Ensemble(auth=AuthPolicy(skip_acl=True))
     client = ensemble.connect(identities=AuthPolicy(skip_acl=True).identities_of("127.0.0.1", None))
     assert ensemble.ask(client, create("/a", acl=(ACL(1, "digest", "x:y"),))).err == 0
@@ -314,8 +314,8 @@ def test_acls_are_skipped_if_configured() -> None:
     assert ensemble.ask(client, get("/a")).err == 0
 
 
-def test_only_a_password_is_masked() -> None:
-    """ReferenceCountedACLCache and FinalRequestProcessor.getACL: the part after the colon of a `digest` id."""
+def test_only_digest_hashes_are_masked() -> None:
+    """ReferenceCountedACLCache and FinalRequestProcessor.getACL mask the part after the colon of a `digest` id."""
     shown = (ACL(31, "ip", "fe80::1"), ACL(31, "digest", "nobody"), ACL(1, "sasl", "a:b"))
     assert masked(shown) == list(shown)
     assert masked((ACL(31, "digest", "u:hash"),)) == [ACL(31, "digest", "u:x")]

@@ -1,4 +1,4 @@
-"""Replies sent to a client that has not read earlier ones yet, and requests that wait until it has."""
+"""Replies to a client that has not read earlier replies yet, and requests that wait until it has."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def frames(*requests, first=1):
 
 
 def replies(ensemble, client):
-    """Return (xid, rest of the frame) of the messages since the last call, sent as bytes or as objects."""
+    """Return (xid, rest of the frame) of the messages since the previous call, sent as bytes or as objects."""
     found = []
     for message in ensemble.take(client):
         rest = message if isinstance(message, bytes) else b""
@@ -67,7 +67,7 @@ def served(answers_bytes_max=3000, **config):
     return ensemble, client
 
 
-def test_reads_wait_until_the_client_has_taken_earlier_replies() -> None:
+def test_reads_wait_until_the_client_has_read_earlier_replies() -> None:
     ensemble, client = served()
     ensemble.message(client, Frames(frames(*[get("/a")] * 7)))
     assert xids(ensemble, client) == [1, 2, 3]
@@ -83,7 +83,7 @@ def test_reads_wait_until_the_client_has_taken_earlier_replies() -> None:
     assert xids(ensemble, client) == [10, 11]
 
 
-def test_every_kind_of_long_reply_counts() -> None:
+def test_every_kind_of_long_reply_counts_towards_the_backlog() -> None:
     ensemble, client = served(1000)
     ensemble.ask(client, (OpCode.AUTH, AuthPacket(0, "digest", b"u" * 1000 + b":p")))
     long_acl = [ACL(31, "world", "anyone"), ACL(31, "digest", "u" * 1000 + ":hash")]
@@ -102,7 +102,7 @@ def test_every_kind_of_long_reply_counts() -> None:
         ensemble.message(client, TAKEN)
 
 
-def test_reads_after_a_write_wait_for_the_client_too() -> None:
+def test_reads_after_a_write_wait_for_a_slow_client() -> None:
     ensemble, client = served()
     ensemble.auto = False
     ensemble.message(client, Frames(frames(set_data("/a", LARGE), *[get("/a")] * 4, children("/"), exists("/a"))))
@@ -147,8 +147,8 @@ def test_sync_after_waiting_reads_replies_with_no_older_zxid() -> None:
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_read_after_a_sync_misses_a_later_write_of_its_session(together: bool) -> None:
-    """A leader commits several transactions at once, and answers the syncs between them afterwards."""
+def test_read_after_a_sync_excludes_a_later_write_of_its_session(together: bool) -> None:
+    """A leader commits several transactions at once, and afterwards replies to the syncs between them."""
     ensemble, client = served(1 << 20)
     ensemble.auto = False
     asked = frames(set_data("/a", b"before"), sync(), get("/a"), set_data("/a", b"after"), get("/a"))
@@ -162,7 +162,7 @@ def test_read_after_a_sync_misses_a_later_write_of_its_session(together: bool) -
 
 
 def test_sync_ignores_an_earlier_sync_with_the_same_xid() -> None:
-    """Its session has reconnected, and numbers its requests from one again, as kazoo does."""
+    """Its session has reconnected, and numbers its requests from 1 again, as kazoo does."""
     ensemble, _ = served(1 << 20)
     client = ensemble.connect()
     session = ensemble.session(client)
@@ -184,7 +184,7 @@ def test_sync_ignores_an_earlier_sync_with_the_same_xid() -> None:
 
 @pytest.mark.parametrize("late", [create("/late"), multi(create("/late"))])
 def test_sync_ignores_a_write_sent_through_another_server(late) -> None:
-    """That write was in flight when the session left, and is rejected; its xid equals that of a request here."""
+    """That write was in flight when the session moved, and is rejected. Its xid equals the xid of a request here."""
     ensemble = Ensemble(servers=3)
     client = ensemble.connect(server=1)
     session = ensemble.session(client)
@@ -198,8 +198,8 @@ def test_sync_ignores_a_write_sent_through_another_server(late) -> None:
     assert xids(ensemble, here) == []
 
 
-def test_slow_reader_with_writes_gets_every_reply_as_it_reads() -> None:
-    """A program that reads a thousand znodes at once, while another of its threads writes."""
+def test_slow_reader_with_writes_receives_every_reply() -> None:
+    """The program reads a thousand znodes at once while another of its threads writes."""
     ensemble, client = served(1 << 20)
     ensemble.ask(client, set_data("/a", bytes(1 << 20)))
     ensemble.take(client)
@@ -213,8 +213,8 @@ def test_slow_reader_with_writes_gets_every_reply_as_it_reads() -> None:
     assert received == list(range(1, many + 3)) and client not in ensemble.closed
 
 
-def test_client_that_never_reads_loses_connection_but_no_write() -> None:
-    """The writes were in flight before its request volume was known."""
+def test_client_that_never_reads_is_closed_but_keeps_its_writes() -> None:
+    """The writes were in flight before the server knew how many requests the client sends."""
     ensemble, client = served()
     ensemble.auto = False
     many = 2 + (SETTLED_BYTES_MAX >> 20)
@@ -225,7 +225,7 @@ def test_client_that_never_reads_loses_connection_but_no_write() -> None:
     assert ensemble.services[0].tree.nodes["/a"].data == b"done"
 
 
-def test_closed_session_gets_every_earlier_reply() -> None:
+def test_closed_session_receives_all_earlier_replies() -> None:
     ensemble, client = served()
     ensemble.message(client, Frames(frames(*[get("/a")] * 9, CLOSE)))
     received = []
@@ -235,7 +235,7 @@ def test_closed_session_gets_every_earlier_reply() -> None:
     assert received + xids(ensemble, client) == [*range(1, 11)]
 
 
-def test_closed_session_gets_no_more_replies_than_the_limit() -> None:
+def test_closed_session_receives_replies_only_up_to_the_limit() -> None:
     ensemble, client = served()
     ensemble.ask(client, set_data("/a", bytes(1 << 20)))
     ensemble.take(client)
@@ -301,7 +301,7 @@ STEPS = st.lists(
 
 @settings(deadline=None, max_examples=300)
 @given(STEPS)
-def test_client_gets_same_replies_in_order_wherever_they_wait(steps) -> None:
+def test_replies_are_equal_and_ordered_for_any_backlog_limit(steps) -> None:
     received = []
     for answers_bytes_max in (500, 1 << 40):
         ensemble, client = served(answers_bytes_max)

@@ -1,4 +1,4 @@
-"""A snapshot is taken block by block while the tree changes, and shows the tree as it was at its start."""
+"""A snapshot is taken block by block while the tree changes, and contains the tree as it was at the start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECRETS = [(ACL(31, "digest", f"u:{n}"),) for n in range(3)]
 
 
 class Known:
-    """The file of the last snapshot, by block."""
+    """The blocks in the file of the last snapshot."""
 
     def __init__(self) -> None:
         self.since = 0
@@ -31,7 +31,7 @@ class Known:
 
 
 class World:
-    """A tree, and changes to it."""
+    """A tree and changes to it."""
 
     def __init__(self, tree: DataTree | None = None) -> None:
         self.tree = tree if tree is not None else DataTree()
@@ -102,7 +102,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2000)), max_size=
 
 
 @given(st.lists(st.tuples(CHANGES, CHANGES, st.integers(0, 3)), min_size=1, max_size=5), st.booleans())
-def test_each_snapshot_shows_the_tree_as_it_was_when_it_began(
+def test_snapshot_contains_the_tree_at_its_start(
     rounds: list[tuple[list[tuple[int, int]], list[tuple[int, int]], int]], loaded: bool
 ) -> None:
     w = World()
@@ -137,7 +137,7 @@ def test_recreated_znode_precedes_its_children_in_a_snapshot() -> None:
     DataTree.from_snapshot(snapshot)
 
 
-def test_next_snapshot_encodes_changed_blocks_only() -> None:
+def test_next_snapshot_encodes_only_changed_blocks() -> None:
     w = World()
     for n in range(5 * BLOCK_ZNODES):
         w.create(f"/n{n}")
@@ -210,7 +210,9 @@ def test_unused_acl_lists_are_dropped_with_their_block() -> None:
 
 
 def test_unused_acl_lists_are_dropped_without_a_snapshot() -> None:
-    """Set one after the other on one znode, they stayed until the next snapshot, 100,000 transactions later."""
+    """Otherwise ACL lists set one after the other on one znode stay until the next snapshot, 100,000 transactions
+    later.
+    """
     w = World()
     w.create("/kept", b"", SECRETS[0])
     w.create("/a", b"", SECRETS[1])
@@ -224,8 +226,8 @@ def test_unused_acl_lists_are_dropped_without_a_snapshot() -> None:
     assert (lists["/kept"], lists["/a"]) == (SECRETS[0], (ACL(31, "digest", f"v:{3 * ACLS_MAX - 1}"),))
 
 
-def test_a_snapshot_can_be_taken_while_another_is_being_sent() -> None:
-    """The leader sends a learner its tree, and reaches its snapCount before the tree has changed."""
+def test_snapshot_can_be_taken_while_another_is_being_sent() -> None:
+    """The leader is sending its tree to a learner, and reaches snapCount before the tree has changed."""
     w = World()
     w.create("/a", b"before")
     then = w.images()
@@ -249,7 +251,7 @@ def test_cancelled_snapshot_encodes_no_block() -> None:
     assert not came and w.tree.blocks.keeper is None
 
 
-def test_snapshot_record_has_the_data_and_stat_of_its_znode() -> None:
+def test_snapshot_record_contains_data_and_stat_of_its_znode() -> None:
     w = World()
     w.create("/ü", "dätä".encode(), SECRETS[2])
     w.set("/ü", b"other")

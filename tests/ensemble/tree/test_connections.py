@@ -1,4 +1,4 @@
-"""Clients' connections and their sessions: connecting, moving, expiring, closing."""
+"""Client connections and their sessions: connecting, moving, expiring and closing."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_session_timeout_is_clamped_to_two_to_twenty_ticks(asked_ms, granted_ms)
     assert ensemble.facts(SessionCreated)[0].timeout_ms == granted_ms
 
 
-def test_the_limits_of_the_session_timeout_can_be_configured():
+def test_session_timeout_limits_can_be_configured():
     ensemble = Ensemble(tick_ms=1000, min_session_timeout_ms=7, max_session_timeout_ms=9)
     assert [ensemble.sent[ensemble.connect(timeout_ms=t)][0].timeout_ms for t in (1, 8, 10)] == [7, 8, 9]
 
@@ -102,7 +102,7 @@ def test_reconnect_to_same_server_closes_the_older_connection():
         assert ensemble.ask(new, exists("/")).err == 0
 
 
-def test_leaders_reply_goes_to_the_newest_waiting_connection():
+def test_leaders_reply_is_sent_to_the_newest_waiting_connection():
     ensemble = Ensemble(servers=2, auto=False)
     first = ensemble.connect(server=1)
     ensemble.commit()
@@ -116,7 +116,7 @@ def test_leaders_reply_goes_to_the_newest_waiting_connection():
     assert len(ensemble.sent[third]) == 1 and ensemble.sent[second] == []
 
 
-def test_session_unknown_to_its_server_waits_for_the_leader():
+def test_server_validates_unknown_session_with_the_leader():
     ensemble = Ensemble(servers=2, auto=False)
     first = ensemble.connect()
     txn = ensemble.proposed.popleft()
@@ -128,7 +128,7 @@ def test_session_unknown_to_its_server_waits_for_the_leader():
     assert ensemble.sent[second][0].session_id == ensemble.session(first)[0]
 
 
-def test_connect_request_is_the_first_frame_and_only_the_first():
+def test_connect_request_must_be_the_first_frame_and_only_once():
     ensemble = Ensemble()
     rude = ensemble.dial()
     ensemble.message(rude, Request(1, OpCode.EXISTS, PathRequest("/")))
@@ -139,7 +139,7 @@ def test_connect_request_is_the_first_frame_and_only_the_first():
     ensemble.message(twice, Request(1, OpCode.PING, EmptyRequest()))  # dropped: it was already in flight
 
 
-def test_first_frame_ends_its_connection_while_not_serving():
+def test_first_frame_while_not_serving_closes_the_connection():
     ensemble = Ensemble()
     service = ensemble.services[0]
     client = ensemble.connect()
@@ -154,7 +154,7 @@ def test_first_frame_ends_its_connection_while_not_serving():
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 0), (0, 1)])
 @pytest.mark.parametrize("request_", [create("/a"), multi(create("/a"))])
-def test_a_write_of_a_moved_session_ends_the_old_connection(before, after, request_):
+def test_write_of_a_moved_session_closes_the_old_connection(before, after, request_):
     ensemble = Ensemble(servers=3)
     session = ensemble.session(old := ensemble.connect(server=before))
     assert ensemble.ask(old, create("/mine")).err == 0
@@ -191,7 +191,7 @@ def test_silent_session_expires_and_its_ephemerals_are_deleted():
     assert ensemble.sent[late] == [GONE]
 
 
-def test_a_session_without_a_connection_lives_until_its_timeout():
+def test_disconnected_session_lives_until_its_timeout():
     ensemble = Ensemble()
     client, watcher = ensemble.connect(timeout_ms=3000), ensemble.connect(timeout_ms=20_000)
     session = ensemble.session(client)
@@ -204,7 +204,7 @@ def test_a_session_without_a_connection_lives_until_its_timeout():
     assert ensemble.ask(again, exists("/e")).err == 0
 
 
-def test_a_new_leader_gives_every_session_its_full_timeout():
+def test_new_leader_restarts_the_timeout_of_every_session():
     ensemble = Ensemble()
     session = ensemble.session(ensemble.connect(timeout_ms=5000))
     ensemble.advance(4000)
@@ -263,7 +263,7 @@ def test_disconnected_client_leaves_no_state_after_its_writes():
 
 
 def test_write_reply_ignores_a_write_sent_through_another_server() -> None:
-    """kazoo numbers its requests from one again on every connection."""
+    """kazoo numbers its requests from 1 again on every connection."""
     ensemble = Ensemble(servers=3, auto=False)
     old = ensemble.connect(server=1)
     ensemble.commit()
@@ -280,7 +280,9 @@ def test_write_reply_ignores_a_write_sent_through_another_server() -> None:
 
 
 def test_leader_without_clients_closes_client_connections() -> None:
-    """leaderServes=no (Leader.lead): its learners serve clients, and it commits the requests that they forward."""
+    """leaderServes=no (Leader.lead): the leader's learners serve clients, and it commits the requests that they
+    forward.
+    """
     ensemble = Ensemble(2, leader_serves=False)
     refused = ensemble.connect(0)
     assert refused in ensemble.closed and ensemble.sent[refused] == []

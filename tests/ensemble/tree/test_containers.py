@@ -1,4 +1,4 @@
-"""Containers and TTL nodes: how they are created, when they are deleted, and how they are stored on disk."""
+"""Container and TTL znodes: how they are created, when they are deleted, and how they are stored on disk."""
 
 import pytest
 
@@ -17,7 +17,7 @@ TTL_OWNER = 0xFF00000000000000
 CHECK_MS = 60_000
 EXTENDED = TreeRules(extended_types=True)
 UNKNOWN = -2
-"""No kind of znode will ever have these flags: ZooKeeper's CreateMode numbers its kinds upward from 0."""
+"""Flags that no type of znode will ever have: ZooKeeper's CreateMode numbers its types upward from 0."""
 
 
 def container(path, flags=CreateFlag.CONTAINER):
@@ -43,7 +43,7 @@ def exist(ensemble, *paths):
 # -- creation --------------------------------------------------------------------------------------------------------
 
 
-def test_create_container_reply_stat_has_no_owner():
+def test_create_container_reply_has_a_stat_without_owner():
     ensemble = Ensemble()
     client = ensemble.connect()
     reply = ensemble.ask(client, container("/c"))
@@ -53,8 +53,10 @@ def test_create_container_reply_stat_has_no_owner():
     assert ensemble.ask(client, create("/c/x")).err == 0, "a container can have children"
 
 
-def test_container_is_created_by_the_op_not_by_the_flag():
-    """As measured: createContainer creates one whatever its flags are, and create with the flag a plain node."""
+def test_only_create_container_creates_a_container():
+    """As measured: createContainer creates a container with any flags, and create with the container flag creates a
+    plain znode.
+    """
     ensemble = Ensemble()
     client = ensemble.connect()
     for flags in (0, 1, 2, 3):
@@ -85,7 +87,9 @@ REFUSED = [
 
 @pytest.mark.parametrize(("request_", "off", "on"), REFUSED)
 def test_create_replies_match_zookeeper_with_and_without_ttl(request_, off, on):
-    """Measured, except the plain flag with a negative TTL: every ZooKeeper server that applies that create crashes."""
+    """As measured, except for the plain flag with a negative TTL: every ZooKeeper server that applies that create
+    crashes.
+    """
     for rules, expected in ((TreeRules(), off), (EXTENDED, on)):
         ensemble = Ensemble(tree=rules)
         assert ensemble.ask(ensemble.connect(), request_).err == expected
@@ -104,7 +108,7 @@ def test_ttl_is_stored_in_the_ephemeral_owner():
 # -- in a multi ------------------------------------------------------------------------------------------------------
 
 
-def test_container_in_a_multi_is_answered_as_create2():
+def test_container_in_a_multi_returns_a_create2_result():
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     reply = ensemble.ask(client, multi(container("/c"), with_ttl("/t", 9), create("/c/x", op=OpCode.CREATE)))
@@ -114,7 +118,7 @@ def test_container_in_a_multi_is_answered_as_create2():
     assert (owner(ensemble, "/c"), owner(ensemble, "/t")) == (CONTAINER_OWNER, TTL_OWNER | 9)
 
 
-def test_create_flags_in_a_multi_decide_the_kind_of_znode():
+def test_create_flags_in_a_multi_determine_the_kind_of_znode():
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     for op in (OpCode.CREATE, OpCode.CREATE2):
@@ -149,7 +153,7 @@ def test_rejected_ttl_undoes_its_multi():
 # -- deleteContainer -------------------------------------------------------------------------------------------------
 
 
-def test_delete_container_spares_parents_and_owned_znodes():
+def test_delete_container_keeps_parents_and_owned_znodes():
     ensemble = Ensemble()
     client = ensemble.connect()
     for request in (container("/c"), create("/c/x"), create("/e", b"", 1), container("/empty")):
@@ -162,7 +166,7 @@ def test_delete_container_spares_parents_and_owned_znodes():
 
 
 def test_delete_container_requires_delete_permission():
-    """ZooKeeper checks neither ACL nor session here, so that any client can delete any node without children."""
+    """ZooKeeper checks neither ACL nor session for this request, so that any client can delete any childless znode."""
     ensemble = Ensemble()
     owner_, other = ensemble.connect(), ensemble.connect()
     ensemble.ask(owner_, (OpCode.AUTH, AuthPacket(0, "digest", b"ann:secret")))
@@ -264,7 +268,7 @@ def test_znodes_expire_within_the_limit_per_minute():
 
 
 def test_ttl_check_interval_can_be_shorter_than_a_tick():
-    """ContainerManager has its own timer, at checkIntervalMs, independent of the tick."""
+    """ContainerManager has a separate timer with interval checkIntervalMs, independent of the tick."""
     rules = TreeRules(extended_types=True, container_check_interval_ms=50)
     ensemble = Ensemble(tree=rules, tick_ms=2_000)
     client = ensemble.connect()
@@ -285,8 +289,10 @@ def test_short_ttl_checks_stop_when_the_leader_resigns():
     assert ensemble.lapsing_check_ms is None
 
 
-def test_deletion_rate_limit_deletes_one_and_delays_the_others():
-    """Java sleeps for 60,000 / maxPerMinute milliseconds after each: here 10 seconds, which are many checks."""
+def test_deletion_limit_deletes_one_znode_and_delays_the_others():
+    """Java sleeps for 60,000 / maxPerMinute milliseconds after each deletion. Here this is 10 seconds, which is many
+    check intervals.
+    """
     rules = TreeRules(container_check_interval_ms=500, container_deletes_per_minute=6)
     ensemble = Ensemble(tree=rules, tick_ms=2_000)
     client = ensemble.connect(timeout_ms=60_000)
@@ -297,7 +303,7 @@ def test_deletion_rate_limit_deletes_one_and_delays_the_others():
         assert len(ensemble.services[0].tree.lapsing) == left
 
 
-def test_reused_container_is_not_deleted():
+def test_container_in_use_again_is_not_deleted():
     rules = TreeRules(container_check_interval_ms=2_000, container_deletes_per_minute=60)
     ensemble = Ensemble(tree=rules)
     client = ensemble.connect()
@@ -311,7 +317,7 @@ def test_reused_container_is_not_deleted():
     assert exist(ensemble, "/c1") == ["/c1"] and ensemble.zxid == before, "no deletion is proposed"
 
 
-def test_child_in_flight_keeps_the_container():
+def test_child_creation_in_flight_keeps_the_container():
     ensemble = Ensemble(auto=False, tree=TreeRules(container_check_interval_ms=1_000))
     client = ensemble.connect()
     ensemble.commit()
@@ -333,7 +339,7 @@ def test_child_in_flight_keeps_the_container():
     ],
 )
 def test_renewed_or_replaced_znode_outlives_its_old_deadline(first, meanwhile):
-    """The check reads the tree, and a change in flight precedes the deletion."""
+    """The check reads the tree, but a change that is still in flight is applied before the deletion."""
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect(timeout_ms=20_000)
     for request in first:
@@ -369,8 +375,10 @@ def test_containers_and_ttl_nodes_survive_a_snapshot(tmp_path):
 
 
 @pytest.mark.parametrize("ttl_ms", [-1, 0, 1 << 40])
-def test_impossible_ttl_in_a_log_gives_a_plain_node(ttl_ms):
-    """ZooKeeper logs such a transaction and cannot start on that log again; here the rest of it is recovered."""
+def test_impossible_ttl_in_a_log_creates_a_plain_znode(ttl_ms):
+    """ZooKeeper logs such a transaction and can then no longer start on that log. Here the rest of the log is
+    recovered.
+    """
     tree = DataTree()
     body = CreateTTLTxn("/t", b"", OPEN_ACL, 1, ttl_ms)
     assert tree.apply(Txn(SessionId(1), 1, 0x100000001, 7, OpCode.CREATE_TTL, body)).error == 0
@@ -390,7 +398,7 @@ def test_container_and_ttl_transactions_equal_zookeepers_bytes():
     assert Txn.decode(made.encoded()).body == made.body
 
 
-def test_container_limit_of_zero_a_minute_deletes_none():
+def test_container_limit_of_zero_per_minute_deletes_none():
     """ContainerManager divides a minute by the limit, and fails."""
     ensemble = Ensemble(tree=TreeRules(container_deletes_per_minute=0))
     client = ensemble.connect()
@@ -401,8 +409,8 @@ def test_container_limit_of_zero_a_minute_deletes_none():
     assert exist(ensemble, "/c") == ["/c"]
 
 
-def test_container_never_used_limit_below_zero_deletes_at_once():
-    """ContainerManager.getCandidates: any limit but 0 counts."""
+def test_negative_never_used_limit_deletes_immediately():
+    """ContainerManager.getCandidates treats any limit except 0 as set."""
     ensemble = Ensemble(tree=TreeRules(container_never_used_max_ms=-1))
     ensemble.ask(ensemble.connect(), container("/c"))
     ensemble.advance(CHECK_MS)

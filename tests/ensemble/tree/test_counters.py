@@ -1,4 +1,4 @@
-"""A server's reply counters: the same however replies are batched."""
+"""A server's reply counters do not depend on how replies are batched."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def seen(counters: Counters, client: Connection) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("latencies_ms", [(0,), (3, 3), (0, 5), (5, 0), (7, 2, 4)])
-def test_joint_replies_count_like_single_ones(latencies_ms: tuple[int, ...]) -> None:
-    """ServerCnxn.updateStatsForResponse and ServerStats.updateLatency, called for each reply."""
+def test_replies_sent_together_are_counted_like_single_replies(latencies_ms: tuple[int, ...]) -> None:
+    """Java calls ServerCnxn.updateStatsForResponse and ServerStats.updateLatency for each reply."""
     seen_counts = []
     for way in ("one by one", "together", "as any answers"):
         counters, client = Counters(), Connection(ConnectionId(1), 0)
@@ -58,7 +58,7 @@ def test_joint_replies_count_like_single_ones(latencies_ms: tuple[int, ...]) -> 
     assert seen_counts[1] == seen_counts[2] == seen_counts[0]
 
 
-def test_minimum_latency_can_be_zero_and_never_grows() -> None:
+def test_minimum_latency_can_be_zero_and_never_increases() -> None:
     counters, client = Counters(), Connection(ConnectionId(1), 0)
     for latency_ms in (0, 5):
         counters.count_answers(Instant(NOW_MS, NOW_MS), client, writes(client, [latency_ms]), 9)
@@ -85,8 +85,8 @@ def test_new_server_has_zero_counters() -> None:
     assert (list(counters.digests), counters.quota_refusals) == ([], {})
 
 
-def test_srst_resets_packets_and_latencies_only() -> None:
-    """ServerStats.reset."""
+def test_srst_resets_only_packets_and_latencies() -> None:
+    """As in ServerStats.reset."""
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)
     ensemble.ask(client, create("/a"))
@@ -115,8 +115,10 @@ def test_each_packet_is_counted_when_received_and_sent() -> None:
     assert counters.packets_received - received == counters.packets_sent - sent == counters.answers - answers == 4
 
 
-def test_watch_bytes_count_an_event_for_each_connection() -> None:
-    """ServerMetrics WATCH_BYTES: a notification's 16 bytes of header, type, state, and its path with a length."""
+def test_watch_bytes_count_an_event_once_per_connection() -> None:
+    """ServerMetrics WATCH_BYTES counts a notification's 16 bytes (header, type and state), and its path with the
+    length.
+    """
     ensemble = Ensemble()
     writer, *watchers = (ensemble.connect() for _ in range(4))
     ensemble.ask(writer, create("/ü"))
@@ -140,8 +142,10 @@ def test_leader_counts_each_revalidated_session() -> None:
         assert [service.counters.revalidations for service in ensemble.services] == [count, 0]
 
 
-def test_transaction_latencies_differ_for_leader_and_learners() -> None:
-    """ServerMetrics: PROPAGATION_LATENCY everywhere, QUORUM_ACK_LATENCY of a leader, COMMIT_PROPAGATION_LATENCY."""
+def test_transaction_latencies_differ_between_leader_and_learner() -> None:
+    """ServerMetrics: PROPAGATION_LATENCY on every server, QUORUM_ACK_LATENCY on a leader, and
+    COMMIT_PROPAGATION_LATENCY.
+    """
     ensemble = Ensemble(servers=2)
     client = ensemble.connect()
     leader, learner = (service.counters for service in ensemble.services)
@@ -159,7 +163,7 @@ def test_transaction_latencies_differ_for_leader_and_learners() -> None:
     assert (learner.commit_propagation_latency_ms.total, leader.commit_propagation_latency_ms.count) == (21, 0)
 
 
-def test_leaders_clock_ahead_gives_no_negative_time() -> None:
+def test_fast_leader_clock_gives_no_negative_time() -> None:
     ensemble = Ensemble(servers=2)
     client = ensemble.connect()
     ensemble.auto = False
@@ -172,8 +176,8 @@ def test_leaders_clock_ahead_gives_no_negative_time() -> None:
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_tree_digest_is_kept_for_every_128th_transaction(together: bool) -> None:
-    """DataTree.DIGEST_LOG_INTERVAL."""
+def test_tree_digest_is_stored_for_every_128th_transaction(together: bool) -> None:
+    """As in DataTree.DIGEST_LOG_INTERVAL."""
     ensemble = Ensemble()
     client = ensemble.connect()
     ensemble.ask(client, create("/a"))

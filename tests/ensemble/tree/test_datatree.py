@@ -1,4 +1,4 @@
-"""The tree: Stats, the digest, snapshots, and replay over them."""
+"""The tree: Stats, the digest, snapshots, and replaying the log over them."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def images(tree):
     return {image.path: image for image in tree.to_snapshot().nodes}
 
 
-def test_a_fresh_tree_shows_the_system_nodes_as_zookeeper_does():
+def test_new_tree_has_zookeepers_system_znodes():
     tree = DataTree()
     stats = {path: tree.stat(path) for path in ("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config")}
     assert [(stat.cversion, stat.num_children) for stat in stats.values()] == [(-1, 1), (-2, 2), (0, 0), (0, 0)]
@@ -75,7 +75,7 @@ def test_create_sets_own_stat_and_parent_child_fields():
     assert (parent.num_children, parent.data_length) == (1, 2)
 
 
-def test_delete_moves_the_parents_pzxid_and_shown_cversion():
+def test_delete_updates_the_parents_pzxid_and_cversion():
     w = Writer()
     w.create("/a")
     w.create("/a/b")
@@ -86,14 +86,14 @@ def test_delete_moves_the_parents_pzxid_and_shown_cversion():
     assert (stat.cversion, stat.num_children, stat.pzxid, stat.mzxid) == (3, 1, 4, 1)
 
 
-def test_set_data_changes_version_mzxid_and_mtime_only():
+def test_set_data_changes_only_version_mzxid_and_mtime():
     w = Writer()
     before = w.create("/a", b"x").final_stat()
     after = w.set("/a", b"longer", 1).final_stat()
     assert after == before._replace(mzxid=2, mtime=1002, version=1, data_length=6)
 
 
-def test_set_acl_changes_aversion_only():
+def test_set_acl_changes_only_aversion():
     w = Writer()
     before = w.create("/a").final_stat()
     acl = (ACL(1, "world", "anyone"),)
@@ -113,7 +113,7 @@ def test_containers_and_ttl_nodes_are_not_ephemeral():
     assert is_ephemeral(-(1 << 56) + (0xABCDEF << 32)), "a session of server 255 is no time to live"
 
 
-def test_closing_a_session_deletes_its_ephemerals_only():
+def test_closing_a_session_deletes_only_its_ephemerals():
     w = Writer()
     w.apply(OpCode.CREATE_SESSION, CreateSessionTxn(4000), session=7)
     w.create("/a")
@@ -141,7 +141,7 @@ def test_failed_multi_changes_no_znode_and_returns_each_error():
     assert w.tree.last_zxid == 1, "the failed transaction still uses its zxid"
 
 
-def test_the_stats_of_a_multi_are_those_at_each_operation():
+def test_multi_returns_the_stat_after_each_operation():
     w = Writer()
     subs = [
         SubTxn(OpCode.CREATE2, CreateTxn("/a", b"", OPEN_ACL, False, 1).encode()),
@@ -153,7 +153,7 @@ def test_the_stats_of_a_multi_are_those_at_each_operation():
     assert all(r.stat.czxid == 1 for r in results)
 
 
-def test_digest_is_a_sum_over_znodes_except_below_zookeeper():
+def test_digest_is_a_sum_over_znodes_outside_zookeeper():
     w = Writer()
     empty = w.tree.digest
     w.create("/a", b"x")
@@ -191,7 +191,7 @@ def w_at(txns, count):
     return tree
 
 
-def test_a_tree_from_a_snapshot_is_the_same_tree():
+def test_tree_restored_from_a_snapshot_is_equal():
     w = Writer()
     w.apply(OpCode.CREATE_SESSION, CreateSessionTxn(4000))
     w.create("/a", None)
@@ -224,7 +224,7 @@ def history():
 @pytest.mark.parametrize("start", range(15))
 @pytest.mark.parametrize("held", range(15))
 def test_replaying_transactions_over_a_snapshot_gives_same_tree(held, start):
-    """A log can be replayed from before the snapshot was taken."""
+    """The replayed log can begin before the snapshot was taken."""
     w = history()
     if start > held:
         return
@@ -236,7 +236,7 @@ def test_replaying_transactions_over_a_snapshot_gives_same_tree(held, start):
     assert tree.data_size_bytes == w.tree.data_size_bytes
 
 
-def test_deleting_a_node_with_older_child_is_an_assertion_error():
+def test_deleting_a_znode_with_a_child_is_an_assertion_error():
     w = Writer()
     w.create("/a")
     w.create("/a/b")
@@ -244,7 +244,7 @@ def test_deleting_a_node_with_older_child_is_an_assertion_error():
         w.delete("/a")
 
 
-def test_a_snapshot_with_an_orphan_is_refused():
+def test_snapshot_with_an_orphan_is_rejected():
     orphan = NodeImage("/a/b", b"", OPEN_ACL, 1, 1, 1, 1, 0, 0, 0, 0, 1)
     root = NodeImage("", b"", OPEN_ACL, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     with pytest.raises(ValueError, match="parent"):
@@ -280,7 +280,7 @@ def test_paths_are_validated_as_in_zookeeper(path, valid):
     assert is_valid_path(path) is valid
 
 
-def test_failed_create_returns_why():
+def test_failed_create_returns_its_error():
     writer = Writer()
     writer.create("/a", b"first")
     again, orphan = writer.create("/a", b"second"), writer.create("/b/c")

@@ -1,4 +1,4 @@
-"""multiRead, getEphemerals, getAllChildrenNumber, whoAmI, and ops that clients cannot send, as in ZooKeeper 3.9.5."""
+"""multiRead, getEphemerals, getAllChildrenNumber, whoAmI, and ops invalid for clients, as in ZooKeeper 3.9.5."""
 
 import random
 
@@ -53,7 +53,7 @@ def below(path):
 
 
 def family():
-    """An ensemble with /a, /a/b, /a/c, /ab and a session that cannot read /a/private."""
+    """Return an ensemble with /a, /a/b, /a/c and /ab, and a session that cannot read /a/private."""
     ensemble = Ensemble()
     ann, bob = ensemble.connect(), ensemble.connect()
     ensemble.send(ann, ANN, xid=-4)
@@ -67,7 +67,7 @@ def family():
 # -- multiRead ---------------------------------------------------------------------------------------------------------
 
 
-def test_each_read_of_a_multi_read_has_its_own_outcome():
+def test_each_read_of_a_multi_read_has_its_own_result():
     ensemble, _, bob = family()
     reply = ensemble.ask(bob, multi_read(data_of("/a"), data_of("/no"), children_of("/a"), data_of("/a/private")))
     assert reply.err == 0 and reply.zxid == ensemble.zxid
@@ -78,13 +78,13 @@ def test_each_read_of_a_multi_read_has_its_own_outcome():
     assert fourth == (OpCode.ERROR, ErrorCode.NO_AUTH, None)
 
 
-def test_a_multi_read_leaves_no_watch():
+def test_multi_read_leaves_no_watch():
     ensemble, _, bob = family()
     ensemble.ask(bob, multi_read(data_of("/a", watch=True)))
     assert len(ensemble.services[0].watches) == 0
 
 
-def test_an_empty_multi_read_has_an_empty_answer():
+def test_empty_multi_read_returns_an_empty_reply():
     ensemble, _, bob = family()
     assert ensemble.ask(bob, multi_read()) == Reply(1, ensemble.zxid, 0, MultiResponse([]))
 
@@ -103,14 +103,14 @@ def test_multi_read_of_other_ops_is_a_marshalling_error(op):
     assert bob not in ensemble.closed
 
 
-def test_a_multi_cannot_hold_a_read():
+def test_read_in_a_multi_is_a_marshalling_error():
     ensemble, _, bob = family()
     frame = Request(1, OpCode.MULTI, MultiReadRequest([data_of("/a")])).encode()
     ensemble.message(bob, Request.decode(frame))
     assert ensemble.take(bob)[-1].err == ErrorCode.MARSHALLING_ERROR
 
 
-def test_a_multi_read_waits_for_the_sessions_earlier_writes():
+def test_multi_read_waits_for_earlier_writes_of_its_session():
     ensemble = Ensemble(auto=False)
     client = ensemble.connect()
     ensemble.commit()
@@ -125,7 +125,7 @@ def test_a_multi_read_waits_for_the_sessions_earlier_writes():
 # -- getEphemerals -----------------------------------------------------------------------------------------------------
 
 
-def test_ephemerals_are_own_ones_and_match_a_text_prefix():
+def test_get_ephemerals_returns_own_znodes_with_a_string_prefix():
     ensemble, ann, bob = family()
     for path in ("/e", "/a/e1", "/a/e2", "/abc"):
         ensemble.ask(ann, create(path, b"", 1))
@@ -145,7 +145,7 @@ def test_ephemerals_are_own_ones_and_match_a_text_prefix():
 # -- getAllChildrenNumber ----------------------------------------------------------------------------------------------
 
 
-def test_children_number_counts_all_depths_without_the_node():
+def test_children_number_counts_all_descendants():
     ensemble, _, bob = family()
     system = 3  # /zookeeper, its quota and its config
     for path, expected in (("/", 5 + system), ("/a", 3), ("/a/b", 0), ("/ab", 0), ("/zookeeper", 2)):
@@ -157,7 +157,7 @@ def test_children_number_counts_all_depths_without_the_node():
 # -- whoAmI ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_who_am_i_request_names_the_user_and_never_the_hash():
+def test_who_am_i_returns_the_user_without_the_hash():
     ensemble, ann, bob = family()
     assert ensemble.ask(ann, WHO_AM_I).body == WhoAmIResponse([ClientInfo("digest", "ann")])
     assert ensemble.ask(bob, WHO_AM_I).body == WhoAmIResponse([])
@@ -169,8 +169,8 @@ NOT_OFFERED = [OpCode.NOTIFICATION, OpCode.ERROR, OpCode.CREATE_SESSION, OpCode.
 
 
 @pytest.mark.parametrize("op", NOT_OFFERED)
-def test_any_other_op_is_unimplemented_and_ends_the_connection(op):
-    """As measured, except createSession, which ZooKeeper accepts from a client. `check` is for multis only."""
+def test_any_other_op_is_unimplemented_and_disconnects(op):
+    """As measured, except that ZooKeeper accepts createSession from a client. `check` is only valid in multis."""
     ensemble, _, bob = family()
     ensemble.message(bob, Request.decode((7).to_bytes(4, "big") + op.to_bytes(4, "big", signed=True) + b"\0\0\0\2/a"))
     assert ensemble.take(bob)[-1] == Reply(7, -1, ErrorCode.UNIMPLEMENTED)
@@ -179,14 +179,14 @@ def test_any_other_op_is_unimplemented_and_ends_the_connection(op):
 
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.SET_DATA, OpCode.DELETE, OpCode.SET_ACL, OpCode.CREATE_TTL])
 def test_unreadable_write_is_a_marshalling_error_without_a_txn(op):
-    """A ZooKeeper ensemble of three commits no transaction after such a create; a lone server answers like this."""
+    """A ZooKeeper ensemble of three commits no transaction after such a create. A standalone server replies as here."""
     ensemble, ann, bob = family()
     ensemble.message(bob, Request.decode((7).to_bytes(4, "big") + op.to_bytes(4, "big") + b"\0\0\0\5ab"))
     assert ensemble.take(bob)[-1].err == ErrorCode.MARSHALLING_ERROR
     assert ensemble.ask(bob, set_data("/a")).err == ensemble.ask(ann, create("/later")).err == 0
 
 
-def test_inquiries_and_plain_reads_can_be_mixed():
+def test_new_and_plain_reads_can_be_mixed():
     ensemble, _, bob = family()
     for request in (get("/a"), WHO_AM_I, children("/a"), below("/"), exists("/a"), multi_read(data_of("/a"))):
         assert ensemble.ask(bob, request).err == 0

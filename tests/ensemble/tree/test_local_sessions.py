@@ -1,4 +1,4 @@
-"""Local sessions: known only to their server, made global for an ephemeral. The replies equal ZooKeeper 3.9.5's."""
+"""Local sessions: known only to their server, and made global for an ephemeral. Replies equal ZooKeeper 3.9.5's."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_local_session_opens_and_closes_without_a_transaction(server):
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_a_local_session_reads_and_writes_like_any_other(server):
+def test_local_session_reads_and_writes_like_a_global_session(server):
     e = ensemble()
     client = e.connect(server)
     assert e.ask(client, create("/a", b"1")).err == OK
@@ -46,7 +46,7 @@ def test_a_local_session_reads_and_writes_like_any_other(server):
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_local_session_reconnects_to_its_own_server_only(server):
+def test_local_session_reconnects_only_to_its_own_server(server):
     e = ensemble()
     first = e.connect(server)
     session = e.session(first)
@@ -67,7 +67,7 @@ def test_local_session_reconnects_to_its_own_server_only(server):
         multi(create("/p"), (OpCode.CREATE_TTL, CreateTTLRequest("/e", b"", OPEN_ACL, EPHEMERAL, 9))),
     ],
 )
-def test_ephemeral_first_upgrades_a_local_session(server, request_):
+def test_first_ephemeral_upgrades_a_local_session(server, request_):
     e = ensemble()
     client = e.connect(server, timeout_ms=8_000)
     session = e.session(client)
@@ -87,8 +87,8 @@ def test_ephemeral_first_upgrades_a_local_session(server, request_):
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_requests_in_bytes_upgrade_a_local_session_too(server):
-    """Requests that arrive together with the ephemeral that makes the session global are answered, too."""
+def test_requests_sent_with_the_first_ephemeral_get_replies(server):
+    """Requests that arrive together with the ephemeral create that makes the session global also get replies."""
     e = ensemble()
     client = e.connect(server)
     ops = [create("/a"), create("/e", flags=EPHEMERAL), exists("/e"), CLOSE]
@@ -99,7 +99,7 @@ def test_requests_in_bytes_upgrade_a_local_session_too(server):
     assert client in e.closed
 
 
-def test_leader_tracks_a_session_once_it_is_global():
+def test_leader_tracks_a_session_after_it_becomes_global():
     e = ensemble()
     client = e.connect(LEARNER, timeout_ms=4_000)
     e.ask(client, create("/e", flags=EPHEMERAL))
@@ -140,7 +140,7 @@ def test_silent_local_session_expires_within_a_tick(server):
     assert e.history == []
 
 
-def test_a_learner_does_not_report_local_sessions_to_the_leader():
+def test_learner_does_not_report_local_sessions_to_the_leader():
     e = ensemble()
     local, other = e.connect(LEARNER), e.connect(LEARNER)
     e.ask(other, create("/e", flags=EPHEMERAL))
@@ -162,7 +162,7 @@ def test_close_of_a_local_session_waits_for_its_write():
     assert client in e.closed
 
 
-def test_local_sessions_end_with_their_servers_service():
+def test_local_sessions_end_when_their_server_stops_serving():
     e = ensemble()
     client = e.connect(LEARNER)
     session = e.session(client)
@@ -180,15 +180,15 @@ def test_late_write_of_an_ended_local_session_is_rejected():
     assert not e.proposed
 
 
-def test_old_clients_get_an_answer_without_the_read_only_flag():
+def test_old_clients_get_a_reply_without_the_read_only_flag():
     e = ensemble()
     old, new = e.connect(read_only=None), e.connect(read_only=True)
     assert (len(e.sent[old][0].encode()), len(e.sent[new][0].encode())) == (36, 37)
     assert e.sent[new][0].read_only is False
 
 
-def test_leader_accepts_a_write_of_another_servers_local_session() -> None:
-    """LeaderSessionTracker.checkSession: the first byte of an id is the server's id."""
+def test_leader_accepts_writes_of_another_servers_local_session() -> None:
+    """LeaderSessionTracker.checkSession: the first byte of a session id is the server's id."""
     sessions = LocalSessions(PeerId(3), 100, upgrading=True)
     assert sessions.admits(SessionId(2 << 56 | 5)) and sessions.admits(SessionId((200 << 56 | 5) - (1 << 64)))
     assert not sessions.admits(SessionId(3 << 56 | 5))

@@ -1,4 +1,4 @@
-"""A znode as bytes, and the table of znodes by path: fields read back equal the fields written."""
+"""A znode as bytes, and the table of znodes keyed by path: fields read back equal the written fields."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_every_field_of_a_znode_round_trips(counters: tuple[int, ...], data: byt
     assert (data_of(packed), block_of(packed), owner_of(packed)) == (data, block, counters[8])
 
 
-def test_null_data_is_not_empty_data() -> None:
+def test_null_data_differs_from_empty_data() -> None:
     assert data_of(value(data=None)) is None and data_of(value(data=b"")) == b""
     assert len(value(data=None)) == HEAD_BYTES
 
 
-def test_restated_counters_change_the_digest_like_a_new_znode() -> None:
+def test_updated_counters_change_the_digest_like_a_new_znode() -> None:
     changed, by = restated("/a", value(), pzxid=30, cversion=70, aversion=80)
     rebuilt = made("/a", (1, 2, 30, 4, 5, 6, 70, 80, 0), b"data", block=9, listed=False)
     assert changed == rebuilt
@@ -70,7 +70,7 @@ def test_digest_excludes_everything_below_zookeeper() -> None:
     assert restated("/zookeeper/config", packed, pzxid=30)[1] == 0
 
 
-def test_rewritten_znode_keeps_its_counters_unless_given() -> None:
+def test_rewritten_znode_keeps_counters_that_are_not_given() -> None:
     packed = value("/zookeeper/config", None)
     again = image_of("/x", rewritten(packed, b"new"), OPEN_ACL)
     assert (again.data, again.mzxid, again.version) == (b"new", 2, 6)
@@ -78,7 +78,7 @@ def test_rewritten_znode_keeps_its_counters_unless_given() -> None:
     assert (again.mzxid, again.mtime, again.version, again.czxid) == (20, 50, -1, 1)
 
 
-def test_a_stat_counts_creates_and_deletes_of_children() -> None:
+def test_stat_cversion_counts_created_and_deleted_children() -> None:
     assert stat_fields(value(), 3) == (1, 2, 4, 5, 6, 2 * 7 - 3, 8, 0, 4, 3, 3)
 
 
@@ -133,7 +133,7 @@ def test_digest_seed_depends_on_path_and_data() -> None:
 
 
 @given(st.lists(st.sampled_from(["/a", "/a/b", "/a/b/c", "/a/b/c/d", "/a/e", "/ab", "/ab/c", "/x"]), unique=True))
-def test_subtree_has_every_path_below_at_any_depth(made_paths: list[str]) -> None:
+def test_subtree_contains_every_path_below_at_any_depth(made_paths: list[str]) -> None:
     paths = ["/", *(path for path in made_paths if all(path[:n] in made_paths for n in _slashes(path)))]
     nodes = Nodes()
     for path in paths:

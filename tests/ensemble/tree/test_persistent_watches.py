@@ -1,4 +1,6 @@
-"""Lasting watches (addWatch), their removal, and their return after a reconnect; events measured on ZooKeeper 3.9.5."""
+"""Persistent watches (addWatch), their removal, and their restoration on reconnect; events measured with ZooKeeper
+3.9.5.
+"""
 
 import random
 
@@ -41,13 +43,13 @@ def remove(path, kind):
 
 
 def fired(ensemble, connection):
-    """The watch events among the messages since the last call."""
+    """Return the watch events among the messages since the previous call."""
     messages = ensemble.take(connection)
     return [(EventType(m.body.type), m.body.path) for m in messages if isinstance(m.body, WatcherEvent)]
 
 
 def watching(*watches):
-    """An ensemble with /p and /p/a, a writer, and a watcher that set these watches."""
+    """Return an ensemble with /p and /p/a, a writer, and a watcher that set these watches."""
     ensemble = Ensemble()
     writer, watcher = ensemble.connect(), ensemble.connect()
     for path in ("/p", "/p/a"):
@@ -78,14 +80,14 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("operation", "mode", "events"), TABLE)
-def test_persistent_watch_gets_the_events_of_its_mode(operation, mode, events):
+def test_persistent_watch_receives_the_events_of_its_mode(operation, mode, events):
     ensemble, writer, watcher = watching(add_watch("/p", mode))
     assert ensemble.ask(writer, operation).err == 0
     assert fired(ensemble, watcher) == events
 
 
 @pytest.mark.parametrize("mode", [PERSISTENT, RECURSIVE])
-def test_lasting_watch_remains_after_events_and_node_deletion(mode):
+def test_persistent_watch_remains_after_events_and_deletion(mode):
     ensemble, writer, watcher = watching(add_watch("/p/a", mode))
     for operation in (set_data("/p/a"), set_data("/p/a"), delete("/p/a"), create("/p/a"), set_data("/p/a")):
         ensemble.ask(writer, operation)
@@ -93,7 +95,7 @@ def test_lasting_watch_remains_after_events_and_node_deletion(mode):
     assert kinds == [DATA, DATA, DELETED, CREATED, DATA]
 
 
-def test_recursive_watch_on_root_gets_all_but_child_events():
+def test_recursive_watch_on_root_receives_all_but_child_events():
     ensemble, writer, watcher = watching(add_watch("/", RECURSIVE))
     ensemble.ask(writer, create("/x"))
     ensemble.ask(writer, create("/x/y"))
@@ -101,7 +103,7 @@ def test_recursive_watch_on_root_gets_all_but_child_events():
     assert fired(ensemble, watcher) == [(CREATED, "/x"), (CREATED, "/x/y"), (DATA, "/")]
 
 
-def test_add_watch_accepts_missing_nodes_and_invalid_paths():
+def test_add_watch_accepts_missing_znodes_and_invalid_paths():
     ensemble, writer, watcher = watching()
     reply = ensemble.ask(watcher, add_watch("/later", PERSISTENT))
     assert (reply.err, reply.body) == (0, ErrorResponse(0))
@@ -111,13 +113,13 @@ def test_add_watch_accepts_missing_nodes_and_invalid_paths():
 
 
 @pytest.mark.parametrize("mode", [2, -1, 77])
-def test_an_unknown_mode_is_a_marshalling_error(mode):
+def test_unknown_watch_mode_is_a_marshalling_error(mode):
     ensemble, _, watcher = watching()
     assert ensemble.ask(watcher, add_watch("/p", mode)) == Reply(1, ensemble.zxid, ErrorCode.MARSHALLING_ERROR)
     assert len(ensemble.services[0].watches) == 0
 
 
-def test_connection_gets_an_event_once_despite_several_watches():
+def test_connection_with_several_watches_receives_an_event_once():
     everything = (
         get("/p/a", True), children("/p/a", True), add_watch("/p/a", PERSISTENT), add_watch("/p/a", RECURSIVE),
         add_watch("/p", RECURSIVE), add_watch("/", RECURSIVE),
@@ -127,7 +129,7 @@ def test_connection_gets_an_event_once_despite_several_watches():
     assert fired(ensemble, watcher) == [(DELETED, "/p/a")]
 
 
-def test_one_shot_watch_with_a_lasting_one_still_fires_once():
+def test_one_shot_watch_next_to_a_persistent_one_fires_once():
     ensemble, writer, watcher = watching(children("/p", True), add_watch("/p", RECURSIVE))
     ensemble.ask(writer, create("/p/b"))
     assert fired(ensemble, watcher) == [(CREATED, "/p/b"), (CHILDREN, "/p")]
@@ -135,7 +137,7 @@ def test_one_shot_watch_with_a_lasting_one_still_fires_once():
     assert fired(ensemble, watcher) == [(CREATED, "/p/c")]
 
 
-def test_multi_events_are_in_order_and_before_its_reply():
+def test_multi_events_are_sent_in_order_and_before_its_reply():
     ensemble, writer, _ = watching()
     ensemble.ask(writer, add_watch("/s", RECURSIVE))
     ensemble.take(writer)
@@ -148,7 +150,7 @@ def test_multi_events_are_in_order_and_before_its_reply():
     assert reply.xid == 4 and reply.err == 0
 
 
-def test_watch_without_read_permission_gets_no_events():
+def test_watch_without_read_permission_receives_no_events():
     ensemble, writer, watcher = watching(add_watch("/p", RECURSIVE), add_watch("/p", PERSISTENT))
     ensemble.ask(writer, (OpCode.AUTH, AuthPacket(0, "digest", b"ann:secret")))
     ensemble.ask(writer, create("/p/private", acl=(ACL(31, "auth", ""),)))
@@ -171,7 +173,7 @@ ONE_OF_EACH = [WatcherType.DATA, WatcherType.CHILDREN, WatcherType.PERSISTENT, W
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_watch_is_checked_by_its_type_or_any(index):
+def test_check_watches_finds_a_watch_by_its_type_or_any(index):
     ensemble, _, watcher = watching(ALL_WATCHES[index])
     for kind in ONE_OF_EACH:
         expected = 0 if kind is ONE_OF_EACH[index] else ErrorCode.NO_WATCHER
@@ -194,7 +196,7 @@ def test_removing_a_watch_type_keeps_the_others(index):
     assert fired(ensemble, watcher) == [(DATA, "/p")], "the others fire"
 
 
-def test_removing_any_watch_affects_this_connection_only():
+def test_remove_watches_any_affects_only_its_connection():
     ensemble, writer, watcher = watching(*ALL_WATCHES)
     other = ensemble.connect()
     ensemble.ask(other, add_watch("/p", PERSISTENT))
@@ -206,7 +208,7 @@ def test_removing_any_watch_affects_this_connection_only():
 
 
 @pytest.mark.parametrize("kind", [0, 6, -1])
-def test_an_unknown_watcher_type_is_a_marshalling_error(kind):
+def test_unknown_watcher_type_is_a_marshalling_error(kind):
     ensemble, _, watcher = watching()
     assert ensemble.ask(watcher, check("/p", kind)).err == ErrorCode.MARSHALLING_ERROR
     assert ensemble.ask(watcher, remove("/p", kind)).err == ErrorCode.MARSHALLING_ERROR
@@ -280,7 +282,7 @@ def test_set_watches2_sends_missed_events_and_arms_the_rest():
     assert counts.watches == 6, "/p data, /never, /p/a children, and the lasting ones"
 
 
-def test_rearmed_lasting_watches_get_no_missed_events():
+def test_rearmed_persistent_watches_receive_no_missed_events():
     ensemble, writer, watcher = watching()
     ensemble.ask(writer, set_data("/p"))
     assert ensemble.ask(watcher, set_watches2(0, [], [], [], ["/p", "/gone"], ["/p"])).err == 0
@@ -290,7 +292,7 @@ def test_rearmed_lasting_watches_get_no_missed_events():
     assert fired(ensemble, watcher) == [(CREATED, "/p/b"), (CHILDREN, "/p"), (CREATED, "/gone")]
 
 
-def test_lasting_watches_end_with_their_connection():
+def test_persistent_watches_end_with_their_connection():
     ensemble, writer, watcher = watching(add_watch("/p", PERSISTENT), add_watch("/p", RECURSIVE))
 
     ensemble.hang_up(watcher)
@@ -298,7 +300,7 @@ def test_lasting_watches_end_with_their_connection():
     assert fired(ensemble, watcher) == [] and len(ensemble.services[0].watches) == 0
 
 
-def test_set_watches_reply_has_the_requests_xid():
+def test_set_watches_reply_has_the_request_xid():
     ensemble, _, watcher = watching()
     body = SetWatches(ensemble.zxid, ["/p"], [], [])
     ensemble.send(watcher, (OpCode.SET_WATCHES, body), xid=-8)
@@ -312,8 +314,9 @@ PATHS = ("/p", "/p/a", "/p/a/x", "/p/b")
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_watch_fires_before_its_client_sees_the_new_state(seed):
-    """A client receives the event of every change before a read shows it, and of no newer change."""
+def test_watch_fires_before_its_client_reads_the_new_state(seed):
+    """A client receives the event of every change before a read shows that change, and receives no later event
+    before."""
     rng = random.Random(seed)
     ensemble = Ensemble(servers=2, auto=False)
     clients = [ensemble.connect(server) for server in (0, 1, 1)]
@@ -337,7 +340,8 @@ def test_a_watch_fires_before_its_client_sees_the_new_state(seed):
 
 
 def _compare(messages, client, reads):
-    """Yield the mzxid that each read of a client shows; it equals that of the last event received before."""
+    """Yield the mzxid that each of a client's reads returns. It must equal the mzxid of the last event received
+    before."""
     last_event: dict[str, int] = {}
     for message in messages:
         if not isinstance(message, Reply):

@@ -1,4 +1,4 @@
-"""setData and create of plain nodes are proposed and applied like any other write: same bytes, digests and tree."""
+"""setData and create of plain znodes are proposed and applied like any other write: same bytes, digests and tree."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ STEPS = st.lists(
 
 
 class Side:
-    """A proposer over its tree, and a learner's tree; `plain` ones use the fast path."""
+    """A proposer with its tree, and a learner's tree. With `plain`, they use the fast path."""
 
     def __init__(self, plain: bool) -> None:
         self.plain = plain
@@ -101,7 +101,7 @@ def request(write: tuple, session_id: int, odd_tail: bool, cxid: int) -> Forward
 
 @given(STEPS)
 @settings(deadline=None, max_examples=150)
-def test_fast_path_proposes_and_applies_like_the_general_path(steps: list) -> None:
+def test_fast_and_general_path_propose_and_apply_equally(steps: list) -> None:
     sides = [Side(plain=True), Side(plain=False)]
     for side in sides:
         for number, (writes, session_id, odd_tail) in enumerate(steps):
@@ -137,8 +137,8 @@ def test_fast_path_proposes_and_applies_like_the_general_path(steps: list) -> No
         (delete("/a"), False),
     ],
 )
-def test_plain_writes_alone_take_the_fast_path(write: tuple, plain: bool) -> None:
-    """Both paths return the same; the fast one must be used."""
+def test_only_plain_writes_use_the_fast_path(write: tuple, plain: bool) -> None:
+    """Both paths have the same result, so the test checks that the fast path is used."""
     side = Side(plain=True)
     side.propose([request(create("/a", b"0", op=OpCode.CREATE), 1, False, 1)])
     short = side.proposer._plain
@@ -148,8 +148,8 @@ def test_plain_writes_alone_take_the_fast_path(write: tuple, plain: bool) -> Non
 
 
 @pytest.mark.parametrize("plain", [True, False])
-def test_node_with_a_proposed_child_is_not_empty(plain: bool) -> None:
-    """PrepRequestProcessor counts children that are proposed but not applied."""
+def test_znode_with_a_proposed_child_is_not_empty(plain: bool) -> None:
+    """PrepRequestProcessor counts children that are proposed but not yet applied."""
     side = Side(plain=plain)
     writes = [
         create("/a", op=OpCode.CREATE),
@@ -163,7 +163,7 @@ def test_node_with_a_proposed_child_is_not_empty(plain: bool) -> None:
     assert errors == [0, 0, ErrorCode.NOT_EMPTY, 0, 0]
 
 
-def test_name_after_two_slashes_is_no_child_of_the_root() -> None:
+def test_name_after_two_slashes_is_not_a_child_of_the_root() -> None:
     side = Side(plain=True)
     side.propose([request(create("//a", b"1", 0, op=OpCode.CREATE), 1, False, 5)])
     side.apply(1)
@@ -182,7 +182,7 @@ def test_fast_and_general_path_agree_on_each_kind_of_znode(flags: int) -> None:
     assert proposed[0] == proposed[1]
 
 
-def test_plain_transaction_equals_the_bytes_of_its_parts() -> None:
+def test_plain_transaction_equals_the_encoding_of_its_fields() -> None:
     side = Side(plain=True)
     side.propose([request(write, 1, True, 5) for write in (create("/a", b"1", op=OpCode.CREATE), set_data("/a", b""))])
     for txn in side.pending:
@@ -198,7 +198,7 @@ def test_plain_transaction_equals_the_bytes_of_its_parts() -> None:
     data=st.sampled_from([b"", b"1", b"x" * 100]),
     creates=st.booleans(),
 )
-def test_decoded_transaction_has_the_seed_of_its_path_and_data(path: str, data: bytes, creates: bool) -> None:
+def test_decoded_transaction_has_the_digest_seed_of_its_znode(path: str, data: bytes, creates: bool) -> None:
     body = CreateTxn(path, data, OPEN_ACL, False, 1) if creates else SetDataTxn(path, data, 1)
     txn = Txn(SessionId(1), 1, Zxid(1), 1, OpCode.CREATE if creates else OpCode.SET_DATA, body, digest=5)
     read = Txn.decode(txn.encoded())
@@ -225,7 +225,7 @@ def started() -> tuple[Ensemble, int, int]:
     return ensemble, first, second
 
 
-def test_replies_to_one_clients_joint_writes_leave_together() -> None:
+def test_replies_to_joint_writes_of_a_client_are_sent_together() -> None:
     ensemble, first, second = started()
     for client in (first, second):
         writes = [Request(10 + i, *set_data("/a", b"%d" % i)).encode() for i in range(3)]
@@ -237,7 +237,7 @@ def test_replies_to_one_clients_joint_writes_leave_together() -> None:
         assert ensemble.services[client == second].clients.outstanding(client) == 0
 
 
-def test_replies_to_two_clients_joint_writes_go_to_their_sender() -> None:
+def test_replies_to_joint_writes_are_sent_to_the_right_client() -> None:
     ensemble, first, _ = started()
     other = ensemble.connect(server=0)
     ensemble.commit()
@@ -254,8 +254,8 @@ def test_replies_to_two_clients_joint_writes_go_to_their_sender() -> None:
         assert ensemble.services[0].clients.outstanding(client) == 0
 
 
-def test_session_belongs_to_its_server_from_the_first_request() -> None:
-    """SessionMovedException: the session had moved before another server's request for it arrived."""
+def test_session_belongs_to_the_server_of_its_first_request() -> None:
+    """SessionMovedException: the session moved before another server's request for it arrived."""
     side = Side(plain=False)
     made = ForwardedRequest(SessionId(5), 0, OpCode.CREATE_SESSION, CreateSessionTxn(9).encode())
     side.propose([made], LinkId(7))
@@ -266,7 +266,7 @@ def test_session_belongs_to_its_server_from_the_first_request() -> None:
     assert bodies[1] == ErrorTxn(ErrorCode.SESSION_MOVED) and not isinstance(bodies[2], ErrorTxn)
 
 
-def test_new_persistent_node_outlives_its_session() -> None:
+def test_new_persistent_znode_outlives_its_session() -> None:
     side = Side(plain=True)
     side.propose(
         [

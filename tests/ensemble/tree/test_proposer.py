@@ -1,4 +1,4 @@
-"""Requests become transactions against the latest proposed state."""
+"""Requests become transactions, based on the latest proposed state."""
 
 import pytest
 from hypothesis import given, settings
@@ -27,7 +27,7 @@ def check(path, version=-1):
 
 
 class Bench:
-    """A proposer whose transactions are applied only by `apply`."""
+    """A proposer. Only `apply` applies its transactions."""
 
     def __init__(self, sessions=(1, 2)):
         self.tree = DataTree()
@@ -54,7 +54,7 @@ class Bench:
         return self.raw(op, bytes(out), session_id, auth, origin)
 
     def error(self, request, session_id=1, auth=(), origin=None):
-        """Return the error code of a rejected request, 0 for a transaction."""
+        """Return the error code of a rejected request, or 0 for a transaction."""
         body = self.ask(request, session_id, auth, origin).body
         return ErrorCode(body.err) if isinstance(body, ErrorTxn) else 0
 
@@ -126,7 +126,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize(("request_", "error"), REFUSED)
-def test_a_refused_request_becomes_its_error(request_, error, applied):
+def test_rejected_request_is_proposed_as_an_error(request_, error, applied):
     bench = grown()
     if applied:
         bench.apply()
@@ -138,7 +138,7 @@ def test_a_refused_request_becomes_its_error(request_, error, applied):
 
 
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.DELETE, OpCode.MULTI, OpCode.SET_DATA, OpCode.SET_ACL])
-def test_an_unreadable_body_is_a_marshalling_error(op):
+def test_unreadable_body_is_a_marshalling_error(op):
     bench = Bench()
     assert bench.raw(op, b"\0\0").body == ErrorTxn(E.MARSHALLING_ERROR)
     assert bench.raw(OpCode.RECONFIG, b"").body == ErrorTxn(E.RECONFIG_DISABLED)
@@ -166,7 +166,7 @@ def test_transactions_contain_the_resulting_values():
     assert bench.error(set_acl("/a", READ_ONLY)) == E.NO_AUTH, "the new list counts at once"
 
 
-def test_duplicates_in_an_acl_are_removed_and_auth_is_expanded():
+def test_duplicate_acls_are_removed_and_auth_is_expanded():
     bench = Bench()
     twice = (ACL(1, "world", "anyone"), ACL(1, "world", "anyone"), ACL(31, "auth", ""))
     assert bench.ask(create("/a", acl=twice), auth=(ANN,)).body.acl == (twice[0], ACL(31, *ANN))
@@ -174,7 +174,7 @@ def test_duplicates_in_an_acl_are_removed_and_auth_is_expanded():
     assert bench.error(set_data("/a", b""), auth=(ANN,)) == 0
 
 
-def test_many_writes_in_flight_see_each_other():
+def test_writes_in_flight_see_each_other():
     bench = Bench()
     assert bench.error(create("/a")) == 0
     assert bench.error(set_data("/a", b"1", 0)) == 0
@@ -215,7 +215,7 @@ def test_failed_multi_leaves_the_proposed_state_unchanged():
     bench.apply()
 
 
-def test_a_multi_checks_versions_against_its_own_changes():
+def test_multi_checks_versions_after_its_own_changes():
     bench = grown()
     txn = bench.ask(multi(check("/a", 1), set_data("/a", b"", 1), check("/a", 2), check("/a", 1)))
     assert [sub.type for sub in txn.body.txns] == [OpCode.CHECK, OpCode.SET_DATA, OpCode.CHECK, OpCode.ERROR]
@@ -233,7 +233,7 @@ def test_failed_multi_keeps_an_ephemeral_proposed_before_it():
     assert not bench.tree.ephemerals and len(bench.proposer.outstanding) == 0
 
 
-def test_closing_a_session_takes_its_outstanding_ephemerals_too():
+def test_closing_a_session_deletes_its_proposed_ephemerals():
     bench = Bench()
     for path in ("/applied", "/deleted", "/passed-on"):
         bench.ask(create(path, b"", 1))
@@ -251,7 +251,7 @@ def test_closing_a_session_takes_its_outstanding_ephemerals_too():
     assert bench.tree.children("/") == ["zookeeper", "passed-on", "other", "applied"]
 
 
-def test_parent_can_be_deleted_right_after_session_close():
+def test_parent_can_be_deleted_immediately_after_session_close():
     bench = Bench()
     bench.ask(create("/p"), session_id=2)
     bench.ask(create("/p/e", b"", 1))
@@ -260,7 +260,7 @@ def test_parent_can_be_deleted_right_after_session_close():
     bench.apply()
 
 
-def test_requests_of_unknown_and_moved_sessions_are_refused():
+def test_requests_of_unknown_and_moved_sessions_are_rejected():
     bench = Bench()
     here, there = LinkId(3), LinkId(4)
     assert bench.error(create("/a"), session_id=99) == E.SESSION_EXPIRED
@@ -312,7 +312,7 @@ STEPS = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
-def test_proposing_ahead_equals_applying_at_once(steps):
+def test_proposing_ahead_equals_applying_immediately(steps):
     ahead, at_once = Bench(), Bench()
     for request, session_id, commits in steps:
         proposed = ahead.ask(request, session_id)

@@ -1,4 +1,4 @@
-"""Quotas: counting, enforcement and events. The numbers are those of ZooKeeper 3.9.5 for the same requests."""
+"""Quotas: counting, enforcement and events. The numbers are from ZooKeeper 3.9.5 for the same requests."""
 
 import random
 
@@ -29,7 +29,7 @@ def quota(path, limits):
 
 
 def limited(path="/q", limits="count=-1,bytes=-1", rules=ENFORCED, servers=1):
-    """An ensemble with /q of 5 bytes, /q/a of 3, and a quota."""
+    """Return an ensemble with /q (5 bytes), /q/a (3 bytes) and a quota."""
     ensemble = Ensemble(servers=servers, tree=rules)
     client = ensemble.connect()
     for request in (create("/q", b"12345"), create("/q/a", b"abc"), *quota(path, limits)):
@@ -58,14 +58,14 @@ LIMITS = [
 
 
 @pytest.mark.parametrize(("text", "limits"), LIMITS)
-def test_limits_come_from_stats_track_text_and_ignore_garbage(text, limits):
+def test_quota_limits_are_parsed_and_garbage_is_ignored(text, limits):
     assert parse_limits(text) == limits
 
 
 # -- counting ----------------------------------------------------------------------------------------------
 
 
-def test_the_statistics_follow_every_create_set_and_delete():
+def test_quota_statistics_follow_every_create_set_and_delete():
     ensemble, client = limited()
     assert stats(ensemble) == "count=2,bytes=8", "the node itself counts, and what was there before the quota"
     for request, expected in (
@@ -84,7 +84,7 @@ def test_the_statistics_follow_every_create_set_and_delete():
         assert stats(ensemble) == expected, request
 
 
-def test_the_statistics_change_without_version_zxid_or_watch():
+def test_quota_statistics_change_without_version_zxid_or_watch():
     ensemble, client = limited()
     path = "/zookeeper/quota/q/zookeeper_stats"
     before = ensemble.ask(client, get(path, True)).body
@@ -96,19 +96,19 @@ def test_the_statistics_change_without_version_zxid_or_watch():
     assert digest == ensemble.history[-1].digest, "the digest does not contain the statistics"
 
 
-def test_every_server_keeps_the_same_statistics():
+def test_every_server_has_the_same_quota_statistics():
     ensemble, client = limited(servers=2)
     ensemble.ask(client, multi(create("/q/b", b"x"), set_data("/q/a", b""), delete("/q/a")))
     assert stats(ensemble, server=0) == stats(ensemble, server=1) == "count=2,bytes=6"
 
 
-def test_failed_multi_does_not_count():
+def test_failed_multi_does_not_change_quota_statistics():
     ensemble, client = limited()
     ensemble.ask(client, multi(create("/q/b", b"x"), delete("/q/none")))
     assert stats(ensemble) == "count=2,bytes=8"
 
 
-def test_a_quota_may_be_set_before_its_node_is_made():
+def test_quota_can_be_set_before_its_znode_is_created():
     ensemble, client = limited("/later")
     assert stats(ensemble, "/later") == "count=0,bytes=0"
     ensemble.ask(client, create("/later", b"abc"))
@@ -116,7 +116,7 @@ def test_a_quota_may_be_set_before_its_node_is_made():
     assert stats(ensemble, "/later") == "count=2,bytes=3"
 
 
-def test_removed_quota_stops_counting_and_recounts_on_return():
+def test_removed_quota_stops_counting_and_a_new_one_recounts():
     ensemble, client = limited()
     limits, statistics = "/zookeeper/quota/q/zookeeper_limits", "/zookeeper/quota/q/zookeeper_stats"
     ensemble.ask(client, delete(limits))
@@ -129,7 +129,7 @@ def test_removed_quota_stops_counting_and_recounts_on_return():
 
 
 def test_nested_quotas_each_count_their_whole_subtree():
-    """ZooKeeper does so only after a restart, and counts for the innermost alone until then."""
+    """ZooKeeper does so only after a restart. Until then it counts only for the innermost quota."""
     ensemble, client = limited()
     for request in quota("/q/a", "count=-1,bytes=-1"):
         ensemble.ask(client, request)
@@ -139,7 +139,7 @@ def test_nested_quotas_each_count_their_whole_subtree():
 
 @pytest.mark.parametrize("path", ["", "/zookeeper", "/zookeeper/quota/q"])
 def test_quota_on_root_or_zookeeper_nodes_is_rejected(path):
-    """A quota on the root crashes ZooKeeper, at once and at every later start."""
+    """A quota on the root crashes ZooKeeper, immediately and at every later start."""
     ensemble, client = limited()
     for request in quota(path, "count=0,bytes=0=;countHardLimit=0;byteHardLimit=0") if path else [
         create("/zookeeper/quota/zookeeper_limits", b"count=1,bytes=1"), create("/zookeeper/quota/zookeeper_stats"),
@@ -149,7 +149,7 @@ def test_quota_on_root_or_zookeeper_nodes_is_rejected(path):
     assert list(ensemble.services[0].tree.quotas.by_path) == ["/q"]
 
 
-def test_overwritten_statistics_last_until_the_next_change():
+def test_overwritten_quota_statistics_remain_until_next_change():
     ensemble, client = limited()
     assert ensemble.ask(client, set_data("/zookeeper/quota/q/zookeeper_stats", b"garbage")).err == 0
     ensemble.ask(client, create("/q/b", b"x"))
@@ -181,7 +181,7 @@ def test_statistics_match_the_tree_after_history_and_snapshot(seed, tmp_path):
     assert tree.data_size_bytes == loaded.data_size_bytes == sum(sizes)
 
 
-def test_a_snapshot_keeps_the_statistics_of_its_moment():
+def test_snapshot_contains_the_quota_statistics_at_its_start():
     ensemble, client = limited()
     snapshot = ensemble.services[0].tree.to_snapshot()
     ensemble.ask(client, create("/q/b", b"x"))
@@ -222,7 +222,9 @@ def test_hard_limit_is_checked_before_the_version():
 
 
 def test_hard_limit_rejections_are_counted_by_first_path_part():
-    """The counts of ZooKeeper 3.9.5: each request once, also a multi, a soft limit never, and srst resets them to 0."""
+    """As in ZooKeeper 3.9.5: each request counts once, including a multi. A soft limit never counts, and srst resets to
+    0.
+    """
     ensemble, client = limited("/q/a", "count=-1,bytes=-1=;byteHardLimit=5;countHardLimit=2")
     for request in quota("/soft", "count=1,bytes=-1"):
         ensemble.ask(client, request)
@@ -243,12 +245,12 @@ def test_quota_is_enforced_only_if_configured():
     assert stats(ensemble) == "count=3,bytes=107", "counted all the same"
 
 
-def test_soft_limit_rejects_no_write():
+def test_soft_limit_rejects_no_writes():
     ensemble, client = limited(limits="count=2,bytes=8")
     assert ensemble.ask(client, create("/q/b", bytes(99))).err == 0
 
 
-def test_a_new_limit_counts_from_now_on():
+def test_changed_quota_limit_applies_immediately():
     ensemble, client = limited()
     ensemble.ask(client, set_data("/zookeeper/quota/q/zookeeper_limits", b"count=-1,bytes=-1=;countHardLimit=2"))
     assert ensemble.ask(client, create("/q/b")).err == REFUSED
@@ -280,7 +282,7 @@ def test_multi_over_a_limit_is_rejected_as_a_whole():
 
 
 def test_writes_in_flight_count_against_a_hard_limit():
-    """ZooKeeper checks committed writes only, and lets writes in flight exceed a hard limit together."""
+    """ZooKeeper checks only committed writes, so that several writes in flight can together exceed a hard limit."""
     ensemble, client = limited(limits=HARD)
     ensemble.auto = False
     ensemble.take(client)
@@ -297,7 +299,7 @@ def test_writes_in_flight_count_against_a_hard_limit():
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_hard_limit_holds_for_any_mix_of_writes_in_flight(seed):
+def test_hard_limit_holds_for_any_mix_of_writes_in_flight(seed):
     rng = random.Random(seed)
     ensemble, client = limited(limits="count=-1,bytes=-1=;byteHardLimit=20;countHardLimit=5")
     ensemble.auto = False

@@ -1,4 +1,4 @@
-"""A server without a leader serves reads (readonlymode.enabled). The replies are those of ZooKeeper 3.9.5."""
+"""A server without a leader serves reads (readonlymode.enabled). The replies are the same as ZooKeeper 3.9.5's."""
 
 from random import Random
 
@@ -50,7 +50,7 @@ LEADER, ALONE = 0, 1
 
 
 def cut_off(local_sessions=True):
-    """Create two servers; the second has lost the first, has /a, and knows one global session."""
+    """Create two servers. The second is disconnected from the first, has /a, and knows one global session."""
     e = Ensemble(2, local_sessions=local_sessions, local_sessions_upgrading=local_sessions)
     writer = e.connect(ALONE)
     e.ask(writer, create("/a", b"1"))
@@ -82,7 +82,7 @@ def test_other_client_is_disconnected_from_a_read_only_server(asked):
     assert e.sent[client] == [] and client in e.closed
 
 
-def test_new_sessions_need_local_sessions():
+def test_new_sessions_on_a_read_only_server_need_local_sessions():
     e = cut_off(local_sessions=False)
     client = ask(e)
     assert e.sent[client] == [] and client in e.closed
@@ -90,7 +90,7 @@ def test_new_sessions_need_local_sessions():
 
 @pytest.mark.parametrize("local_sessions", [True, False])
 @pytest.mark.parametrize("right_password", [True, False])
-def test_a_global_session_must_find_a_leader(local_sessions, right_password):
+def test_global_session_without_a_leader_is_disconnected(local_sessions, right_password):
     e = cut_off(local_sessions)
     session_id, password = e.global_session
     client = ask(e, session=(session_id, password if right_password else b"x" * 16))
@@ -124,7 +124,7 @@ def test_client_with_a_later_zxid_is_disconnected():
     assert e.sent[client] == [] and client in e.closed
 
 
-def test_a_silent_session_expires_here():
+def test_silent_session_on_a_read_only_server_expires():
     e = cut_off()
     client = ask(e, timeout_ms=4_000)
     e.advance(3_000)
@@ -143,7 +143,7 @@ def test_a_silent_session_expires_here():
         sync("/a"), multi(create("/b")), multi(),
     ],
 )  # fmt: skip
-def test_requests_that_need_a_quorum_are_refused(request_):
+def test_requests_that_need_a_quorum_are_rejected(request_):
     e = cut_off()
     client = ask(e)
     digest, history = e.services[ALONE].checkpoint(), len(e.history)
@@ -153,14 +153,14 @@ def test_requests_that_need_a_quorum_are_refused(request_):
     assert client not in e.closed
 
 
-def test_a_malformed_write_is_refused_as_a_well_formed_one():
+def test_malformed_write_is_rejected_like_a_valid_one():
     e = cut_off()
     client = ask(e)
     e.message(client, Request(1, OpCode.CREATE, None, ErrorCode.MARSHALLING_ERROR))
     assert e.sent[client][-1].err == REFUSED
 
 
-def test_reads_watches_and_pings_are_answered():
+def test_reads_watches_and_pings_get_replies():
     e = cut_off()
     client = ask(e)
     assert e.ask(client, get("/a", watch=True)).body.data == b"1"
@@ -188,7 +188,7 @@ DISK = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, Trun
 
 
 class Alone:
-    """A peer that the test drives."""
+    """Peer driven by the test."""
 
     def __init__(self, **options):
         self.now_ms = 0
@@ -250,7 +250,7 @@ def test_read_only_service_ends_when_the_election_ends():
         assert not alone.peer.status().read_only, "a late timer changes nothing"
 
 
-def test_read_only_server_keeps_looking_for_a_leader():
+def test_read_only_server_continues_leader_election():
     alone = Alone()
     alone.wait()
     effects = alone.peer.on_timer(alone.now, "election.resend")
@@ -270,7 +270,7 @@ def test_read_only_server_writes_neither_log_nor_snapshots():
 
 
 class NoConnections:
-    """The connections of a server that has no client port."""
+    """Connections of a server that has no client port."""
 
     open_at = None
 
@@ -299,7 +299,7 @@ def test_four_letter_words_report_read_only_mode(tmp_path):
 
 
 class ReadOnlyList(zab_driver.ListApplication):
-    """The replicated list, which records whether it serves reads only."""
+    """Replicated list that records whether it serves only reads."""
 
     read_only = False
 

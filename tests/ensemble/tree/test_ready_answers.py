@@ -1,4 +1,4 @@
-"""Requests in bytes are answered like requests as objects: same bytes, same order, same effects."""
+"""Requests as bytes get the same replies as requests as objects: same bytes, order and effects."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def settle(ensemble: Ensemble) -> None:
 
 @settings(max_examples=250, deadline=None)
 @given(STEPS, st.booleans())
-def test_requests_in_bytes_are_answered_like_objects(
+def test_byte_and_object_requests_get_equal_replies(
     steps: list[tuple[str, int, list[tuple[OpCode, object]]]], full_journal: bool
 ) -> None:
     (typed, clients), (raw, _) = start(full_journal), start(full_journal)
@@ -153,7 +153,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("request_", WHOLE)
-def test_write_is_well_formed_at_its_last_byte_only(request_: tuple[OpCode, object]) -> None:
+def test_write_is_complete_only_at_its_last_byte(request_: tuple[OpCode, object]) -> None:
     op, frame = int(request_[0]), frame_of(request_)
     assert is_well_formed(op, frame)
     assert not [size for size in range(9, len(frame)) if is_well_formed(op, frame[:size])]
@@ -174,7 +174,7 @@ def test_malformed_set_data_is_not_forwarded(frame: bytes) -> None:
     assert not is_well_formed(OpCode.SET_DATA, pack_int(5) + pack_int(OpCode.SET_DATA) + frame)
 
 
-def test_plain_reads_are_answered_in_bytes_until_another_request() -> None:
+def test_fast_read_path_stops_at_the_first_other_request() -> None:
     ensemble, _ = start()
     tree = ensemble.services[0].tree
     frames = [frame_of(request) for request in (get("/a"), exists("/a"), get("/a"), exists("/a", True), get("/a"))]
@@ -194,7 +194,7 @@ def frame(xid: int, request: tuple[OpCode, object]) -> bytes:
 
 
 def read_back(replies: list[Reply | bytes]) -> list[tuple[int, int]]:
-    """(xid, error) of each reply."""
+    """Return (xid, error) of each reply."""
     raw, found = framed(replies), []
     while raw:
         size = int.from_bytes(raw[:4], "big")
@@ -225,7 +225,7 @@ def test_read_after_a_write_does_not_reuse_the_cached_reply() -> None:
     assert sent.count(b"first") == 1 and sent.count(b"mine") == 1 and sent.index(b"first") < sent.index(b"mine")
 
 
-def test_cached_reply_is_dropped_at_any_change_of_its_node() -> None:
+def test_cached_reply_is_dropped_at_any_change_of_its_znode() -> None:
     ensemble, (client, other, _) = start()
     ensemble.auto = True
     changes = [
@@ -243,7 +243,7 @@ def test_cached_reply_is_dropped_at_any_change_of_its_node() -> None:
         ensemble.ask(session, change)
 
 
-def test_cache_keeps_a_bounded_number_of_small_replies() -> None:
+def test_cache_is_limited_to_small_replies_and_a_maximum_number() -> None:
     ensemble, (client, *_) = start()
     ensemble.auto = True
     ensemble.ask(client, create("/long", b"x" * RESPONSE_BYTES_MAX))
@@ -256,7 +256,7 @@ def test_cache_keeps_a_bounded_number_of_small_replies() -> None:
     assert list(ensemble.services[0].tree.responses) == [b"/b"]
 
 
-def test_a_read_with_a_watch_leaves_it() -> None:
+def test_read_with_watch_sets_its_watch() -> None:
     ensemble, (client, writer, _) = start()
     ensemble.auto = True
     ensemble.message(client, Frames([frame(1, get("/a")), frame(2, get("/a", True)), frame(3, get("/a"))]))
@@ -299,7 +299,7 @@ def test_malformed_request_is_rejected_in_order() -> None:
         assert read_back(ensemble.take(client)) == [(1, 0), (2, bad), (3, bad), (4, 0), (5, 0)]
 
 
-def test_paths_that_are_no_utf8_are_malformed() -> None:
+def test_paths_that_are_not_utf_8_are_malformed() -> None:
     ensemble, (client, *_) = start()
     for op in (OpCode.GET_DATA, OpCode.EXISTS):
         bad = pack_int(7) + pack_int(op) + pack_int(2) + b"/\xff" + b"\0"
@@ -324,14 +324,14 @@ def test_connection_without_a_session_gets_no_reply() -> None:
     assert client in ensemble.closed and not ensemble.sent[client]
 
 
-def test_requests_after_an_unknown_one_are_not_processed() -> None:
+def test_requests_after_an_unknown_op_are_not_processed() -> None:
     ensemble, (client, *_) = start()
     ensemble.message(client, Frames([frame(1, get("/a")), pack_int(2) + pack_int(77), frame(3, set_data("/a"))]))
     assert read_back(ensemble.take(client)) == [(1, 0), (2, ErrorCode.UNIMPLEMENTED)]
     assert client in ensemble.closed and not ensemble.proposed
 
 
-def test_reads_after_a_write_wait_within_a_limit() -> None:
+def test_too_many_reads_after_a_write_disconnect_the_client() -> None:
     ensemble, (client, *_) = start()
     ensemble.message(client, Frames([frame(1, set_data("/a"))]))
     ensemble.message(client, Frames([frame(n, get("/a")) for n in range(2, OUTSTANDING_MAX + 1)]))
@@ -340,7 +340,7 @@ def test_reads_after_a_write_wait_within_a_limit() -> None:
     assert client in ensemble.closed
 
 
-def test_many_reads_after_a_write_are_answered_in_order() -> None:
+def test_many_reads_after_a_write_get_replies_in_order() -> None:
     ensemble, (client, *_) = start()
     count = 3 * PLAIN_READS_MAX
     asked = [get("/nowhere") if n % 50 == 0 else get("/a") for n in range(count)]
@@ -350,7 +350,7 @@ def test_many_reads_after_a_write_are_answered_in_order() -> None:
     assert read_back(ensemble.take(client)) == [(0, 0), *((n + 1, error) for n, error in enumerate(errors))]
 
 
-def test_write_is_forwarded_in_the_clients_own_bytes() -> None:
+def test_write_is_forwarded_as_the_clients_original_bytes() -> None:
     ensemble, (_, client, _) = start()
     body = SetDataRequest("/a", b"data", -1).encode() + b"trailing"
     ensemble.message(client, Frames([pack_int(9) + pack_int(OpCode.SET_DATA) + body]))

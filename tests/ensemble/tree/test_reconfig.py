@@ -1,4 +1,4 @@
-"""Outcomes of a reconfig request: ZooKeeper's checks, in ZooKeeper's order."""
+"""Outcomes of a reconfig request: ZooKeeper's checks in ZooKeeper's order."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_servers_join_with_their_exact_lines_and_leave_by_id() -> None:
     assert changed(ask(joining=FOUR.replace("observer", "participant"), leaving="1")).voters == (2, 3, 4)
 
 
-def test_a_server_that_joins_again_takes_its_new_line() -> None:
+def test_rejoining_server_uses_its_new_line() -> None:
     moved = changed(ask(joining="server.3=10.0.0.9:1:2:observer;5"))
     assert "server.3=10.0.0.9:1:2:observer;0.0.0.0:5" in moved.text
     assert moved.observers == (3,)
@@ -75,7 +75,7 @@ def test_whole_membership_accepts_commas_lines_and_groups() -> None:
     assert "weight.1=2" in grouped.text
 
 
-def test_one_reconfiguration_at_a_time() -> None:
+def test_second_reconfig_returns_reconfig_in_progress() -> None:
     under_way = EnsembleView(THREE, THREE.with_version(ZXID), (PeerId(1), PeerId(2)), True, True)
     assert ask(joining="nonsense", ensemble=under_way) is ErrorCode.RECONFIG_IN_PROGRESS
 
@@ -113,7 +113,7 @@ def test_unreadable_or_too_small_membership_is_bad_arguments(request_: dict[str,
     [{"leaving": "one"}, {"joining": "server.x=a:1:2;3"}, {"members": "server.x=a:1:2;3"}, {"members": FOUR}],
 )
 def test_non_numeric_id_or_observers_only_is_marshalling_error(request_: dict[str, str]) -> None:
-    """As ZooKeeper 3.9.5 answers these requests."""
+    """ZooKeeper 3.9.5 replies to these requests in the same way."""
     assert ask(**request_) is ErrorCode.MARSHALLING_ERROR
 
 
@@ -128,12 +128,12 @@ def test_servers_on_a_loopback_host_can_share_an_address() -> None:
     assert changed(ask(joining=local)).observers == (4, 5)
 
 
-def test_groups_require_a_whole_membership() -> None:
+def test_incremental_reconfig_with_groups_is_bad_arguments() -> None:
     grouped = Membership.parse(THREE.text.replace("version", "group.1=1:2:3\nversion"))
     assert ask(joining=FOUR, ensemble=view(current=grouped)) is ErrorCode.BAD_ARGUMENTS
 
 
-def test_a_quorum_of_the_new_membership_must_be_in_sync() -> None:
+def test_quorum_of_the_new_membership_must_be_in_sync() -> None:
     five = "server.4=10.0.0.4:1:2;3,server.5=10.0.0.5:1:2;3"
     assert ask(joining=five, ensemble=view((1, 2))) is ErrorCode.NEW_CONFIG_NO_QUORUM
     assert changed(ask(joining=five, ensemble=view((1, 2, 5)))).voters == (1, 2, 3, 4, 5)
@@ -157,7 +157,7 @@ def error_of(txn: Txn) -> int:
     return txn.body.err
 
 
-def test_reconfig_is_refused_unless_it_is_enabled() -> None:
+def test_reconfig_is_rejected_unless_enabled() -> None:
     assert error_of(prepared((), view(enabled=False), b"nonsense")) == ErrorCode.RECONFIG_DISABLED
 
 
@@ -173,7 +173,7 @@ def test_reconfig_acl_is_checked_last() -> None:
 def test_reconfig_checks_permission_before_joining_servers(
     joining: bytes,
 ) -> None:
-    """See `read_membership`; kazoo's suite requests a server 999 without permission."""
+    """See `read_membership`. kazoo's test suite requests a server 999 without permission."""
     assert error_of(prepared((), view(), joining)) == ErrorCode.NO_AUTH
     assert error_of(prepared(SUPER, view(), joining)) == ErrorCode.BAD_ARGUMENTS
 
@@ -185,12 +185,12 @@ def test_server_can_join_with_several_addresses_if_enabled() -> None:
     assert len(Membership.parse(txn.body.data.decode()).lines[PeerId(4)].addresses) == 2
 
 
-def test_a_lone_server_cannot_be_reconfigured() -> None:
+def test_standalone_server_cannot_be_reconfigured() -> None:
     alone = Membership(0, (PeerId(1),))
     assert error_of(prepared(SUPER, view((1,), current=alone))) == ErrorCode.UNIMPLEMENTED
 
 
-def test_reconfig_writes_the_configuration_node() -> None:
+def test_reconfig_updates_the_config_znode() -> None:
     txn = prepared(SUPER, view())
     assert txn.type == OpCode.RECONFIG
     assert isinstance(txn.body, SetDataTxn)

@@ -1,4 +1,4 @@
-"""Clients' requests: their order, invalid ones, multi; and the events for the journal and for operators."""
+"""Client requests: their order, invalid requests, multi, and the events for the journal and for operators."""
 
 import struct
 
@@ -58,7 +58,7 @@ def errors(messages):
 # -- order -----------------------------------------------------------------------------------------------
 
 
-def test_reads_and_pings_wait_for_the_sessions_own_writes():
+def test_reads_and_pings_wait_for_earlier_writes_of_the_session():
     ensemble = Ensemble(auto=False)
     client, other = ensemble.connect(), ensemble.connect()
     ensemble.commit()
@@ -92,7 +92,7 @@ def test_replies_keep_request_order_when_a_sync_is_slow():
     assert ensemble.take(client)[0].body.path == "/y"
 
 
-def test_a_refused_write_is_answered_in_its_turn():
+def test_rejected_write_gets_its_reply_in_order():
     ensemble = Ensemble(servers=2, auto=False)
     client = ensemble.connect(server=1)
     ensemble.commit()
@@ -103,7 +103,7 @@ def test_a_refused_write_is_answered_in_its_turn():
     assert errors(ensemble.take(client)) == [0, ErrorCode.NODE_EXISTS, ErrorCode.NO_NODE, 0]
 
 
-def test_requests_of_an_older_connection_are_not_confused():
+def test_replies_to_an_older_connection_do_not_reach_the_new_one():
     ensemble = Ensemble(auto=False)
     old = ensemble.connect()
     ensemble.commit()
@@ -125,7 +125,8 @@ def test_requests_of_an_older_connection_are_not_confused():
 
 @pytest.mark.parametrize(("request_", "xid"), [(CLOSE, 1), (create("/a"), 0)])
 def test_expired_session_gets_no_reply_to_late_requests(request_, xid):
-    """No reply to its close, since the leader's close came first, nor to a write with the xid of that close."""
+    """Its close gets no reply because the leader's close came first. Neither does a write with the xid of that
+    close."""
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)
     ensemble.take(client)
@@ -157,7 +158,7 @@ def test_ended_session_leaves_no_state_whatever_it_waited_for(is_gone):
     assert ensemble.take(client) == []
 
 
-def test_too_many_waiting_requests_end_the_connection():
+def test_too_many_waiting_requests_close_the_connection():
     ensemble = Ensemble(auto=False)
     client = ensemble.connect()
     ensemble.commit()
@@ -173,7 +174,7 @@ def test_too_many_waiting_requests_end_the_connection():
 # -- invalid requests ------------------------------------------------------------------------------------
 
 
-def test_unknown_op_is_unimplemented_and_ends_the_connection():
+def test_unknown_op_is_unimplemented_and_closes_the_connection():
     ensemble = Ensemble(auto=False)
     for op in (999, OpCode.CHECK, -1, -10):
         client = ensemble.connect()
@@ -196,7 +197,7 @@ def test_malformed_body_is_a_marshalling_error():
     assert client not in ensemble.closed
 
 
-def test_unknown_auth_scheme_ends_the_connection():
+def test_unknown_auth_scheme_closes_the_connection():
     ensemble = Ensemble()
     for packet in (AuthPacket(0, "world", b"anyone"), AuthPacket(0, "odd", None), AuthPacket(0, "digest", None)):
         client = ensemble.connect()
@@ -226,7 +227,7 @@ def test_digest_password_grants_its_acl():
         assert ensemble.ask(bob, request).err == ErrorCode.NO_AUTH
 
 
-def test_reads_of_missing_nodes_are_no_node_errors():
+def test_reads_of_missing_znodes_return_no_node():
     ensemble = Ensemble()
     client = ensemble.connect()
     for request in (exists("/no"), get("/no"), children("/no"), (OpCode.GET_ACL, PathRequest("/no")), exists("no")):
@@ -234,8 +235,8 @@ def test_reads_of_missing_nodes_are_no_node_errors():
     assert ensemble.ask(client, exists("/a\0")).err == ErrorCode.BAD_ARGUMENTS
 
 
-def test_the_root_answers_to_the_empty_path_too():
-    """DataTree has the root under both; below the empty path getAllChildrenNumber counts the root itself."""
+def test_empty_path_reads_the_root():
+    """DataTree stores the root under both paths. For the empty path, getAllChildrenNumber also counts the root."""
     ensemble = Ensemble()
     client = ensemble.connect()
     for op, kind in (
@@ -257,7 +258,7 @@ def test_the_root_answers_to_the_empty_path_too():
     assert events == [(EventType.CREATED, "")], "a znode that is there; the other two are armed"
 
 
-def test_a_null_path_is_no_path_to_read():
+def test_null_path_cannot_be_read():
     ensemble = Ensemble()
     client = ensemble.connect()
     null = b"\xff\xff\xff\xff\0"
@@ -271,7 +272,7 @@ def test_a_null_path_is_no_path_to_read():
 # -- multi -----------------------------------------------------------------------------------------------
 
 
-def test_a_multi_answers_each_operation():
+def test_multi_returns_a_result_for_each_operation():
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)
     check = (OpCode.CHECK, CheckVersionRequest("/a", 1))
@@ -283,7 +284,7 @@ def test_a_multi_answers_each_operation():
     assert checked.body == deleted.body == EmptyRequest()
 
 
-def test_failed_multi_succeeds_as_a_request_with_its_errors():
+def test_failed_multi_returns_ok_with_an_error_per_operation():
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)
     reply = ensemble.ask(client, multi(create("/a"), delete("/no"), create("/b")))
@@ -296,7 +297,7 @@ def test_failed_multi_succeeds_as_a_request_with_its_errors():
 # -- events ----------------------------------------------------------------------------------------------
 
 
-def test_full_journal_has_commits_ephemerals_and_acks():
+def test_full_journal_contains_commits_ephemerals_and_acks():
     ensemble = Ensemble(servers=2, full_journal=True)
     client = ensemble.connect(server=1)
     ensemble.ask(client, create("/e", b"", 1))
@@ -315,7 +316,7 @@ def test_full_journal_has_commits_ephemerals_and_acks():
     ]  # fmt: skip
 
 
-def test_normal_journal_has_sessions_only():
+def test_normal_journal_contains_only_sessions():
     ensemble = Ensemble()
     client = ensemble.connect()
     ensemble.ask(client, create("/e", b"", 1))
@@ -323,7 +324,7 @@ def test_normal_journal_has_sessions_only():
     assert [type(event) for _, event in ensemble.events] == [SessionCreated, SessionClosed]
 
 
-def test_counters_equal_those_of_the_four_letter_words():
+def test_counters_equal_the_four_letter_words():
     ensemble = Ensemble(auto=False)
     client = ensemble.connect()
     ensemble.commit()
@@ -357,7 +358,7 @@ def test_counters_equal_those_of_the_four_letter_words():
     assert service.views.statistics().packets_received == 0
 
 
-def test_every_peer_reaches_the_leaders_digest():
+def test_every_peer_has_the_leaders_digest():
     ensemble = Ensemble(servers=3)
     client = ensemble.connect(server=2)
     for i in range(20):
@@ -368,7 +369,7 @@ def test_every_peer_reaches_the_leaders_digest():
 
 
 def test_sequence_numbers_overflow_as_documented_on_every_peer():
-    """The name that follows 2147483647 ends with -2147483648 (ZooKeeper's Programmer's Guide, sequence nodes)."""
+    """The name after 2147483647 ends with -2147483648 (ZooKeeper's Programmer's Guide, sequence nodes)."""
     ensemble = Ensemble(2)
     client = ensemble.connect(1)
     ensemble.ask(client, create("/q"))
@@ -382,7 +383,7 @@ def test_sequence_numbers_overflow_as_documented_on_every_peer():
     assert not ensemble.differed
 
 
-def test_peer_whose_tree_differs_reports_it_once():
+def test_peer_with_a_different_tree_reports_it_once():
     ensemble = Ensemble()
     client = ensemble.connect()
     for _ in range(2):
@@ -409,7 +410,7 @@ def test_config_node_contains_the_membership():
     assert reply.body.data == text.encode() and (reply.body.stat.version, reply.body.stat.aversion) == (-1, -1)
 
 
-def test_a_peer_can_start_over_from_a_snapshot():
+def test_peer_can_be_reset_and_restored_from_a_snapshot():
     ensemble = Ensemble()
     client = ensemble.connect()
     ensemble.ask(client, create("/a"))

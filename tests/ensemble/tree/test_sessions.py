@@ -11,13 +11,13 @@ def at(mono_ms, wall_ms=0):
     return Instant(mono_ms, wall_ms)
 
 
-def test_passwords_are_those_of_java_util_random():
+def test_session_passwords_equal_java_util_random():
     # Replies of a ZooKeeper 3.9.5 server to connect requests.
     assert password_of(72057752643174400) == b"&\xa5\x13\x19\xbb\xa6ZSt\xcb\xc9u\xfc H0"
     assert len(password_of(-5)) == 16 and password_of(-5) != password_of(5)
 
 
-def test_session_ids_have_server_and_clock_and_are_unique():
+def test_session_ids_contain_server_and_clock_and_are_unique():
     ids = SessionIds(PeerId(3))
     ids.start(at(0, 0x123456789A))
     first = ids.next()
@@ -26,7 +26,7 @@ def test_session_ids_have_server_and_clock_and_are_unique():
     assert ids.next() == first + 1, "a clock that went back"
 
 
-def test_ids_of_servers_from_128_on_are_negative():
+def test_session_ids_of_servers_from_128_on_are_negative():
     ids = SessionIds(PeerId(200))
     ids.start(at(0, 1))
     assert ids.next() == (200 << 56 | 1 << 16) - (1 << 64)
@@ -40,7 +40,7 @@ def test_session_expires_within_a_tick_of_its_timeout():
         assert start + 250 < due <= start + 250 + TICK_MS and due % TICK_MS == 0
 
 
-def test_a_touched_session_lives_on():
+def test_touched_session_does_not_expire():
     tracker = SessionTracker(TICK_MS, at(0))
     tracker.track(at(0), 1, 250)
     tracker.track(at(0), 2, 250)
@@ -52,7 +52,7 @@ def test_a_touched_session_lives_on():
     assert tracker.expire(at(10_000)) == [Overdue(1, 250, 9_760, 2)], "the last contact, and its server"
 
 
-def test_sessions_expire_in_the_order_of_their_due_times():
+def test_sessions_expire_in_deadline_order():
     tracker = SessionTracker(TICK_MS, at(0))
     for session_id, timeout_ms in ((5, 900), (3, 200), (4, 500), (9, 200)):
         tracker.track(at(0), session_id, timeout_ms)
@@ -77,7 +77,7 @@ def test_removed_session_leaves_no_state():
     assert len(tracker) == 0 and tracker.expire(at(5000)) == [] and 1 not in tracker
 
 
-def test_sessions_are_listed_by_the_tick_at_which_they_expire():
+def test_sessions_are_listed_by_expiration_tick():
     tracker = SessionTracker(TICK_MS, at(0))
     for session_id, timeout_ms in ((5, 900), (3, 200), (9, 210), (4, 250)):
         tracker.track(at(0), session_id, timeout_ms)

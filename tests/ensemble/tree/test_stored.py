@@ -1,4 +1,4 @@
-"""Znodes loaded from a snapshot have no digests until they change; no client can see the difference."""
+"""Znodes loaded from a snapshot have no digests until they change. Clients cannot see the difference."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def images() -> list[NodeImage]:
 
 
 def loaded(digest: int = 0) -> tuple[DataTree, DataTree]:
-    """The same snapshot, read from its bytes, and built from images."""
+    """Return the same snapshot twice: read from its bytes, and built from images."""
     snapshot = TreeSnapshot(Zxid(9), {SessionId(77): 4000}, images(), digest)
     eager = DataTree.from_snapshot(snapshot)
     decoder = TreeDecoder()
@@ -40,7 +40,7 @@ def loaded(digest: int = 0) -> tuple[DataTree, DataTree]:
     return DataTree.from_snapshot(decoder.snapshot(9, digest)), eager
 
 
-def test_a_loaded_tree_is_the_tree_that_was_saved() -> None:
+def test_loaded_tree_equals_the_saved_tree() -> None:
     lazy, eager = loaded()
     assert (lazy.digest, lazy.data_size_bytes, lazy.ephemerals, lazy.ephemeral_count, lazy.lapsing) == (
         eager.digest, eager.data_size_bytes, eager.ephemerals, eager.ephemeral_count, eager.lapsing
@@ -59,14 +59,14 @@ def test_snapshot_nodes_support_index_and_slice() -> None:
     assert (nodes[-1], nodes[1:3], nodes == whole, nodes == whole[1:]) == (whole[-1], whole[1:3], True, False)
 
 
-def test_loaded_znodes_are_written_like_created_ones() -> None:
+def test_loaded_znodes_are_encoded_like_created_ones() -> None:
     written = []
     for tree in loaded(digest=12345):
         written.append(b"".join(records_of(tree.nodes.pairs(), tree.nodes.acls, AclTable())))
     assert written[0] == written[1]
 
 
-def test_digest_is_computed_when_its_znode_changes() -> None:
+def test_digest_of_a_loaded_znode_is_computed_when_it_changes() -> None:
     lazy, eager = loaded(digest=12345)
     assert all(node.value[FLAGS_AT] & UNSEALED for node in lazy.nodes.values())
     assert {path: node.digest for path, node in lazy.nodes.items()} == {
@@ -88,7 +88,7 @@ def test_digest_is_computed_when_its_znode_changes() -> None:
     assert not lazy.nodes["/a/ü"].value[FLAGS_AT] & UNSEALED and lazy.nodes["/c"].value[FLAGS_AT] & UNSEALED
 
 
-def test_unchanged_loaded_znode_is_written_as_it_was_read() -> None:
+def test_unchanged_loaded_znode_is_encoded_as_it_was_read() -> None:
     lazy, _ = loaded(digest=12345)
     raw = b"".join(encode_tree(lazy.to_snapshot()))
     decoder = TreeDecoder()
@@ -97,8 +97,9 @@ def test_unchanged_loaded_znode_is_written_as_it_was_read() -> None:
     assert b"".join(encode_tree(decoder.snapshot(9, 1))) == raw
 
 
-def test_digest_of_a_fuzzy_snapshot_is_computed_again(tmp_path: Path) -> None:
-    """ZooKeeper writes its digest after a tree that kept changing; the log is replayed from the name's zxid."""
+def test_digest_of_a_fuzzy_snapshot_is_recomputed(tmp_path: Path) -> None:
+    """ZooKeeper writes the digest after a tree that kept changing. The log is replayed from the zxid in the file
+    name."""
     snapshot = TreeSnapshot(Zxid(9), {}, images(), 12345)
     write_snapshot(tmp_path, snapshot)
     path = tmp_path / "snapshot.9"
@@ -119,7 +120,7 @@ def test_digest_of_a_fuzzy_snapshot_is_computed_again(tmp_path: Path) -> None:
         pytest.param([node("/a")], id="no root"),
     ],
 )
-def test_a_tree_with_a_hole_is_refused(tree: list[NodeImage]) -> None:
+def test_tree_with_a_missing_parent_is_rejected(tree: list[NodeImage]) -> None:
     decoder = TreeDecoder()
     with pytest.raises((ValueError, MalformedRecord)):
         decoder.feed(b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, tree, 0))))
@@ -144,7 +145,7 @@ def test_invalid_records_are_malformed(old: bytes, new: bytes) -> None:
         TreeDecoder().feed(raw.replace(old, new))
 
 
-def test_large_tree_can_arrive_in_any_pieces() -> None:
+def test_large_tree_can_be_decoded_from_any_chunks() -> None:
     raw = b"".join(encode_tree(some_snapshot()))
     for step in (7, 64, 1001):
         decoder = TreeDecoder()

@@ -1,4 +1,4 @@
-"""A transaction's type is its request's op code, and the log, learners and Java servers read the body by that type."""
+"""A transaction's type is the op code of its request. The log, learners and Java servers use it to read the body."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Asked = tuple[OpCode, Record]
 
 
 def creates(op: OpCode) -> list[Asked]:
-    """A create by that op for each flag value that a client can send."""
+    """Return a create with that op for each flag value that a client can send."""
     if CREATES[op].request is CreateTTLRequest:
         return [(op, CreateTTLRequest("/new", b"", OPEN_ACL, flags, 5)) for flags in CreateFlag]
     return [(op, CreateRequest("/new", b"", OPEN_ACL, flags)) for flags in CreateFlag]
@@ -65,7 +65,7 @@ CREATED = [asked for op in CREATES for asked in creates(OpCode(op))]
 
 
 def proposed(op: OpCode, body: Record | MultiRequest) -> Txn:
-    """The transaction of one request to a tree with the znode `/there`."""
+    """Return the transaction of one request to a tree that contains the znode `/there`."""
     tree, tracker = DataTree(), SessionTracker(100, NOW)
     proposer = Proposer(tree, tracker, rules=TreeRules(extended_types=True))
     session: Asked = OpCode.CREATE_SESSION, CreateSessionTxn(4000)
@@ -96,7 +96,7 @@ def test_transaction_body_has_the_class_of_its_type(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("asked", [*CREATED, *OTHERS], ids=label)
-def test_transactions_in_a_multi_decode_to_their_own_bytes(asked: Asked) -> None:
+def test_transactions_in_a_multi_round_trip(asked: Asked) -> None:
     op, body = asked
     txn = proposed(OpCode.MULTI, MultiRequest([MultiOp(op, body)]))
     assert type(txn.body) is TXN_BODIES[txn.type]
@@ -104,6 +104,6 @@ def test_transactions_in_a_multi_decode_to_their_own_bytes(asked: Asked) -> None
         assert sub.body().encode() == sub.data
 
 
-def test_every_transaction_type_is_tested_here() -> None:
+def test_every_transaction_type_has_a_test() -> None:
     asked_for = {op for op, _ in [*CREATED, *OTHERS, *ALONE]}
     assert asked_for | {OpCode.MULTI, OpCode.ERROR} == set(TXN_BODIES)

@@ -1,4 +1,4 @@
-"""Watches fired by each operation, their recipients, and their order."""
+"""Watches that each operation fires, their recipients, and their order."""
 
 import pytest
 
@@ -10,13 +10,13 @@ DATA, CHILDREN = EventType.DATA_CHANGED, EventType.CHILDREN_CHANGED
 
 
 def fired(ensemble, connection):
-    """The watch events among the messages since the last call."""
+    """Return the watch events among the messages since the previous call."""
     messages = ensemble.take(connection)
     return [(EventType(m.body.type), m.body.path) for m in messages if isinstance(m.body, WatcherEvent)]
 
 
 def watching(*watches):
-    """An ensemble with /p and /p/a, a writer and a watcher that set these watches."""
+    """Return an ensemble with /p and /p/a, a writer, and a watcher that set these watches."""
     ensemble = Ensemble()
     writer, watcher = ensemble.connect(), ensemble.connect()
     ensemble.ask(writer, create("/p"))
@@ -59,26 +59,26 @@ def test_each_operation_fires_the_same_watches_as_zookeeper(operation, watch, ev
     assert len(ensemble.services[0].watches) == (1 if left and not events else 0)
 
 
-def test_a_watch_fires_once():
+def test_one_time_watch_fires_once():
     ensemble, writer, watcher = watching(DATA_WATCH, EXISTS_WATCH)
     ensemble.ask(writer, set_data("/p/a"))
     ensemble.ask(writer, set_data("/p/a"))
     assert fired(ensemble, watcher) == [(DATA, "/p/a")], "data and exists watches of one connection are one"
 
 
-def test_deletion_event_is_sent_once_and_before_the_parents():
+def test_deletion_event_is_sent_once_before_the_parents_event():
     ensemble, writer, watcher = watching(children("/p", True), CHILD_WATCH, DATA_WATCH)
     ensemble.ask(writer, delete("/p/a"))
     assert fired(ensemble, watcher) == [(DELETED, "/p/a"), (CHILDREN, "/p")]
 
 
-def test_a_multi_fires_in_the_order_of_its_operations():
+def test_multi_fires_watches_in_operation_order():
     ensemble, writer, watcher = watching(exists("/p/b", True), DATA_WATCH, get("/p", True), children("/p", True))
     ensemble.ask(writer, multi(set_data("/p"), create("/p/b"), set_data("/p/b"), delete("/p/a")))
     assert fired(ensemble, watcher) == [(DATA, "/p"), (CREATED, "/p/b"), (CHILDREN, "/p"), (DELETED, "/p/a")]
 
 
-def test_connections_are_notified_in_the_order_of_their_watches():
+def test_connections_are_notified_in_watch_order():
     ensemble = Ensemble()
     connections = [ensemble.connect() for _ in range(5)]
     order = [connections[i] for i in (3, 0, 4, 1, 2)]
@@ -125,7 +125,7 @@ def test_watch_without_read_permission_is_not_notified():
     assert fired(ensemble, writer) == [(CREATED, "/private")]
 
 
-def test_a_closed_connections_watches_are_forgotten():
+def test_watches_of_a_closed_connection_are_removed():
     ensemble, writer, watcher = watching(DATA_WATCH, CHILD_WATCH, exists("/p/b", True))
     counts = ensemble.services[0].views.watch_counts()
     assert (counts.watches, counts.connections, counts.paths) == (3, 1, 2)
@@ -135,7 +135,7 @@ def test_a_closed_connections_watches_are_forgotten():
     assert fired(ensemble, watcher) == []
 
 
-def test_session_end_fires_the_watches_on_its_ephemerals():
+def test_end_of_a_session_fires_the_watches_on_its_ephemerals():
     ensemble, writer, watcher = watching()
     ensemble.ask(writer, create("/p/e", b"", 1))
     ensemble.ask(watcher, exists("/p/e", True))

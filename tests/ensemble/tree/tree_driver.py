@@ -1,4 +1,4 @@
-"""Drive Services without ZAB: the first leads, the others learn; transactions commit at the test's command."""
+"""Drive Services without ZAB. The first one leads and the others learn; the test decides when transactions commit."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ PING = (OpCode.PING, EmptyRequest())
 
 
 class Ensemble:
-    """`auto` commits each proposal at once; otherwise `commit()` does."""
+    """Services of several servers. With `auto`, each proposal is committed immediately, otherwise by `commit()`."""
 
     def __init__(self, servers=1, auto=True, tick_ms=1000, **config):
         self.tick_ms = tick_ms
@@ -150,7 +150,7 @@ class Ensemble:
                 self.run(i, service.apply(self.now, [txn]))
 
     def commit_together(self, count=None):
-        """As `commit`, but each server applies all of them in one turn."""
+        """Commit as `commit` does, but each server applies all transactions in one turn."""
         count = len(self.proposed) if count is None else count
         txns = [Txn.decode(self.proposed.popleft().encoded()) for _ in range(count)]
         self.history += txns
@@ -170,7 +170,7 @@ class Ensemble:
         self.run(server, self.services[server].revalidated(self.now, session_id, valid, self.zxid))
 
     def advance(self, ms):
-        """Let time pass, tick by tick, with the leader's ticks and pings."""
+        """Advance the time tick by tick, with the leader's ticks and pings."""
         end = self.now_ms + ms
         while self.now_ms < end:
             tick_ms = min(self.now_ms + self.tick_ms, end)
@@ -194,7 +194,7 @@ class Ensemble:
         return connection
 
     def connect(self, server=0, session=(0, None), timeout_ms=10_000, seen=0, read_only=False, identities=()) -> int:
-        """Open a connection and send its ConnectRequest; `session` is (id, password)."""
+        """Open a connection and send its ConnectRequest. `session` is (id, password)."""
         connection = self.dial(server, identities)
         self.message(connection, ConnectRequest(0, seen, timeout_ms, session[0], session[1], read_only))
         return connection
@@ -224,13 +224,13 @@ class Ensemble:
         return reply
 
     def session(self, connection) -> tuple[int, bytes]:
-        """Return (id, password) of a connected connection."""
+        """Return (id, password) of an established connection."""
         response = self.sent[connection][0]
         assert isinstance(response, ConnectResponse)
         return response.session_id, response.password
 
     def take(self, connection) -> list:
-        """Return the messages since the last call."""
+        """Return the messages since the previous call."""
         messages, self.sent[connection] = self.sent[connection], []
         return messages
 

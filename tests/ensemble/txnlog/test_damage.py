@@ -1,4 +1,6 @@
-"""A flipped byte is found, reported and never served; records that may be acknowledged come from the leader again."""
+"""A flipped byte is detected, reported and never served. Records that may be acknowledged are fetched from the
+leader again.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ def refill(directory: Path, source: Path) -> None:
     shutil.copytree(source, directory, dirs_exist_ok=True)
 
 
-def test_flipped_log_byte_is_found_and_never_shortens_a_history(tmp_path: Path) -> None:
-    """In every record, also the last one, and in every field: checksum, length, transaction, closing byte."""
+def test_flipped_log_byte_is_detected_and_never_loses_history(tmp_path: Path) -> None:
+    """Every record, including the last, and every field are tested: checksum, length, transaction and closing byte."""
     good = tmp_path / "good"
     good.mkdir()
     directories_with(good, range(1, 3))
@@ -62,7 +64,7 @@ def test_flipped_log_byte_is_found_and_never_shortens_a_history(tmp_path: Path) 
             assert recover(directories, ONE_OF_THREE).recovered.complete == recovery.recovered.complete
 
 
-def test_flipped_log_byte_stops_a_lone_peer_unless_harmless(tmp_path: Path) -> None:
+def test_flipped_log_byte_stops_a_single_peer_unless_harmless(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     path = tmp_path / "log.100000001"
     raw, scanned = read_log(path)
@@ -77,7 +79,7 @@ def test_flipped_log_byte_stops_a_lone_peer_unless_harmless(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("bits", FLIPS)
-def test_any_flipped_byte_of_zookeepers_log_is_found(tmp_path: Path, bits: int) -> None:
+def test_any_flipped_byte_of_zookeepers_log_is_detected(tmp_path: Path, bits: int) -> None:
     raw, scanned = read_log(REAL / "log.100000001")
     expected = [txn.encoded() for txn in scanned.txns]
     path = tmp_path / "log.100000001"
@@ -89,8 +91,8 @@ def test_any_flipped_byte_of_zookeepers_log_is_found(tmp_path: Path, bits: int) 
         assert len(got) < len(expected) or found.unclosed
 
 
-def test_any_flipped_byte_of_a_snapshot_is_found(tmp_path: Path) -> None:
-    """Both our snapshot and ZooKeeper's, at every byte."""
+def test_any_flipped_byte_of_a_snapshot_is_detected(tmp_path: Path) -> None:
+    """Every byte of our snapshot and of ZooKeeper's is tested."""
     ours = some_snapshot()
     small = ours.nodes[:2] + ours.nodes[3:]
     write_snapshot(tmp_path, type(ours)(ours.zxid, ours.sessions, small, ours.digest))
@@ -105,7 +107,7 @@ def test_any_flipped_byte_of_a_snapshot_is_found(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_flips_in_a_larger_log_never_serve_a_changed_transaction(tmp_path: Path, data: st.DataObject) -> None:
+def test_flips_in_a_larger_log_never_return_a_changed_txn(tmp_path: Path, data: st.DataObject) -> None:
     txns = [a_txn(EPOCH_1 + n, b"%d" % n * (n % 50)) for n in range(1, 200)]
     raw = bytes(HEADER.pack(0x5A4B4C47, 2, 0)) + b"".join(frame_record(txn) for txn in txns)
     damaged = bytearray(raw)
@@ -145,8 +147,8 @@ def test_damaged_log_and_later_logs_are_set_aside(tmp_path: Path) -> None:
     assert counters(directories) == list(range(1, 9))
 
 
-def test_only_snapshot_cannot_be_skipped_silently(tmp_path: Path) -> None:
-    """After a SNAP no older data is left: without the snapshot this peer would vote with an empty history."""
+def test_only_snapshot_is_not_skipped_silently(tmp_path: Path) -> None:
+    """After a SNAP no older data is left. Without the snapshot this peer would vote with an empty history."""
     directories = directories_with(tmp_path, snapshots=(EPOCH_1 + 9,))
     path = tmp_path / "snapshot.100000009"
     path.write_bytes(flip(path.read_bytes(), 200, 0xFF))
@@ -158,7 +160,7 @@ def test_only_snapshot_cannot_be_skipped_silently(tmp_path: Path) -> None:
 
 
 def test_snapshot_named_like_a_later_one_is_rejected(tmp_path: Path) -> None:
-    """For example a misnamed copy: the transactions between would be lost without notice."""
+    """This can be a misnamed copy. Otherwise the transactions in between would be lost silently."""
     directories = directories_with(tmp_path, snapshots=(0, EPOCH_1 + 2))
     (tmp_path / "snapshot.100000002").rename(tmp_path / "snapshot.100000004")
     with pytest.raises(DataDirectoryError, match=r"snapshot\.100000004 is damaged"):
@@ -169,7 +171,7 @@ def test_snapshot_named_like_a_later_one_is_rejected(tmp_path: Path) -> None:
 
 
 def test_logs_without_a_snapshot_are_trusted_if_configured(tmp_path: Path) -> None:
-    """snapshot.trust.empty: for an upgrade from servers that wrote no snapshot at their start."""
+    """snapshot.trust.empty is for upgrading from servers that wrote no snapshot at startup."""
     directories = directories_with(tmp_path, range(1, 4), snapshots=())
     recovered = recover(directories, RecoveryPolicy(trusts_empty=True)).recovered
     assert [txn.zxid - EPOCH_1 for txn in recovered.txns] == [1, 2, 3]
@@ -187,7 +189,7 @@ def test_damaged_snappy_snapshot_is_skipped_like_any_other(tmp_path: Path, conte
     assert [damage.file for damage in recovery.damages] == ["snapshot.100000003.snappy"]
 
 
-def test_incomplete_history_of_a_lone_peer_is_reported(tmp_path: Path) -> None:
+def test_incomplete_history_of_a_single_peer_is_reported(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / MARKER_NAME).write_text("why")
     assert not recover(directories, ONE_OF_THREE).recovered.complete
@@ -210,7 +212,7 @@ def test_doubt_lasts_until_the_history_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flipped", [1, 2, 3])
 def test_damage_before_the_truncation_point_is_reported(tmp_path: Path, flipped: int) -> None:
-    """A TRUNC to 4: records after the damage were acknowledged, and must not be skipped as if truncated."""
+    """In a TRUNC to 4, records after the damage were acknowledged, and must not be skipped as if truncated."""
     directories = directories_with(tmp_path, range(1, 7))
     path = tmp_path / f"log.{EPOCH_1 + 1:x}"
     raw = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""The two epoch files, relative to each other and to the log: every possible state."""
+"""The two epoch files compared with each other and with the log: every possible state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.ensemble.txnlog.epochs import ACCEPTED, CURRENT, TEMPORARY_SUFFIX, ch
 from zabka.ensemble.txnlog.errors import DataDirectoryError
 
 LAST = (3 << 32) + 7
-"""The last logged transaction is of epoch 3."""
+"""Zxid of the last logged transaction, in epoch 3."""
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,10 @@ LAST = (3 << 32) + 7
         pytest.param("2", None, None, None, id="less was accepted than the log holds"),
     ],
 )
-def test_epochs_of_a_start(
+def test_epochs_at_start_are_read_repaired_or_rejected(
     tmp_path: Path, accepted: str | None, current: str | None, pending: str | None, loaded: tuple[int, int] | None
 ) -> None:
-    """QuorumPeer.loadDataBase; after `write` the files contain the returned epochs."""
+    """As in QuorumPeer.loadDataBase. After `write`, the files contain the returned epochs."""
     for name, text in ((ACCEPTED, accepted), (CURRENT, current), (CURRENT + TEMPORARY_SUFFIX, pending)):
         if text is not None:
             (tmp_path / name).write_text(text)

@@ -1,4 +1,4 @@
-"""Small file operations: names of log and snapshot files, reads of sparse files, and writes in pieces."""
+"""Small file operations: names of log and snapshot files, reads of sparse files, and writes in chunks."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from zabka.ensemble.txnlog.files import (
         ("snapshot.1a.bz2", SNAPSHOT_PREFIX, None),
     ],
 )
-def test_file_name_has_its_zxid_in_hexadecimal(name: str, prefix: str, zxid: int | None) -> None:
-    """FileTxnLog's and SnapStream's names (Util.getZxidFromName)."""
+def test_file_name_contains_its_zxid_in_hexadecimal(name: str, prefix: str, zxid: int | None) -> None:
+    """The names used by FileTxnLog and SnapStream (Util.getZxidFromName)."""
     assert zxid_of(Path("/data") / name, prefix) == zxid
 
 
-def test_files_are_sorted_by_zxid_and_foreign_ones_skipped(tmp_path: Path) -> None:
+def test_files_are_sorted_by_zxid_and_unknown_ones_skipped(tmp_path: Path) -> None:
     for name in ("log.f", "log.10", "log.2", "logs", "log.", "snapshot.1", "damaged-log.1"):
         (tmp_path / name).write_bytes(b"")
     assert [(zxid, path.name) for zxid, path in by_zxid(tmp_path, LOG_PREFIX)] == [
@@ -66,9 +66,8 @@ def test_exists_and_is_directory_accept_missing_paths(tmp_path: Path) -> None:
     assert is_directory(tmp_path) and not is_directory(tmp_path / "file") and not is_directory(tmp_path / "missing")
 
 
-def test_names_of_new_directories_survive_a_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory's name is stored in its parent, which must be synced: the parents of all new directories, and no
-    other."""
+def test_new_directories_survive_a_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory's name is stored in its parent, so exactly the parents of all new directories must be synced."""
     synced: list[Path] = []
     monkeypatch.setattr(HOST, "fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").readlink()))
     make_directories(tmp_path / "a" / "b" / "c")
@@ -77,7 +76,7 @@ def test_names_of_new_directories_survive_a_power_loss(tmp_path: Path, monkeypat
     assert len(synced) == 3
 
 
-def test_text_files_have_universal_line_ends(tmp_path: Path) -> None:
+def test_text_files_are_read_with_universal_newlines(tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes("ä\r\nb\rc\n".encode())
     assert read_text(tmp_path / "text") == "ä\nb\nc\n"
 
@@ -114,7 +113,7 @@ def test_file_with_inner_holes_is_read_up_to_its_last_data(tmp_path: Path) -> No
         pytest.param([0, 8], b"abc\0\0", id="it has grown meanwhile"),
     ],
 )
-def test_length_read_follows_the_holes_of_the_file_system(
+def test_read_length_follows_the_holes_of_the_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[int], read: bytes
 ) -> None:
     (tmp_path / "log.1").write_bytes(b"abc\0\0")
@@ -148,7 +147,7 @@ def test_file_is_rewritten_in_pieces_at_their_offsets(tmp_path: Path, monkeypatc
     assert b"".join(part for _, part in written) == content == (tmp_path / "log.1").read_bytes()
 
 
-def test_page_cache_drop_covers_the_range_and_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_cache_drop_covers_the_range_and_ignores_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, ...]] = []
 
     def refuse(*arguments: int) -> None:

@@ -1,4 +1,4 @@
-"""The files on disk are ZooKeeper's, byte for byte."""
+"""The files on disk equal ZooKeeper's byte for byte."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_snapshot_round_trips(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 3, 1000, 100_000])
-def test_streamed_tree_can_arrive_in_any_pieces(step: int) -> None:
+def test_streamed_tree_can_be_decoded_from_any_chunks(step: int) -> None:
     snapshot = some_snapshot()
     if step == 1:
         snapshot = TreeSnapshot(snapshot.zxid, snapshot.sessions, [node(""), node("/x", b"123")], 1)
@@ -95,7 +95,7 @@ def test_streamed_tree_can_arrive_in_any_pieces(step: int) -> None:
     assert decoder.snapshot(snapshot.zxid, snapshot.digest) == snapshot
 
 
-def test_log_is_preallocated_and_starts_with_its_first_zxid(tmp_path: Path) -> None:
+def test_log_is_preallocated_and_named_after_its_first_zxid(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path, preallocate_bytes=4096)
     writer.append([a_txn(0x10000000A)])
     for zxid in range(0x10000000B, 0x10000000F):

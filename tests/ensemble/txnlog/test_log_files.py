@@ -1,4 +1,4 @@
-"""Log files as they are written, truncated and read in bytes: sizes, offsets, and pages dropped from memory."""
+"""Log files as they are written, truncated and read as bytes: sizes, offsets, and pages dropped from memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def numbers(path: Path) -> list[int]:
 
 @pytest.mark.parametrize("preallocate", [0, 1000, 100_000])
 def test_log_file_is_preallocated_and_extended_when_full(tmp_path: Path, preallocate: int) -> None:
-    """FilePadding: the same amount again after the end of the record that needs it."""
+    """As in FilePadding: the file grows by the same size again after the end of the record that needs it."""
     writer = LogWriter(tmp_path, preallocate)
     path, used, size = tmp_path / "log.100000001", HEADER.size, HEADER.size + preallocate
     for number in range(1, 40):
@@ -67,8 +67,8 @@ def test_log_file_is_preallocated_and_extended_when_full(tmp_path: Path, preallo
     assert path.read_bytes()[:16] == b"ZKLG" + (2).to_bytes(4, "big") + bytes(8)
 
 
-def test_a_log_file_is_durable_when_the_next_one_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The barrier after it is answered when the next file is synced: this file is not synced again."""
+def test_log_file_is_durable_before_the_next_one_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The barrier after the last record completes when the next file is synced; this file is not synced again."""
     done: list[str] = []
     pwrite, fdatasync, close = os.pwrite, os.fdatasync, os.close
     monkeypatch.setattr(HOST, "pwrite", lambda fd, data, at: (done.append("written"), pwrite(fd, data, at))[1])
@@ -80,7 +80,7 @@ def test_a_log_file_is_durable_when_the_next_one_begins(tmp_path: Path, monkeypa
     assert done[-3:] == ["written", "durable", "closed"]
 
 
-def test_new_log_file_is_as_large_as_zookeepers(tmp_path: Path) -> None:
+def test_new_log_file_has_the_size_of_zookeepers(tmp_path: Path) -> None:
     """zookeeper.preAllocSize is 65536 KB by default."""
     writer = LogWriter(tmp_path)
     writer.append([a_txn(EPOCH_1 + 1)])
@@ -120,7 +120,7 @@ def test_partial_disk_write_is_continued(tmp_path: Path, monkeypatch: pytest.Mon
     assert numbers(tmp_path / "log.100000001") == list(range(1, 9))
 
 
-def test_log_leaves_the_page_cache_one_megabyte_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_dropped_from_page_cache_one_megabyte_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[tuple[int, int]] = []
     monkeypatch.setattr(HOST, "posix_fadvise", lambda descriptor, start, size, advice: dropped.append((start, size)))
     writer = LogWriter(tmp_path)
@@ -182,8 +182,8 @@ def test_truncation_keeps_transactions_up_to_the_zxid(tmp_path: Path, to: int) -
 
 
 @pytest.mark.parametrize(("to", "left"), [(2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 3]), (6, [1, 2, 3])])
-def test_damaged_file_is_truncated_only_before_the_damage(tmp_path: Path, to: int, left: list[int]) -> None:
-    """Truncating at damage that lies before the position would count as the requested truncation."""
+def test_damaged_file_can_be_truncated_only_before_the_damage(tmp_path: Path, to: int, left: list[int]) -> None:
+    """Otherwise truncating at damage before the requested position would count as the requested truncation."""
     directories_with(tmp_path, range(1, 7))
     path = tmp_path / "log.100000001"
     raw = bytearray(path.read_bytes())
@@ -254,7 +254,9 @@ def test_log_scan_classifies_the_end_of_the_file(tmp_path: Path, data: bytes, da
 
 @pytest.mark.parametrize("behind", [b"", b"\0", bytes(20)])
 def test_record_without_its_closing_byte_is_complete(behind: bytes) -> None:
-    """Its checksum proves it; ZooKeeper writes that byte with the record, and a power loss can remove it alone."""
+    """Its checksum proves that it is complete. A power loss can remove only the closing byte, which ZooKeeper writes
+    with the record.
+    """
     scanned = scan(LOG_HEADER + RECORD + RECORD[:-1] + behind)
     assert len(scanned.txns) == 2 and scanned.damage is Damage.NONE
     assert scanned.unclosed == [16 + 2 * len(RECORD) - 1] and scanned.ends[-1] == 16 + 2 * len(RECORD)
@@ -281,7 +283,7 @@ LONG = frame_record(a_txn(EPOCH_1 + 2, bytes(range(1, 200))))
         pytest.param(LONG[:8] + b"\0\0\2\0" + LONG[12:-1] + b"?", True, id="a length that reaches far, torn"),
     ],
 )
-def test_torn_tail_is_the_start_of_a_record_that_was_not_synced(tail: bytes, torn: bool) -> None:
+def test_torn_tail_is_the_start_of_an_unsynced_record(tail: bytes, torn: bool) -> None:
     data = LOG_HEADER + RECORD + tail + bytes(700)
     assert is_torn_tail(data, 16 + len(RECORD)) is torn
 
@@ -310,10 +312,8 @@ def test_record_after_damage_is_found_at_any_file_end() -> None:
         ((0, 0), (0, 1), True),
     ],
 )
-def test_successor_of_a_transaction_is_checked_by_zxid(
-    last: tuple[int, int], zxid: tuple[int, int], right: bool
-) -> None:
-    """An epoch's first transaction has the counter 1 (Leader.propose); within an epoch each is the next."""
+def test_next_transaction_is_checked_by_its_zxid(last: tuple[int, int], zxid: tuple[int, int], right: bool) -> None:
+    """An epoch's first transaction has counter 1 (Leader.propose). Within an epoch, the counter increases by 1."""
     assert follows(last[0] << 32 | last[1], zxid[0] << 32 | zxid[1]) is right
 
 
@@ -329,7 +329,7 @@ def read(reader: LogReader, after: int, base: int = 0, factor: float = 0.0) -> l
     return None if txns is None else [txn.zxid - EPOCH_1 for txn in txns]
 
 
-def test_learner_piece_ends_at_its_transaction_or_byte_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_chunk_for_a_learner_ends_at_txn_or_byte_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = LogReader(directories_with(tmp_path, range(1, 11)))
     monkeypatch.setattr(log_reading, "PIECE_TXNS", 3)
     assert read(reader, 0) == [1, 2, 3] and read(reader, 3) == [4, 5, 6]
@@ -348,8 +348,10 @@ def test_records_are_read_completely_for_any_read_size(
     assert read(LogReader(directories_with(tmp_path, range(1, 5), range(5, 9))), 0) == list(range(1, 9))
 
 
-def test_piece_ends_are_remembered_for_a_limited_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A learner with no remembered position is searched from the file's start: slower, with the same result."""
+def test_remembered_positions_of_learners_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a learner without a remembered position, the file is searched from its start, which is slower but has the
+    same result.
+    """
     monkeypatch.setattr(log_reading, "_POSITIONS_MAX", 2)
     monkeypatch.setattr(log_reading, "PIECE_TXNS", 1)
     reader = LogReader(directories_with(tmp_path, range(1, 9)))
@@ -365,19 +367,20 @@ def test_piece_ends_are_remembered_for_a_limited_number(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("learner", range(9))
-def test_file_purged_during_reading_ends_the_learners_pieces(tmp_path: Path, learner: int) -> None:
+def test_file_purged_during_reading_ends_the_chunks(tmp_path: Path, learner: int) -> None:
     directories = directories_with(tmp_path, range(1, 4), range(4, 9))
     reader = LogReader(directories)
     (tmp_path / "log.100000001").unlink()
     assert read(reader, learner, base=0) == (list(range(learner + 1, 9)) if 4 <= learner < 8 else None)
 
 
-def test_missing_log_files_give_no_transactions(tmp_path: Path) -> None:
+def test_log_reader_without_log_files_returns_none(tmp_path: Path) -> None:
     assert read(LogReader(Directories(tmp_path, tmp_path)), 0) is None
 
 
-def test_learner_gets_no_log_larger_than_part_of_a_snapshot(tmp_path: Path) -> None:
-    """zookeeper.snapshotSizeFactor (ZKDatabase.calculateTxnLogSizeLimit): that part of the newest snapshot's size."""
+def test_log_larger_than_part_of_a_snapshot_is_not_sent(tmp_path: Path) -> None:
+    """zookeeper.snapshotSizeFactor (ZKDatabase.calculateTxnLogSizeLimit): this fraction of the newest snapshot's
+    size."""
     directories = directories_with(tmp_path, range(1, 5), range(5, 9))
     reader = LogReader(directories)
     snapshot = directories.snapshots()[-1][1].stat().st_size
@@ -391,13 +394,13 @@ def test_learner_gets_no_log_larger_than_part_of_a_snapshot(tmp_path: Path) -> N
     assert read(LogReader(directories), 6, factor=(behind_6 - 1) / snapshot) is None
 
 
-def test_log_is_never_small_enough_without_a_snapshot(tmp_path: Path) -> None:
+def test_log_without_a_snapshot_is_too_large_for_any_factor(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 5), snapshots=())
     assert read(LogReader(directories), 0, factor=1e9) is None
     assert read(LogReader(directories), 0) == [1, 2, 3, 4], "without a factor the size does not matter"
 
 
-def test_unfinished_record_ends_the_learners_pieces(tmp_path: Path) -> None:
+def test_incomplete_record_ends_the_chunks_for_a_learner(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 5))
     path = directories.logs()[0][1]
     raw = path.read_bytes()
@@ -409,5 +412,5 @@ def test_unfinished_record_ends_the_learners_pieces(tmp_path: Path) -> None:
         assert read(LogReader(directories), 0) == [1, 2, 3]
 
 
-def test_magic_number_is_zookeepers() -> None:
+def test_magic_number_equals_zookeepers() -> None:
     assert LOG_MAGIC.to_bytes(4, "big") == b"ZKLG"

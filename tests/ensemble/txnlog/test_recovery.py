@@ -1,4 +1,4 @@
-"""Recovery of a data directory, complete or damaged."""
+"""Recovery of a complete or damaged data directory."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def damage_log(path: Path, offset: int, data: bytes) -> None:
     path.write_bytes(raw)
 
 
-def test_an_empty_directory_recovers_to_nothing(tmp_path: Path) -> None:
+def test_empty_directory_recovers_to_an_empty_history(tmp_path: Path) -> None:
     directories, _ = open_directories(tmp_path, tmp_path)
     recovered = recover(directories).recovered
     assert (recovered.accepted_epoch, recovered.current_epoch, recovered.snapshot, recovered.txns) == (0, 0, None, [])
 
 
-def test_recovery_is_the_newest_snapshot_and_the_log_after_it(tmp_path: Path) -> None:
+def test_recovery_reads_the_newest_snapshot_and_later_log(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 6), range(6, 9), snapshots=(0, EPOCH_1 + 4))
     recovered = recover(directories).recovered
     assert recovered.snapshot is not None
@@ -96,7 +96,7 @@ def test_torn_log_tail_loses_one_record_and_is_reported(tmp_path: Path) -> None:
             assert path.stat().st_size == begin
 
 
-def test_log_that_ends_within_a_record_is_truncated_too(tmp_path: Path) -> None:
+def test_log_ending_within_a_record_is_truncated(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     path = tmp_path / "log.100000001"
     raw, scanned = read_log(path)
@@ -114,7 +114,7 @@ def test_bad_checksum_is_reported_and_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hole", [b"\0" * 12, b"\0\0\0\0\1\1\1\1\0\0\0\x20"])
-def test_lost_bytes_before_further_transactions_are_refused(tmp_path: Path, hole: bytes) -> None:
+def test_lost_bytes_before_further_transactions_are_rejected(tmp_path: Path, hole: bytes) -> None:
     directories = directories_with(tmp_path, range(1, 6))
     path = tmp_path / "log.100000001"
     damage_log(path, read_log(path)[1].ends[1], hole)
@@ -122,7 +122,7 @@ def test_lost_bytes_before_further_transactions_are_refused(tmp_path: Path, hole
         recover(directories)
 
 
-def test_a_gap_between_log_files_is_refused(tmp_path: Path) -> None:
+def test_gap_between_log_files_is_rejected(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4), range(5, 6))
     with pytest.raises(DataDirectoryError, match="goes from 0x100000003 to 0x100000005"):
         recover(directories)
@@ -134,13 +134,13 @@ def test_gap_after_the_snapshot_is_rejected(tmp_path: Path) -> None:
         recover(directories)
 
 
-def test_transactions_without_any_snapshot_are_refused(tmp_path: Path) -> None:
+def test_transactions_without_any_snapshot_are_rejected(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4), snapshots=())
     with pytest.raises(DataDirectoryError, match=r"there is no snapshot.*snapshot\.trust\.empty=true"):
         recover(directories)
 
 
-def test_foreign_file_is_rejected_by_name(tmp_path: Path) -> None:
+def test_unknown_file_is_rejected_with_its_name(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / "log.100000009").write_bytes(b"#!/bin/sh\necho hello to you\n")
     with pytest.raises(DataDirectoryError, match="not a ZooKeeper transaction log"):
@@ -168,7 +168,7 @@ def test_log_file_without_a_header_is_ignored(tmp_path: Path) -> None:
         (b"-1", b"1", "instead of an epoch"),
     ],
 )
-def test_epoch_files_that_contradict_the_history_are_refused(
+def test_epoch_files_that_contradict_the_history_are_rejected(
     tmp_path: Path, accepted: bytes, current: bytes, message: str
 ) -> None:
     directories = directories_with(tmp_path, range(1, 4))
@@ -201,7 +201,7 @@ def test_transactions_synced_before_their_epoch_are_accepted(tmp_path: Path) -> 
     assert (recovered.accepted_epoch, recovered.current_epoch) == (1, 0)
 
 
-def test_truncation_leaves_exactly_the_history_up_to_its_zxid(tmp_path: Path) -> None:
+def test_truncation_keeps_exactly_the_history_up_to_its_zxid(tmp_path: Path) -> None:
     for to in range(1, 9):
         directory = tmp_path / str(to)
         directory.mkdir()
@@ -238,7 +238,7 @@ def test_replaced_history_removes_the_old_files(tmp_path: Path) -> None:
     assert counters(directories) == []
 
 
-def test_interrupted_replacement_is_all_or_nothing(tmp_path: Path) -> None:
+def test_interrupted_replacement_keeps_the_old_or_new_history(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 9), snapshots=(0, EPOCH_1 + 7))
     stage_snapshot(tmp_path / REPLACEMENT_NAME, some_snapshot(EPOCH_1 + 3))
     assert counters(directories) == [8]
@@ -255,7 +255,7 @@ def test_interrupted_replacement_is_all_or_nothing(tmp_path: Path) -> None:
         assert not (tmp_path / REPLACING_NAME).exists()
 
 
-def test_partly_written_snapshot_is_ignored(tmp_path: Path) -> None:
+def test_partially_written_snapshot_is_ignored(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 3))
     (tmp_path / ".snapshot.tmp").write_bytes(b"ZKSN")
     assert recover(directories).damages == []
@@ -288,21 +288,21 @@ def test_data_directory_of_a_broker_is_rejected(tmp_path: Path) -> None:
         open_directories(tmp_path, tmp_path)
 
 
-def test_logs_in_data_directory_are_read_despite_log_directory(tmp_path: Path) -> None:
+def test_logs_in_data_dir_are_read_despite_data_log_dir(tmp_path: Path) -> None:
     (tmp_path / "d" / "version-2").mkdir(parents=True)
     (tmp_path / "d" / "version-2" / "log.1").write_bytes(LOG_HEADER + frame_record(a_txn(1)))
     with pytest.raises(DataDirectoryError, match="is a transaction log, but dataLogDir"):
         open_directories(tmp_path / "d", tmp_path / "l")
 
 
-def test_an_unusable_directory_is_one_clear_line(tmp_path: Path) -> None:
+def test_unusable_directory_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataDirectoryError, match="cannot be used"):
         open_directories(tmp_path / "file" / "data", tmp_path / "file" / "data")
 
 
 def test_last_log_is_rewritten_before_it_counts_as_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a failed sync the kernel marks its pages as clean: another sync would write nothing."""
+    """After a failed sync the kernel marks the file's pages as clean, so another sync would write nothing."""
     directories = directories_with(tmp_path, range(1, 4), range(4, 6))
     (_, before), (_, last) = list_logs(tmp_path)
     content = [path.read_bytes() for path in (before, last)]
@@ -329,8 +329,8 @@ def test_last_log_is_rewritten_before_it_counts_as_durable(tmp_path: Path, monke
     assert [path.read_bytes() for path in (before, last)] == content
 
 
-def test_snapshot_that_covers_a_damaged_log_has_no_fallback(tmp_path: Path) -> None:
-    """A gap at the end of an epoch does not show in the zxids: the older snapshot would be accepted as complete."""
+def test_snapshot_covering_a_damaged_log_has_no_fallback(tmp_path: Path) -> None:
+    """The zxids do not show a gap at the end of an epoch, so the older snapshot would be accepted as complete."""
     epoch_2 = 2 << 32
     directories = directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 4), epoch=2)
     (_, path), policy = list_logs(tmp_path)[0], RecoveryPolicy(other_voters=2)

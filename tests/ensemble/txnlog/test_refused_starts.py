@@ -1,4 +1,4 @@
-"""A start that recovery rejects changes no file; damaged files are kept, so a later start can use all data.
+"""A start that recovery rejects changes no file. Damaged files are kept, so that a later start can use all data.
 
 Each case is one path of `recovery.py` or `losses.py` that renames, truncates or marks files.
 """
@@ -39,7 +39,7 @@ def content_of(directory: Path) -> dict[str, bytes]:
 
 
 def refused(directory: Path, policy: RecoveryPolicy) -> str:
-    """Return the reason of a start that is rejected twice and changes no file."""
+    """Start twice, check that both starts are rejected without changing a file, and return the reason."""
     before = content_of(directory)
     reasons = []
     for _ in range(2):
@@ -56,18 +56,18 @@ def directories_of(directory: Path) -> Directories:
 
 
 def found_in(directory: Path, policy: RecoveryPolicy = ONE_OF_THREE) -> list[int]:
-    """Return the counters of the transactions that a start finds."""
+    """Return the counters of the transactions found by a start."""
     return [txn.zxid - EPOCH_1 for txn in recover(directories_of(directory), policy).recovered.txns]
 
 
 def corrupt(path: Path, number: int) -> None:
-    """Change a byte inside a log's transaction, counted from 1."""
+    """Change a byte within transaction `number` of a log, counted from 1."""
     ends = [HEADER.size, *read_log(path)[1].ends]
     damage_log(path, ends[number - 1] + 30, b"\xff\xff")
 
 
 def tear(path: Path) -> None:
-    """Leave the last record of a log as a crash during its write does."""
+    """Make the last record of a log look like after a crash during its write."""
     end = read_log(path)[1].ends[-1]
     path.write_bytes(path.read_bytes()[: end - 9])
 
@@ -77,8 +77,12 @@ def tear(path: Path) -> None:
 
 @pytest.mark.parametrize("policy", [LONE, ONE_OF_THREE])
 @pytest.mark.parametrize("has_epochs", [True, False], ids=["epochs", "of-3.4"])
-def test_logs_without_snapshot_change_nothing(tmp_path: Path, policy: RecoveryPolicy, has_epochs: bool) -> None:
-    """ZooKeeper 3.9.5: "No snapshot found, but there are log entries. Something is broken!", and the same files."""
+def test_start_with_logs_but_no_snapshot_is_rejected_unchanged(
+    tmp_path: Path, policy: RecoveryPolicy, has_epochs: bool
+) -> None:
+    """ZooKeeper 3.9.5 reports "No snapshot found, but there are log entries. Something is broken!", and leaves the
+    files unchanged.
+    """
     directories_with(tmp_path, range(1, 4), range(4, 21), snapshots=())
     if not has_epochs:
         for name in (ACCEPTED, CURRENT):
@@ -89,8 +93,8 @@ def test_logs_without_snapshot_change_nothing(tmp_path: Path, policy: RecoveryPo
 
 
 @pytest.mark.parametrize("left", [0, 9, 60])
-def test_snapshot_cut_short_counts_as_none(tmp_path: Path, left: int) -> None:
-    """A full disk leaves such files on all peers at once. ZooKeeper skips them and needs the same key."""
+def test_truncated_snapshot_counts_as_missing(tmp_path: Path, left: int) -> None:
+    """A full disk leaves such files on all peers at once. ZooKeeper also skips them and needs the same key."""
     directories_with(tmp_path, range(1, 6))
     path = tmp_path / "snapshot.0"
     path.write_bytes(path.read_bytes()[:left])
@@ -98,8 +102,9 @@ def test_snapshot_cut_short_counts_as_none(tmp_path: Path, left: int) -> None:
     assert found_in(tmp_path, TRUSTS) == [1, 2, 3, 4, 5]
 
 
-def test_torn_and_unclosed_logs_without_snapshot_stay(tmp_path: Path) -> None:
-    """No repair precedes the rejection: neither the truncation of a torn tail nor a closing byte."""
+def test_torn_logs_without_a_snapshot_are_not_repaired(tmp_path: Path) -> None:
+    """No repair is made before the rejection: neither the truncation of a torn tail nor the addition of a closing
+    byte."""
     directories_with(tmp_path, range(1, 4), range(4, 7), snapshots=())
     tear(tmp_path / LOG_4)
     damage_log(tmp_path / LOG_1, read_log(tmp_path / LOG_1)[1].ends[1] - 1, b"\0")
@@ -109,15 +114,15 @@ def test_torn_and_unclosed_logs_without_snapshot_stay(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", [LONE, ONE_OF_THREE])
 @pytest.mark.parametrize("head", [bytes(12), bytes(8) + b"\x00\x2d\xc6\xc0"], ids=["zeros", "long"])
-def test_damaged_first_record_is_no_empty_log(tmp_path: Path, policy: RecoveryPolicy, head: bytes) -> None:
-    """No transaction before the damage is readable, but complete ones follow it: the history is not empty."""
+def test_damaged_first_record_is_not_an_empty_log(tmp_path: Path, policy: RecoveryPolicy, head: bytes) -> None:
+    """No transaction before the damage is readable, but complete ones follow it. Therefore the history is not empty."""
     directories_with(tmp_path, range(1, 6), snapshots=())
     damage_log(tmp_path / LOG_1, HEADER.size, head)
     assert "has transactions from log.100000001 on" in refused(tmp_path, policy)
 
 
-def test_blank_log_that_follows_others_is_no_empty_history(tmp_path: Path) -> None:
-    """Its name shows that transactions preceded it; ZooKeeper uses that zxid as the last one logged."""
+def test_empty_log_after_others_is_not_an_empty_history(tmp_path: Path) -> None:
+    """Its name shows that earlier transactions existed. ZooKeeper uses this zxid as the last logged one."""
     directories_with(tmp_path, range(1, 4), range(4, 5), snapshots=())
     tear(tmp_path / LOG_4)
     (tmp_path / LOG_1).unlink()
@@ -125,8 +130,9 @@ def test_blank_log_that_follows_others_is_no_empty_history(tmp_path: Path) -> No
     assert found_in(tmp_path, TRUSTS) == []
 
 
-def test_torn_first_record_leaves_a_log_that_can_be_used(tmp_path: Path) -> None:
-    """A power loss in the very first write: no transaction was acknowledged, and the leader sends it again."""
+def test_log_with_only_a_torn_first_record_can_be_used(tmp_path: Path) -> None:
+    """After a power loss during the very first write, no transaction was acknowledged, and the leader sends it
+    again."""
     directories_with(tmp_path, range(1, 2), snapshots=())
     tear(tmp_path / LOG_1)
     recovery = recover(directories_of(tmp_path), LONE)
@@ -138,8 +144,8 @@ def test_torn_first_record_leaves_a_log_that_can_be_used(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("policy", [RecoveryPolicy(trusts_empty=True), TRUSTS])
-def test_trusted_logs_with_a_gap_change_nothing(tmp_path: Path, policy: RecoveryPolicy) -> None:
-    """The first log was purged, or a byte has changed: these logs are not the complete history."""
+def test_trusted_logs_with_a_gap_are_rejected_unchanged(tmp_path: Path, policy: RecoveryPolicy) -> None:
+    """The first log was purged, or a byte changed, so these logs are not the complete history."""
     directories_with(tmp_path, range(1, 4), range(4, 7), snapshots=())
     whole = (tmp_path / LOG_1).read_bytes()
     corrupt(tmp_path / LOG_1, 2)
@@ -151,8 +157,8 @@ def test_trusted_logs_with_a_gap_change_nothing(tmp_path: Path, policy: Recovery
     assert found_in(tmp_path, policy) == [1, 2, 3, 4, 5, 6]
 
 
-def test_moved_logs_and_a_mark_wait_for_the_leader(tmp_path: Path) -> None:
-    """The second step in the error message: this server's vote counts only after a leader has sent all data."""
+def test_moved_logs_with_a_mark_wait_for_the_leader(tmp_path: Path) -> None:
+    """This is the second step in the error message. The server's vote counts only after a leader has sent all data."""
     directories_with(tmp_path, range(1, 4), snapshots=())
     (tmp_path / LOG_1).unlink()
     (tmp_path / MARKER_NAME).touch()
@@ -206,8 +212,10 @@ def epoch_not_accepted(directory: Path) -> None:
         (epoch_not_accepted, "remove acceptedEpoch"),
     ],
 )
-def test_refused_standalone_start_changes_nothing(tmp_path: Path, spoil: Callable[[Path], None], remedy: str) -> None:
-    """Even if a repair is due elsewhere: the last log is torn, and one of its records lacks its closing byte."""
+def test_rejected_standalone_start_changes_nothing(tmp_path: Path, spoil: Callable[[Path], None], remedy: str) -> None:
+    """This is true even if other files need a repair: the last log is torn, and one of its records lacks the closing
+    byte.
+    """
     directories_with(tmp_path, range(1, 4), range(4, 7))
     damage_log(tmp_path / LOG_4, read_log(tmp_path / LOG_4)[1].ends[0] - 1, b"\0")
     tear(tmp_path / LOG_4)
@@ -215,8 +223,9 @@ def test_refused_standalone_start_changes_nothing(tmp_path: Path, spoil: Callabl
     assert remedy in refused(tmp_path, LONE)
 
 
-def test_unreadable_replacement_deletes_no_history(tmp_path: Path) -> None:
-    """A crash in a SNAP sync, and the new snapshot is unreadable or missing: the old history is still usable."""
+def test_unreadable_replacement_does_not_delete_the_history(tmp_path: Path) -> None:
+    """After a crash during a SNAP sync, the new snapshot is unreadable or missing, but the old history is still
+    usable."""
     directories_with(tmp_path, range(1, 4))
     (tmp_path / REPLACING_NAME).write_bytes(b"200000005")
     assert f"rename {tmp_path / REPLACING_NAME} to {MARKER_NAME}" in refused(tmp_path, ONE_OF_THREE)
@@ -233,15 +242,17 @@ def test_unreadable_replacement_deletes_no_history(tmp_path: Path) -> None:
 
 
 def put_back(directory: Path) -> None:
-    """Apply the documented step: give the kept files their names again, and remove the mark."""
+    """Apply the documented step: rename the kept files to their original names, and remove the mark."""
     for path in sorted(directory.glob(f"{ASIDE_PREFIX}*")):
         path.rename(directory / path.name.removeprefix(ASIDE_PREFIX))
     (directory / MARKER_NAME).unlink()
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_kept_files_of_a_damaged_log_are_the_old_ones(tmp_path: Path, number: int) -> None:
-    """The log is truncated after a copy; later logs are renamed. Restored, the directory is as it was."""
+def test_kept_copies_of_a_damaged_log_restore_the_directory(tmp_path: Path, number: int) -> None:
+    """The log is truncated after it was copied, and later logs are renamed. Restoring them gives the original
+    directory.
+    """
     directories_with(tmp_path, range(1, 4), range(4, 7))
     whole = content_of(tmp_path)
     corrupt(tmp_path / LOG_1, number)
@@ -256,8 +267,8 @@ def test_kept_files_of_a_damaged_log_are_the_old_ones(tmp_path: Path, number: in
     assert found_in(tmp_path) == [1, 2, 3, 4, 5, 6]
 
 
-def test_kept_snapshot_and_logs_are_the_old_ones(tmp_path: Path) -> None:
-    """A damaged snapshot that only the logs can follow."""
+def test_kept_copies_of_a_damaged_snapshot_restore_the_directory(tmp_path: Path) -> None:
+    """The snapshot is damaged, and the logs can only follow that snapshot."""
     directories_with(tmp_path, range(1, 4))
     before = content_of(tmp_path)
     damage_log(tmp_path / "snapshot.0", 60, b"\xff\xff")
@@ -269,8 +280,8 @@ def test_kept_snapshot_and_logs_are_the_old_ones(tmp_path: Path) -> None:
     assert found_in(tmp_path) == [1, 2, 3]
 
 
-def test_second_damage_keeps_the_first_copy(tmp_path: Path) -> None:
-    """Records after the first damage are only in the first copy."""
+def test_second_damage_does_not_overwrite_the_first_copy(tmp_path: Path) -> None:
+    """Records after the first damage exist only in the first copy."""
     directories_with(tmp_path, range(1, 7))
     corrupt(tmp_path / LOG_1, 4)
     first = (tmp_path / LOG_1).read_bytes()
@@ -307,8 +318,8 @@ def test_copy_is_durable_before_its_log_is_truncated(tmp_path: Path, monkeypatch
     assert (tmp_path / f"{ASIDE_PREFIX}log.1").read_bytes() == b"all of it"
 
 
-def test_newest_log_put_back_is_found_without_the_mark(tmp_path: Path) -> None:
-    """A dataLogDir that was not mounted: the start only marks, and the mark contains the log's name."""
+def test_restored_newest_log_is_used_after_removing_the_mark(tmp_path: Path) -> None:
+    """A dataLogDir was not mounted. The start only creates a mark, which contains the log's name."""
     directories_with(tmp_path, range(1, 4), range(4, 7))
     note_begun(tmp_path, EPOCH_1 + 4)
     newest = (tmp_path / LOG_4).read_bytes()
@@ -321,8 +332,8 @@ def test_newest_log_put_back_is_found_without_the_mark(tmp_path: Path) -> None:
     assert (len(recovered.txns), recovered.complete) == (6, True)
 
 
-def test_new_log_overwrites_no_file_with_content(tmp_path: Path) -> None:
-    """An unreadable log of the same name can still contain transactions after the damage."""
+def test_new_log_does_not_overwrite_a_file_with_content(tmp_path: Path) -> None:
+    """An unreadable log with the same name can still contain transactions after the damage."""
     directories_with(tmp_path, range(1, 4))
     corrupt(tmp_path / LOG_1, 1)
     before = (tmp_path / LOG_1).read_bytes()
@@ -331,8 +342,8 @@ def test_new_log_overwrites_no_file_with_content(tmp_path: Path) -> None:
     assert (tmp_path / LOG_1).read_bytes() == before
 
 
-def test_purge_counts_only_whole_snapshots(tmp_path: Path) -> None:
-    """Three newer files that a full disk left empty do not justify deleting the last readable one."""
+def test_purge_counts_only_readable_snapshots(tmp_path: Path) -> None:
+    """Three newer files that a full disk left empty are no reason to delete the last readable snapshot."""
     directories = directories_with(tmp_path, range(1, 10), snapshots=(0, EPOCH_1 + 3, EPOCH_1 + 5))
     for counter in (6, 7, 8):
         (tmp_path / f"snapshot.{EPOCH_1 + counter:x}").touch()
@@ -343,8 +354,8 @@ def test_purge_counts_only_whole_snapshots(tmp_path: Path) -> None:
     assert found_in(tmp_path) == [6, 7, 8, 9]
 
 
-def test_start_killed_while_it_sets_files_aside_goes_on(tmp_path: Path) -> None:
-    """The mark comes first: with it, logs without a snapshot are damage of this server only."""
+def test_start_killed_while_setting_files_aside_can_be_repeated(tmp_path: Path) -> None:
+    """The mark is written first. With it, logs without a snapshot count as damage of this server only."""
     directories_with(tmp_path, range(1, 4), snapshots=())
     (tmp_path / MARKER_NAME).write_text("a damaged snapshot")
     recovered = recover(directories_of(tmp_path), ONE_OF_THREE).recovered

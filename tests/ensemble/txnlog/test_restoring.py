@@ -1,4 +1,4 @@
-"""A received snapshot that replaces all data: read by its own contents, and activated at a start."""
+"""A received snapshot that replaces all data: identified by its contents, and activated at startup."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def file_of(directory: Path, zxid: Zxid = ZXID, suffix: str = "") -> bytes:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".snappy"])
-def test_compression_is_detected_by_the_first_bytes(tmp_path: Path, suffix: str) -> None:
+def test_compression_is_detected_from_the_first_bytes(tmp_path: Path, suffix: str) -> None:
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path, suffix=suffix))
     read = read_received(tmp_path / RECEIVED_NAME)
     assert (read.zxid, read.digest) == (ZXID, snapshot().digest)
@@ -50,7 +50,7 @@ def test_zookeepers_snapshot_contains_its_own_zxid() -> None:
     assert read_received(REAL / "snapshot.10000001f").zxid == 0x10000001F
 
 
-def test_upload_is_durable_before_and_after_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upload_is_synced_before_and_after_its_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ARRIVING_NAME).write_bytes(b"x")
     done: list[tuple[str, str]] = []
     rename = HOST.rename
@@ -83,7 +83,7 @@ def test_restored_history_is_complete_despite_earlier_gaps(tmp_path: Path) -> No
     assert not (tmp_path / RECEIVED_NAME).exists()
 
 
-def test_restored_snapshot_replaces_all_and_keeps_the_epochs(tmp_path: Path) -> None:
+def test_restored_snapshot_replaces_everything_but_the_epochs(tmp_path: Path) -> None:
     directories = Directories(tmp_path, tmp_path)
     for zxid in (make_zxid(Epoch(1), 3), make_zxid(Epoch(9), 1)):
         write_snapshot(tmp_path, snapshot(zxid))
@@ -98,7 +98,7 @@ def test_restored_snapshot_replaces_all_and_keeps_the_epochs(tmp_path: Path) -> 
     assert take_received(directories) is None
 
 
-def test_interrupted_restore_is_finished_at_the_next_start(tmp_path: Path) -> None:
+def test_interrupted_restore_is_completed_at_the_next_start(tmp_path: Path) -> None:
     directories = Directories(tmp_path, tmp_path)
     write_snapshot(tmp_path, snapshot(make_zxid(Epoch(1), 3)))
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
@@ -116,8 +116,8 @@ def test_damaged_restored_snapshot_is_rejected_in_one_line(tmp_path: Path) -> No
         take_received(Directories(tmp_path, tmp_path))
 
 
-def test_interrupted_restore_of_a_reached_epoch_ends_later(tmp_path: Path) -> None:
-    """A second attempt counts from the epoch that the first one accepted; the tree is the same."""
+def test_retried_restore_in_a_reached_epoch_uses_a_later_epoch(tmp_path: Path) -> None:
+    """A second attempt starts from the epoch that the first one accepted, and has the same tree."""
     directories = Directories(tmp_path, tmp_path)
     write_epoch(tmp_path, ACCEPTED, 5)
     for epoch in (5 + EPOCHS_AHEAD, 5 + 2 * EPOCHS_AHEAD):
@@ -129,8 +129,8 @@ def test_interrupted_restore_of_a_reached_epoch_ends_later(tmp_path: Path) -> No
         assert (recovered.accepted_epoch, recovered.current_epoch) == (epoch, epoch)
 
 
-def test_different_restores_at_once_end_at_different_zxids(tmp_path: Path) -> None:
-    """Servers 1 and 2 restore different backups in the same epoch: equal zxids would hide that their trees differ."""
+def test_concurrent_restores_end_at_different_zxids(tmp_path: Path) -> None:
+    """Servers 1 and 2 restore different backups in the same epoch. Equal zxids would hide that their trees differ."""
     found = []
     for server_id in (1, 2):
         data = tmp_path / str(server_id)

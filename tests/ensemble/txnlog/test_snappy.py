@@ -1,4 +1,4 @@
-"""Snappy streams as snappy-java frames them: read back completely for any write and read size, or rejected."""
+"""Snappy streams in snappy-java's framing: read completely with any write and read size, or rejected."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def unpacked(data: bytes, size: int = -1) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 1000, BLOCK_BYTES, -1])
-def test_data_is_compressed_and_read_back_in_any_pieces(size: int) -> None:
+def test_compressed_data_is_decompressed_from_any_chunks(size: int) -> None:
     text = b"all is written down " * 4000
     data = packed(text[:3], text[3:50_000], text[50_000:])
     assert data.startswith(HEADER) and len(data) < len(text) // 4
@@ -44,7 +44,7 @@ def test_data_is_compressed_and_read_back_in_any_pieces(size: int) -> None:
     assert unpacked(packed(), size) == b""
 
 
-def test_every_block_of_snappy_java_has_its_size_before_it() -> None:
+def test_every_snappy_java_block_is_preceded_by_its_size() -> None:
     (size,) = struct.unpack(">i", packed(b"abc")[16:20])
     assert packed(b"abc")[20:] == bytes([3, 2 << 2]) + b"abc" and size == 5
 
@@ -63,7 +63,7 @@ def test_block_with_a_wrong_length_reserves_no_memory(block: bytes) -> None:
         unpacked(HEADER + struct.pack(">i", 1 << 30) + block)
 
 
-def test_a_snapshot_is_read_by_its_name_and_by_its_bytes(tmp_path: Path) -> None:
+def test_compressed_snapshot_is_recognized_by_name_or_content(tmp_path: Path) -> None:
     empty = DataTree().to_snapshot()
     path = tmp_path / "snapshot.100000007.snappy"
     stage_snapshot(path, TreeSnapshot(make_zxid(Epoch(1), 7), {}, empty.nodes, empty.digest), ".snappy")

@@ -1,4 +1,4 @@
-"""A snapshot's bytes: errors and counts of the decoder, and the meaning of each part of a file."""
+"""A snapshot's bytes: errors and counts of the decoder, and the meaning of each part of the file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def decoded(data: bytes) -> TreeDecoder:
 
 
 @pytest.mark.parametrize("step", [1, 7, 64, 1000, 1 << 20])
-def test_tree_data_is_counted_once_for_any_pieces(step: int) -> None:
+def test_tree_data_size_is_independent_of_chunk_sizes(step: int) -> None:
     nodes = [node(""), node("/none", None), node("/empty", b""), node("/a", b"x" * 100), node("/a/b", b"y" * 31)]
     raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, nodes, 0)))
     decoder = TreeDecoder()
@@ -62,8 +62,8 @@ def test_tree_data_is_counted_once_for_any_pieces(step: int) -> None:
     assert list(decoder.nodes) == nodes
 
 
-def test_layout_of_these_tests_is_that_of_zookeepers_files() -> None:
-    """The pieces above together form a tree as the decoder of ZooKeeper's own files reads it."""
+def test_layout_in_these_tests_equals_zookeepers_files() -> None:
+    """The parts above form a tree when read by the decoder for ZooKeeper's own files."""
     decoder = decoded(NO_SESSIONS_NO_LISTS + ROOT_NODE + a_node(b"/a", b"hello") + END + b"behind")
     assert decoder.done and decoder.rest == b"behind"
     assert [(image.path, image.data) for image in decoder.nodes] == [("", None), ("/a", b"hello")]
@@ -91,7 +91,7 @@ def test_layout_of_these_tests_is_that_of_zookeepers_files() -> None:
         pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + INT.pack((256 << 20) + 1), id="a path that is too large"),
     ],
 )
-def test_bytes_that_are_no_tree_are_rejected_at_once(data: bytes) -> None:
+def test_bytes_that_are_not_a_tree_are_rejected_immediately(data: bytes) -> None:
     with pytest.raises(MalformedRecord):
         decoded(data)
 
@@ -111,8 +111,8 @@ def test_prefix_of_a_snapshot_is_incomplete(data: bytes) -> None:
     assert not decoded(data).done
 
 
-def test_counts_of_minus_one_are_none() -> None:
-    """A null vector; SerializeUtils counts down to zero."""
+def test_counts_of_minus_one_are_read_as_empty() -> None:
+    """A count of -1 means a null vector. SerializeUtils counts down to zero."""
     assert decoded(INT.pack(-1) + INT.pack(-1) + ROOT_NODE + END).done
 
 
@@ -135,8 +135,8 @@ def test_sessions_and_acl_lists_round_trip(tmp_path: Path) -> None:
     assert list(read.nodes) == nodes, "with a list of their own, and empty data, too"
 
 
-def test_acl_lists_are_numbered_from_one_without_the_open_list() -> None:
-    """ReferenceCountedACLCache: the open list is -1."""
+def test_acl_lists_are_numbered_from_one_without_the_open_acl() -> None:
+    """As in ReferenceCountedACLCache: the open ACL list has number -1."""
     secret = (ACL(31, "digest", "u:x"),)
     raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, [node("", acl=secret), node("/a")], 0)))
     count, index = struct.unpack_from(">iq", raw, 4)
@@ -164,7 +164,7 @@ def test_records_are_joined_up_to_the_chunk_size(sizes: list[int], chunks: list[
     ("digest", "as_signed"),
     [(0, 0), (1, 1), ((1 << 63) - 1, (1 << 63) - 1), (1 << 63, -(1 << 63)), ((1 << 64) - 1, -1), (1 << 64, 0)],
 )
-def test_a_digest_is_a_signed_long_of_the_wire(digest: int, as_signed: int) -> None:
+def test_digest_is_encoded_as_a_signed_long(digest: int, as_signed: int) -> None:
     assert signed(digest) == as_signed
 
 
@@ -172,7 +172,7 @@ def test_a_digest_is_a_signed_long_of_the_wire(digest: int, as_signed: int) -> N
 
 
 def parts_of(zxid: int, digest_zxid: int | None, last: int | None, digest: int = 7) -> bytes:
-    """Return a file of an empty tree with or without its later parts, and with correct checksums."""
+    """Return a file with an empty tree, with or without the parts after it, and with correct checksums."""
     snapshot = TreeSnapshot(Zxid(zxid), {}, [node("")], digest)
     out = SNAPSHOT_HEADER + b"".join(encode_tree(snapshot))
     out += seal(adler32(out))
@@ -189,23 +189,25 @@ def parts_of(zxid: int, digest_zxid: int | None, last: int | None, digest: int =
     ("digest_zxid", "last", "digest"),
     [(5, 5, 7), (5, None, 7), (None, None, 0), (4, 5, 0), (6, 5, 0)],
 )
-def test_digest_counts_only_if_it_is_of_the_files_zxid(
+def test_digest_is_used_only_for_the_zxid_of_its_file(
     tmp_path: Path, digest_zxid: int | None, last: int | None, digest: int
 ) -> None:
-    """A fuzzy snapshot's digest belongs to a later zxid, and does not describe the tree at this one."""
+    """A fuzzy snapshot's digest belongs to a later zxid, and does not describe the tree at the file's zxid."""
     (tmp_path / "snapshot.5").write_bytes(parts_of(5, digest_zxid, last))
     read = read_snapshot(tmp_path / "snapshot.5")
     assert (read.zxid, read.digest) == (5, digest)
 
 
-def test_snapshot_zxid_is_read_from_its_end_if_its_name_has_none() -> None:
+def test_zxid_missing_from_the_name_is_read_from_the_end() -> None:
     assert read_stream(io.BytesIO(parts_of(5, 5, 5))).zxid == 5
     with pytest.raises(SnapshotDamaged, match="does not say its zxid"):
         read_stream(io.BytesIO(parts_of(5, 5, None)))
 
 
-def test_file_of_a_zookeeper_without_digests_is_complete(tmp_path: Path) -> None:
-    """With digest.enabled=false 3.9.5 writes the zxid after the tree; it was rejected as damaged."""
+def test_snapshot_of_zookeeper_without_digests_is_complete(tmp_path: Path) -> None:
+    """With digest.enabled=false, ZooKeeper 3.9.5 writes the zxid after the tree. Such a file was once rejected as
+    damaged.
+    """
     (tmp_path / "snapshot.5").write_bytes(parts_of(5, None, 5))
     read = read_snapshot(tmp_path / "snapshot.5")
     assert (read.zxid, read.digest) == (5, 0)
@@ -248,7 +250,7 @@ def test_damage_is_reported_with_its_position(tmp_path: Path, change: Callable[[
 
 
 def files_opened(monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
-    """Record every file that is opened from now on."""
+    """Record every file that is opened after this call."""
     opened: list[IO[bytes]] = []
     stream = HOST.stream
 
@@ -277,7 +279,7 @@ def test_damaged_compression_is_reported_at_the_start(
     assert all(file.closed for file in opened)
 
 
-def test_tree_is_read_for_any_read_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tree_is_read_with_any_read_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = read_snapshot(REAL / "snapshot.10000001f")
     for piece in (1, 10, 333):
         monkeypatch.setattr(snapshots, "PIECE_BYTES", piece)
@@ -317,7 +319,7 @@ def test_large_snapshot_is_synced_and_uncached_in_pieces(tmp_path: Path, monkeyp
     assert done == [each for at in synced for each in (("part", at), ("dropped from 0", at))] + done[-2:]
 
 
-def test_snapshot_gets_its_name_once_durable_and_durably(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshot_is_synced_before_and_after_its_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     rename = HOST.rename
     monkeypatch.setattr(

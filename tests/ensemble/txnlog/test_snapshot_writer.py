@@ -1,4 +1,4 @@
-"""Snapshots written while the tree changes: contents, reused blocks, their end, and leftover files."""
+"""Snapshots written while the tree changes: contents, reused blocks, outcomes, and leftover files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPOILED = "spoiled"
 
 
 class Owner(World):
-    """A peer's tree and its event loop, which runs a callback only at the test's command."""
+    """A peer's tree and its event loop, which runs callbacks only when the test triggers them."""
 
     def __init__(self, directory: Path, suffix: str = "", tree: DataTree | None = None) -> None:
         super().__init__(tree)
@@ -66,7 +66,7 @@ class Owner(World):
         callback(*args)
 
     def outcome(self) -> WrittenSnapshot | int | str:
-        """Let the event loop run until the snapshot has ended."""
+        """Run the event loop until the snapshot has ended, and return its outcome."""
         while True:
             try:
                 return self.outcomes.get(timeout=0.002)
@@ -83,7 +83,7 @@ class Owner(World):
         return list_snapshots(self.directory)[-1][1]
 
     def made_for_next(self) -> int:
-        """Return how many blocks the next snapshot would encode; that snapshot is cancelled."""
+        """Start the next snapshot and cancel it. Return the number of blocks that it would encode."""
         while not self.posted.empty():
             self.run_one()
         assert self.take()
@@ -105,7 +105,7 @@ def owner(tmp_path: Path) -> Iterator[Owner]:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".snappy"])
-def test_snapshot_file_has_the_tree_at_its_start(tmp_path: Path, suffix: str) -> None:
+def test_snapshot_file_contains_the_tree_at_its_start(tmp_path: Path, suffix: str) -> None:
     owner = Owner(tmp_path, suffix)
     owner.fill(3)
     for n in range(2):
@@ -139,7 +139,7 @@ def test_incremental_snapshot_equals_a_full_snapshot(tmp_path: Path) -> None:
     assert path.read_bytes() == full.read_bytes()
 
 
-def test_only_blocks_that_changed_are_encoded_again(owner: Owner) -> None:
+def test_only_changed_blocks_are_encoded_again(owner: Owner) -> None:
     owner.fill(20)
     owner.snapshot()
     owner.set("/n1000", b"changed")
@@ -176,7 +176,7 @@ def test_damage_in_the_previous_file_is_not_copied(owner: Owner, damage: Callabl
     assert held(owner.snapshot()) == owner.images()
 
 
-def test_acl_lists_of_changed_znodes_are_in_the_file(owner: Owner) -> None:
+def test_acl_lists_of_changed_znodes_are_written(owner: Owner) -> None:
     owner.fill(3)
     owner.create("/secret", b"", SECRETS[0])
     owner.snapshot()
@@ -199,7 +199,7 @@ def test_too_many_acl_lists_cause_a_full_snapshot(owner: Owner, monkeypatch: pyt
 
 
 def test_snapshot_of_another_tree_reuses_no_block(owner: Owner) -> None:
-    """After a history was replaced, blocks with the same numbers differ."""
+    """After the history is replaced, blocks with the same numbers differ."""
     owner.fill(3)
     path = owner.snapshot()
     owner.tree = DataTree.from_snapshot(read_snapshot(path))
@@ -225,7 +225,7 @@ def test_blocks_of_large_znodes_are_encoded_again(owner: Owner, monkeypatch: pyt
     assert held(owner.snapshot()) == owner.images()
 
 
-def test_long_runs_of_blocks_are_read_in_pieces(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_runs_of_blocks_are_copied_in_pieces(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_writer, "WRITE_BYTES", 40_000)
     owner.fill(30)
     owner.snapshot()
@@ -233,7 +233,7 @@ def test_long_runs_of_blocks_are_read_in_pieces(owner: Owner, monkeypatch: pytes
     assert held(owner.snapshot()) == owner.images()
 
 
-def test_snapshots_are_written_one_at_a_time_and_leave_no_rest(owner: Owner) -> None:
+def test_one_snapshot_at_a_time_is_written_and_cancel_cleans_up(owner: Owner) -> None:
     owner.fill(1)
     assert owner.take()
     assert not owner.take()
@@ -242,7 +242,7 @@ def test_snapshots_are_written_one_at_a_time_and_leave_no_rest(owner: Owner) -> 
     assert owner.take()
 
 
-def test_peer_stopped_during_a_snapshot_leaves_none(owner: Owner) -> None:
+def test_peer_stopped_during_a_snapshot_leaves_no_file(owner: Owner) -> None:
     owner.fill(5)
     owner.closed = True
     assert owner.take()
@@ -251,9 +251,10 @@ def test_peer_stopped_during_a_snapshot_leaves_none(owner: Owner) -> None:
     assert list(owner.directory.iterdir()) == [] and owner.outcomes.empty()
 
 
-def test_snapshot_counts_only_after_its_log_is_durable(owner: Owner) -> None:
-    """Otherwise, after a power loss, the log has a hole that only this snapshot covers: seed 11238 of the simulated
-    world."""
+def test_snapshot_is_published_only_after_its_log_is_durable(owner: Owner) -> None:
+    """Otherwise, after a power loss, the log has a hole that only this snapshot covers (seed 11238 of the simulated
+    world).
+    """
     assert owner.writer.start_snapshot(some_snapshot())
     while not [each for each in owner.directory.iterdir() if each.stat().st_size]:
         pass
@@ -266,7 +267,7 @@ def test_snapshot_counts_only_after_its_log_is_durable(owner: Owner) -> None:
 
 def test_snapshot_duration_uses_the_writers_clock(owner: Owner) -> None:
     class Slow:
-        """1.5 seconds pass between two reads of the clock."""
+        """Clock that advances 1.5 seconds between two reads."""
 
         start, call, breathe = THREADS.start, THREADS.call, THREADS.breathe
         at_s = 10.0
@@ -282,8 +283,8 @@ def test_snapshot_duration_uses_the_writers_clock(owner: Owner) -> None:
     assert isinstance(written, WrittenSnapshot) and written.duration_ms == 1500
 
 
-def test_snapshot_is_reported_once_its_name_is_durable(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The earlier logs can be purged then: a power loss must not lose both them and the snapshot."""
+def test_snapshot_is_reported_after_its_name_is_durable(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier logs can then be purged. A power loss must not lose both these logs and the snapshot."""
     done: list[str] = []
     rename = HOST.rename
 
@@ -363,5 +364,5 @@ def test_taking_a_snapshot_does_not_copy_the_table(owner: Owner, monkeypatch: py
 
 
 @given(st.binary(max_size=70), st.binary(max_size=70))
-def test_checksums_of_two_parts_combine_into_one(one: bytes, other: bytes) -> None:
+def test_checksum_of_two_parts_is_combined_correctly(one: bytes, other: bytes) -> None:
     assert adler32_of_both(adler32(one), adler32(other), len(other)) == adler32(one + other)

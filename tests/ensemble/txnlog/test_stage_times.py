@@ -1,4 +1,4 @@
-"""A storage's measurements of its writes: each stage's time by arithmetic, and the storage's own statistics."""
+"""A storage's measurements of its writes: each stage's time by calculation, and the storage's own statistics."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from zabka.ensemble.zab.effects import Barrier, SaveSnapshot, TruncateLog
 
 MS = 1_000_000
 A_TXNS_TIME_MS = 3
-"""Creation time of the transactions of these tests."""
+"""Creation time of the transactions in these tests."""
 
 
 def noted(*, learning: bool) -> StageTimes:
-    """Two submissions of five transactions, which waited 30 and 20 ms; the write took 4 and the sync 6 ms."""
+    """Return the times of two submissions of five transactions. They waited 30 and 20 ms; the write took 4 ms and the
+    sync 6 ms.
+    """
     stages = StageTimes()
     stages.learning = learning
     stages.note(
@@ -43,7 +45,9 @@ def test_each_stage_is_measured_from_its_own_start() -> None:
 
 
 def test_learner_measures_the_propagation_time_from_its_leader() -> None:
-    """100 ms old when it is durable, less the learner's own 20 ms in the queue and 10 ms on the disk."""
+    """The transaction is durable 100 ms after its creation. 20 ms in the learner's queue and 10 ms on its disk are
+    subtracted.
+    """
     stages = noted(learning=True)
     assert (stages.proposed_ms.count, stages.proposed_ms.total) == (5, 5 * 70)
 
@@ -58,7 +62,7 @@ def test_clock_difference_gives_no_negative_time() -> None:
 
 
 class Clocks:
-    """Time passes only in writes and syncs: 2 ms for each write, 7 ms for each sync."""
+    """Clocks that advance only in writes and syncs: 2 ms for each write, 7 ms for each sync."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ns = 0
@@ -94,12 +98,12 @@ def owner(tmp_path: Path, clocks: Clocks) -> Iterator[Owner]:
 
 
 def done(storage: Storage) -> None:
-    """Wait until the thread has recorded its last operation."""
+    """Wait until the storage thread has recorded its last operation."""
     while storage._submitted != storage._finished:
         os.sched_yield()
 
 
-def test_storage_measures_each_group(owner: Owner) -> None:
+def test_storage_measures_each_group_commit(owner: Owner) -> None:
     storage = owner.storage
     storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
@@ -118,7 +122,7 @@ def test_storage_measures_each_group(owner: Owner) -> None:
     assert (stages.acknowledged_ms.count, stages.acknowledged_ms.total) == (3, 3 * 50)
 
 
-def test_barrier_without_transactions_is_a_sync_but_no_group(owner: Owner) -> None:
+def test_barrier_without_transactions_counts_as_sync_not_group(owner: Owner) -> None:
     owner.storage.submit([Barrier(1)])
     owner.run_one()
     done(owner.storage)
@@ -130,7 +134,7 @@ def test_barrier_without_transactions_is_a_sync_but_no_group(owner: Owner) -> No
 def test_sync_slower_than_the_threshold_logs_a_warning(
     owner: Owner, clocks: Clocks, sync_ms: int, warnings: int
 ) -> None:
-    """fsync.warningthresholdms: FileTxnLog warns about a longer sync, not about an equally long one."""
+    """fsync.warningthresholdms: FileTxnLog warns if a sync takes longer, but not if it takes exactly that long."""
     clocks.sync_ms = sync_ms
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
@@ -141,7 +145,7 @@ def test_sync_slower_than_the_threshold_logs_a_warning(
 
 
 def test_transactions_before_another_effect_are_synced_first(owner: Owner) -> None:
-    """A transaction and its barrier, then a truncation: the barrier is answered for the transactions before it."""
+    """Before a truncation, the barrier for the earlier transactions completes."""
     owner.storage.submit([*appends(3), Barrier(1), TruncateLog(Zxid(EPOCH_1 + 2)), Barrier(2)])
     for _ in range(3):
         owner.run_one()
@@ -150,7 +154,7 @@ def test_transactions_before_another_effect_are_synced_first(owner: Owner) -> No
     assert (owner.storage.txns_logged, owner.storage.batch_sizes.count) == (1, 1)
 
 
-def test_replaced_history_reports_its_size(owner: Owner) -> None:
+def test_replaced_history_reports_its_snapshot_size(owner: Owner) -> None:
     owner.storage.submit([SaveSnapshot(some_snapshot(EPOCH_1 + 9), True)])
     owner.run_one()
     (written,) = owner.snapshots

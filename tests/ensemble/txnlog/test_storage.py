@@ -1,4 +1,4 @@
-"""The storage thread: order, groups, and the guarantees of a barrier."""
+"""The storage thread: order, group commits, and the guarantees of a barrier."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ONE_OF_THREE = RecoveryPolicy(other_voters=2)
 
 
 class Owner:
-    """Replaces the event loop: callbacks wait in a queue until the test runs them."""
+    """Replacement for the event loop: callbacks wait in a queue until the test runs them."""
 
     def __init__(
         self,
@@ -110,14 +110,14 @@ def appends(*zxids: int) -> list[Effect]:
     return [Append([a_txn(EPOCH_1 + n)]) for n in zxids]
 
 
-def test_answered_barrier_means_everything_before_is_recoverable(owner: Owner) -> None:
+def test_effects_before_an_answered_barrier_are_recoverable(owner: Owner) -> None:
     owner.storage.submit([*appends(3, 4), Barrier(1)])
     owner.run_one()
     assert owner.tokens == [[1]]
     assert counters(owner.directories) == [1, 2, 3, 4]
 
 
-def test_many_appends_and_barriers_of_a_group_share_one_sync(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_appends_and_barriers_of_a_group_share_one_sync(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     syncs: list[int] = []
     real = os.fdatasync
     monkeypatch.setattr(HOST, "fdatasync", lambda fd: (syncs.append(fd), real(fd))[1])
@@ -131,7 +131,7 @@ def test_many_appends_and_barriers_of_a_group_share_one_sync(owner: Owner, monke
     assert counters(owner.directories) == list(range(1, 53))
 
 
-def test_batch_is_written_in_order_and_keeps_its_start_if_torn(tmp_path: Path) -> None:
+def test_torn_batch_keeps_its_first_transactions(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 3)))
     owner.storage.submit([Append([a_txn(EPOCH_1 + n) for n in (3, 4, 5)]), Barrier(1)])
     owner.run_one()
@@ -143,7 +143,7 @@ def test_batch_is_written_in_order_and_keeps_its_start_if_torn(tmp_path: Path) -
     assert counters(owner.directories) == [1, 2, 3, 4]
 
 
-def test_effects_are_carried_out_in_order(owner: Owner, tmp_path: Path) -> None:
+def test_effects_are_executed_in_order(owner: Owner, tmp_path: Path) -> None:
     owner.storage.submit([SaveAcceptedEpoch(Epoch(2)), *appends(3), SaveCurrentEpoch(Epoch(2)), Barrier(1)])
     owner.run_one()
     assert (tmp_path / "acceptedEpoch").read_text() == (tmp_path / "currentEpoch").read_text() == "2"
@@ -155,7 +155,7 @@ def test_effects_are_carried_out_in_order(owner: Owner, tmp_path: Path) -> None:
 
 
 def test_history_is_durable_before_its_epoch(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a power loss leaves a peer that votes with an epoch whose transactions it lost."""
+    """Otherwise, after a power loss, a peer votes with an epoch whose transactions it lost."""
     done: list[str] = []
     fdatasync, rename = os.fdatasync, os.rename
     monkeypatch.setattr(HOST, "fdatasync", lambda descriptor: (done.append("log"), fdatasync(descriptor))[1])
@@ -166,7 +166,7 @@ def test_history_is_durable_before_its_epoch(owner: Owner, monkeypatch: pytest.M
 
 
 def test_closed_storage_cancels_its_snapshot(owner: Owner, tmp_path: Path) -> None:
-    """No loop runs its steps after that: its thread would wait for ever."""
+    """No event loop runs its steps afterwards, so its thread would wait forever."""
     owner.storage.take_snapshot(DataTree().to_snapshot())
     owner.storage.close()
     writing = owner.storage._snapshots._writing
@@ -175,7 +175,7 @@ def test_closed_storage_cancels_its_snapshot(owner: Owner, tmp_path: Path) -> No
     assert [zxid for zxid, _ in list_snapshots(tmp_path)] == [0]
 
 
-def test_an_ordinary_snapshot_rolls_the_log(owner: Owner, tmp_path: Path) -> None:
+def test_ordinary_snapshot_rolls_the_log(owner: Owner, tmp_path: Path) -> None:
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.storage.take_snapshot(some_snapshot(EPOCH_1 + 3))
     owner.storage.submit([*appends(4), Barrier(2)])
@@ -186,7 +186,7 @@ def test_an_ordinary_snapshot_rolls_the_log(owner: Owner, tmp_path: Path) -> Non
     assert counters(owner.directories) == [4]
 
 
-def test_rotten_snapshot_is_reported_when_the_next_one_needs_it(owner: Owner, tmp_path: Path) -> None:
+def test_damaged_snapshot_is_reported_when_the_next_one_reads_it(owner: Owner, tmp_path: Path) -> None:
     tree = DataTree()
     for _ in range(2):
         owner.storage.take_snapshot(tree.to_snapshot())
@@ -209,7 +209,7 @@ def test_replacing_snapshot_starts_a_new_history(owner: Owner, tmp_path: Path) -
     assert counters(owner.directories) == [10]
 
 
-def test_disk_failure_is_reported_once_and_stops_all_answers(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_failure_is_reported_once_and_stops_all_replies(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 
@@ -230,7 +230,9 @@ def test_close_finishes_queued_work(owner: Owner) -> None:
 
 
 def test_full_disk_logs_one_line_and_loses_no_acknowledged_txn(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk accepts any part of a record; ZooKeeper continues after some of these (ZOOKEEPER-3701, 4882)."""
+    """The disk accepts only part of a record, of any size. ZooKeeper continues after some such failures
+    (ZOOKEEPER-3701, 4882).
+    """
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
     real = os.pwrite
@@ -252,10 +254,10 @@ def full() -> int:
     [SaveAcceptedEpoch(Epoch(7)), SaveCurrentEpoch(Epoch(7)), TruncateLog(Zxid(EPOCH_1 + 1))],
     ids=lambda effect: type(effect).__name__,
 )
-def test_no_barrier_is_answered_after_a_write_that_failed(
+def test_barrier_after_a_failed_write_is_not_acknowledged(
     owner: Owner, effect: Effect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failed truncation is no truncation (ZOOKEEPER-3701)."""
+    """A failed truncation does not count as a truncation (ZOOKEEPER-3701)."""
     for name in ("fsync", "ftruncate"):
         monkeypatch.setattr(HOST, name, lambda *args: full())
     owner.storage.submit([effect, Barrier(1)])
@@ -267,8 +269,8 @@ def test_no_barrier_is_answered_after_a_write_that_failed(
     assert counters(owner.directories) == [1, 2]
 
 
-def test_a_slow_sync_is_warned_about(tmp_path: Path) -> None:
-    """fsync.warningthresholdms."""
+def test_slow_sync_logs_a_warning(tmp_path: Path) -> None:
+    """The threshold is fsync.warningthresholdms."""
     owner = Owner(directories_with(tmp_path, range(1, 3)), fsync_warning_ms=-1)
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
@@ -300,7 +302,7 @@ def test_log_is_read_for_a_learner(
     owner.storage.close()
 
 
-def test_a_learner_gets_the_log_piece_by_piece(tmp_path: Path) -> None:
+def test_log_is_sent_to_a_learner_in_chunks(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path, range(1, PIECE_TXNS * 2 + 10)))
     at, got = Zxid(EPOCH_1), []
     for _ in range(3):
@@ -330,7 +332,7 @@ def test_failed_read_for_a_learner_does_not_stop_later_reads(tmp_path: Path, mon
     owner.storage.close()
 
 
-def test_log_gap_ends_the_learners_pieces(tmp_path: Path) -> None:
+def test_log_gap_ends_the_chunks_for_a_learner(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 4), range(5, 7)))
     owner.storage.read_log(ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0))
     owner.run_one()
@@ -350,7 +352,7 @@ def read_after(owner: Owner, after: int, base: int, borders: dict[Zxid, Zxid]) -
     return owner.read[-1][1]
 
 
-def test_learner_continues_from_one_epoch_into_the_next(tmp_path: Path) -> None:
+def test_learner_chunks_continue_into_the_next_epoch(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 2)))
     log_of_epoch_2(owner.directories, range(1, 3))
     borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1)}
@@ -360,7 +362,9 @@ def test_learner_continues_from_one_epoch_into_the_next(tmp_path: Path) -> None:
 
 
 def test_purged_end_of_an_epoch_is_not_skipped(tmp_path: Path) -> None:
-    """The process started with the snapshot of 2; later ones followed, and autopurge removed the log right after it."""
+    """The process started with the snapshot of 2. Later snapshots followed, and autopurge removed the log right after
+    it.
+    """
     owner = Owner(directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 2)))
     log_of_epoch_2(owner.directories, range(1, 3))
     (tmp_path / "log.100000001").unlink()
@@ -370,7 +374,7 @@ def test_purged_end_of_an_epoch_is_not_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flipped", range(1, 5))
-def test_flipped_bit_ends_a_learners_pieces_at_an_epochs_end(tmp_path: Path, flipped: int) -> None:
+def test_flipped_bit_at_an_epoch_end_ends_the_learners_chunks(tmp_path: Path, flipped: int) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 5)))
     log_of_epoch_2(owner.directories, range(1, 3))
     path = tmp_path / "log.100000001"
@@ -384,8 +388,8 @@ def test_flipped_bit_ends_a_learners_pieces_at_an_epochs_end(tmp_path: Path, fli
     owner.storage.close()
 
 
-def test_truncation_forgets_where_a_learners_piece_ended(tmp_path: Path) -> None:
-    """A learner still has the truncated transactions: it must not get a DIFF on top of them."""
+def test_truncation_discards_the_remembered_learner_positions(tmp_path: Path) -> None:
+    """A learner still has the truncated transactions, so it must not get a DIFF that starts after them."""
     owner = Owner(directories_with(tmp_path, range(1, 6)))
     assert read_after(owner, EPOCH_1 + 2, EPOCH_1, {}) == [EPOCH_1 + 3, EPOCH_1 + 4, EPOCH_1 + 5]
     owner.storage.submit([TruncateLog(Zxid(EPOCH_1 + 4))])
@@ -400,7 +404,7 @@ def test_truncation_forgets_where_a_learners_piece_ended(tmp_path: Path) -> None
 
 
 def directories_of_a_storage(tmp_path: Path) -> Directories:
-    """Separate dataDir and dataLogDir; a snapshot of 2, and 3 and 4 in a log that a storage created."""
+    """Return separate dataDir and dataLogDir: a snapshot of 2, and 3 and 4 in a log created by a storage."""
     (tmp_path / "data").mkdir()
     (tmp_path / "log").mkdir()
     whole = directories_with(tmp_path / "data", snapshots=(0, EPOCH_1 + 2))
@@ -423,7 +427,7 @@ def test_lost_newest_log_is_detected(tmp_path: Path) -> None:
     assert not recover(directories, ONE_OF_THREE).recovered.complete
 
 
-def test_removing_the_newest_log_keeps_a_history_complete(tmp_path: Path) -> None:
+def test_intended_removal_of_newest_log_keeps_history_complete(tmp_path: Path) -> None:
     directories = directories_of_a_storage(tmp_path)
     assert truncate(directories, EPOCH_1 + 2, ONE_OF_THREE).recovered.complete
     owner = Owner(directories)
@@ -435,7 +439,7 @@ def test_removing_the_newest_log_keeps_a_history_complete(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("covered", [3, 4])
 def test_lost_newest_log_covered_by_a_snapshot_is_ignored(tmp_path: Path, covered: int) -> None:
-    """The note names only the first transaction of the file, so a snapshot of that one covers the log."""
+    """The note contains only the zxid of the file's first transaction, so a snapshot at that zxid covers the log."""
     directories = directories_of_a_storage(tmp_path)
     write_snapshot(directories.data, some_snapshot(EPOCH_1 + covered))
     (directories.log / "log.100000003").unlink()

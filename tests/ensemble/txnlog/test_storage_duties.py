@@ -1,4 +1,4 @@
-"""A storage's work besides logging: marks, memberships, purges, and the reports of their failures."""
+"""A storage's work besides logging: marks, memberships and purges, and reports when they fail."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ONE_OF_THREE = RecoveryPolicy(other_voters=2)
 
 
 class Memberships:
-    """Records the saved memberships."""
+    """Record of saved memberships."""
 
     def __init__(self) -> None:
         self.saved: list[tuple[str, Membership]] = []
@@ -46,7 +46,7 @@ class Memberships:
 
 
 def settled(owner: Owner) -> None:
-    """Wait until all submissions are done and the owner was notified."""
+    """Wait until all submissions have completed and the owner was notified."""
     owner.storage.close()
     while not owner.posted.empty():
         owner.run_one()
@@ -66,7 +66,7 @@ def test_memberships_are_written_in_order_if_files_are_set(tmp_path: Path) -> No
     assert without.tokens == [[1]] and not without.failures
 
 
-def test_doubt_is_stored_and_an_epoch_ends_incompleteness(tmp_path: Path) -> None:
+def test_doubt_is_stored_and_saving_an_epoch_ends_incompleteness(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path))
     (tmp_path / MARKER_NAME).write_text("why")
     owner.storage.submit([SaveDoubt(), SaveCurrentEpoch(Epoch(1)), Barrier(1)])
@@ -78,7 +78,7 @@ def test_doubt_is_stored_and_an_epoch_ends_incompleteness(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("retained", "left"), [(0, [0, 1, 2]), (2, [1, 2])])
 def test_finished_snapshot_purges_older_ones_if_configured(tmp_path: Path, retained: int, left: list[int]) -> None:
-    """autopurge.snapRetainCount; 0 leaves everything to PurgeTxnLog."""
+    """autopurge.snapRetainCount. With 0, PurgeTxnLog does all purging."""
     owner = Owner(directories_with(tmp_path), retain_snapshots=retained)
     for counter in (1, 2):
         owner.storage.submit([*appends(counter), Barrier(counter)])
@@ -99,7 +99,7 @@ def test_finished_snapshot_purges_older_ones_if_configured(tmp_path: Path, retai
         (9, [0, 3, 5, 8], [1, 4, 7]),
     ],
 )
-def test_purge_keeps_snapshots_and_logs_from_the_oldest_kept(
+def test_purge_keeps_files_from_the_oldest_kept_snapshot_on(
     tmp_path: Path, retain: int, snapshots: list[int], logs: list[int]
 ) -> None:
     zxids = [EPOCH_1 + n if n else 0 for n in (0, 3, 5, 8)]
@@ -164,7 +164,7 @@ def test_closed_event_loop_gets_no_callbacks(tmp_path: Path) -> None:
 
 
 def test_snapshots_in_the_log_directory_are_reported(tmp_path: Path) -> None:
-    """FileTxnSnapLog.checkLogDir and checkSnapDir."""
+    """As in FileTxnSnapLog.checkLogDir and checkSnapDir."""
     (tmp_path / "l" / "version-2").mkdir(parents=True)
     (tmp_path / "l" / "version-2" / "snapshot.1").write_bytes(b"")
     with pytest.raises(DataDirectoryError, match="is a snapshot in dataLogDir"):

@@ -1,4 +1,4 @@
-"""When the event loop itself waits for the disk: rules of the pace, and of the storage that follows it."""
+"""When the event loop itself waits for the disk: the rules, and a storage that follows them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MS = 1_000_000
 
 
 class Clock:
-    """A monotonic clock that advances by `sync_ns` at each sync of the log."""
+    """Monotonic clock that advances by `sync_ns` at each sync of the log."""
 
     def __init__(self) -> None:
         self.now_ns = 0
@@ -73,7 +73,7 @@ def test_frequent_stalls_double_the_pause_up_to_a_limit() -> None:
     assert bars == [1, 2, 4, 8, 16, 32, 60, 60, 60] and BAR_NS_MAX == 60 * BAR_NS_MIN
 
 
-def test_fast_disk_is_allowed_one_stall() -> None:
+def test_single_stall_keeps_a_disk_fast() -> None:
     pace = noted(quick_pace(), STALL_NS)
     noted(pace, STALL_NS, *[MS // 10] * WINDOW, now_ns=2 * BAR_NS_MIN)
     assert pace.is_quick(3 * BAR_NS_MIN)
@@ -99,7 +99,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def owner(tmp_path: Path, clock: Clock) -> Iterator[Owner]:
-    """The owner of a storage whose disk has proved to be fast."""
+    """Owner of a storage whose disk was measured as fast."""
     owner = Owner(directories_with(tmp_path, range(1, 3)), clock_ns=clock)
     for token in range(WINDOW):
         owner.storage.submit([Barrier(token)])
@@ -111,12 +111,12 @@ def owner(tmp_path: Path, clock: Clock) -> Iterator[Owner]:
 
 
 def wait_for_thread(storage: Storage) -> None:
-    """Wait until the thread has sent its callbacks and is about to record that it is done."""
+    """Wait until the thread has sent its callbacks and is about to record that it has finished."""
     while not storage.is_quick([]):
         os.sched_yield()
 
 
-def test_fast_disk_sync_is_done_when_the_call_returns(owner: Owner) -> None:
+def test_sync_on_a_fast_disk_completes_within_the_call(owner: Owner) -> None:
     effects = [*appends(3), Barrier(100), *appends(4), Barrier(101)]
     assert owner.storage.is_quick(effects)
     owner.storage.carry_out(effects)
@@ -137,7 +137,7 @@ def test_loop_continues_the_file_that_the_thread_started(owner: Owner) -> None:
     assert counters(owner.directories) == [1, 2, 3, 4, 5]
 
 
-def test_sync_goes_to_the_thread_while_earlier_ones_are_pending(owner: Owner) -> None:
+def test_sync_runs_in_the_thread_while_earlier_ones_are_pending(owner: Owner) -> None:
     owner.storage.submit([*appends(3), Barrier(100)])
     callback, args = owner.posted.get(timeout=10)
     assert not owner.storage.is_quick([*appends(4), Barrier(101)])
@@ -162,7 +162,7 @@ def test_stall_in_the_event_loop_moves_next_sync_to_the_thread(owner: Owner, clo
     assert owner.tokens == [[100]] and not owner.storage.is_quick(effects)
 
 
-def test_thread_syncs_reveal_a_slow_disk(owner: Owner, clock: Clock) -> None:
+def test_slow_syncs_in_the_thread_mark_the_disk_as_slow(owner: Owner, clock: Clock) -> None:
     clock.sync_ns = 2 * MS
     for token in range(100, 100 + WINDOW):
         owner.storage.submit([*appends(token), Barrier(token)])
@@ -177,7 +177,7 @@ def test_thread_syncs_reveal_a_slow_disk(owner: Owner, clock: Clock) -> None:
 def test_failure_in_the_loop_is_reported_once_and_is_final(
     owner: Owner, number: int, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same rule as in the thread."""
+    """The storage thread follows the same rule."""
 
     def fail(descriptor: int) -> None:
         raise OSError(number, "trouble")

@@ -1,4 +1,4 @@
-"""The simplest replicated service: a list to which every write appends."""
+"""The simplest replicated service: a list that every write appends to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Entry = tuple[int, bytes]
 
 
 class ListApplication:
-    """A replicated list: every write appends (zxid, payload)."""
+    """Replicated list. Every write appends (zxid, payload)."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -53,7 +53,7 @@ class ListApplication:
 
     @property
     def snapshot_bytes(self) -> int:
-        """Return the list's entries as snapshot bytes."""
+        """Return the size of the list as snapshot bytes."""
         return sum(len(data) for _, data in self.entries)
 
     def checkpoint(self) -> ZxidCheckpoint:
@@ -97,7 +97,7 @@ class ListApplication:
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """Any client is allowed to reconfigure."""
+        """Return the reconfig transaction without checking permissions: any client can reconfigure."""
         requested = ReconfigRequest.read_from(Reader(request.body))
         membership = new_membership(requested, zxid, ensemble) if ensemble.enabled else ErrorCode.RECONFIG_DISABLED
         if isinstance(membership, ErrorCode):

@@ -1,4 +1,4 @@
-"""Packets that arrive together form one turn: its order, an end in the middle, one barrier, and early output."""
+"""Packets that arrive together form one turn: its order, an end within it, one barrier, and early output."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def follower(cumulative: bool = True) -> Solo:
 
 
 def leader_of_two(cumulative: bool = True) -> Solo:
-    """Leads 1 (on LINK) and 2 (on OTHER), both in sync."""
+    """Return a leader with in-sync followers 1 (on LINK) and 2 (on OTHER)."""
     solo = Solo(id=3)
     solo.lead(follower=1, cumulative=cumulative)
     solo.together([AckEpoch(Zxid(0), 0)])
@@ -76,7 +76,7 @@ def test_simultaneous_requests_share_append_barrier_and_proposal() -> None:
     assert [t.zxid for t in to_one.txns] == [E1 + 1, E1 + 2, E1 + 3]
 
 
-def test_requests_that_clients_send_together_share_one_barrier() -> None:
+def test_simultaneous_client_requests_share_one_barrier() -> None:
     solo = leader_of_two()
     request = Request(1, OpCode.SET_DATA, None)
     effects = solo.do(solo.peer.on_clients(solo.now, [(ConnectionId(n), request) for n in (1, 2, 3)]))
@@ -113,7 +113,7 @@ def test_learner_without_cumulative_commits_gets_each_commit() -> None:
 # -- a turn that ends in the middle
 
 
-def test_packets_after_the_end_of_following_are_ignored() -> None:
+def test_packets_after_following_has_ended_are_ignored() -> None:
     solo = follower()
     effects = solo.together([Proposal([txn(1, 1)]), UpToDate(), Proposal([txn(1, 2)])])
     assert solo.peer.state is PeerState.LOOKING and logged(effects) == [1]
@@ -123,7 +123,7 @@ def test_packets_after_the_end_of_following_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("counters", [(1, 3), (1, 1), (2,)])
-def test_a_batch_with_a_gap_is_not_logged(counters: tuple[int, ...]) -> None:
+def test_batch_with_a_gap_is_not_logged(counters: tuple[int, ...]) -> None:
     solo = follower()
     effects = solo.packet(Proposal([txn(1, n) for n in counters]))
     assert solo.peer.state is PeerState.LOOKING and not logged(effects)
@@ -158,7 +158,7 @@ def test_client_requests_after_a_peer_resigns_are_ignored(monkeypatch: pytest.Mo
 
 
 class Outlet:
-    """Takes a turn's effects early, and records how far the tree had advanced."""
+    """Outlet that takes a turn's effects early, and records how many transactions the tree had applied by then."""
 
     def __init__(self, solo: Solo) -> None:
         self.solo = solo
@@ -183,7 +183,7 @@ def test_commit_is_sent_to_followers_before_leader_applies_it() -> None:
     assert not solo.of(SendPackets, rest)
 
 
-def test_follower_starts_its_disk_before_it_applies_commits() -> None:
+def test_follower_starts_its_disk_write_before_applying_commits() -> None:
     solo = follower()
     solo.packet(Proposal([txn(1, 1)]))
     solo.flush()
@@ -202,7 +202,7 @@ def test_long_batch_of_requests_is_sent_in_chunks(monkeypatch: pytest.MonkeyPatc
     assert [type(e) for e in rest] == [Append, SendPackets, SendPackets, Barrier]
 
 
-def test_turn_has_the_same_effects_with_and_without_early_output(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_output_does_not_change_the_effects_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broadcast, "STRETCH_TXNS", 2)
     monkeypatch.setattr(core, "STRETCH_TXNS", 2)
 

@@ -1,4 +1,4 @@
-"""Broadcast between peers: acknowledgements, commits, observers, pings, and their journal events."""
+"""Broadcast between peers: acknowledgements, commits, observers, pings, and the related journal events."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_cumulative_acks_and_commits_require_both_sides() -> None:
     assert sent == [Commit(make_zxid(1, 3), cumulative=True)]
 
 
-def test_learner_without_cumulative_commits_gets_one_a_txn() -> None:
+def test_learner_without_cumulative_commits_gets_one_per_txn() -> None:
     assert Solo(id=1, cumulative=False).peer is not None
     leader = established_leader(cumulative=False)
     assert LeaderInfo(Epoch(1), cumulative=False) in leader.packets()
@@ -56,7 +56,7 @@ def test_learner_without_cumulative_commits_gets_one_a_txn() -> None:
     assert sent == [Commit(make_zxid(1, n)) for n in (1, 2, 3)]
 
 
-def test_observers_are_informed_and_never_counted() -> None:
+def test_observers_are_informed_but_never_counted() -> None:
     solo = Solo(id=3, observers=(4,))
     solo.lead(follower=1)
     solo.packet(AckEpoch(Zxid(0), 0))
@@ -74,7 +74,7 @@ def test_observers_are_informed_and_never_counted() -> None:
     assert isinstance(sent[-1], Inform) and not any(isinstance(p, Proposal) for p in sent)
 
 
-def test_observer_logs_transactions_and_acks_newleader_only() -> None:
+def test_observer_logs_transactions_and_acks_only_newleader() -> None:
     world = World(1, voters=3, observers=1)
     world.record = True
     world.start()
@@ -97,7 +97,7 @@ def test_session_touches_are_sent_in_the_ping_reply() -> None:
     assert leader.app.touches == [(5, 4000)]
 
 
-def test_full_journal_has_logged_and_then_committed_txns() -> None:
+def test_full_journal_contains_logged_and_committed_txns() -> None:
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1), full_journal=True)
     solo.follow(epoch=2)
     for packet in (Diff(make_zxid(1, 2)), Proposal([txn(1, 2)]), Commit(make_zxid(1, 2)), NewLeader(E2)):
@@ -107,7 +107,7 @@ def test_full_journal_has_logged_and_then_committed_txns() -> None:
     assert logged == [TxnLogged(make_zxid(1, 2))]
 
 
-def test_the_committed_log_is_bounded() -> None:
+def test_committed_log_is_bounded() -> None:
     world = World(1, voters=1, committed_log_length=500)
     world.start()
     for _ in range(600):

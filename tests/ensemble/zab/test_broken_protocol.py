@@ -1,4 +1,4 @@
-"""Packets that fit a peer's protocol step but have wrong contents, and data that the peer cannot use."""
+"""Packets that are valid in a peer's protocol step but have wrong contents, and data that the peer cannot use."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def epoch_accepted(**options: object) -> Solo:
         pytest.param([Diff(Zxid(0)), NewLeader(make_zxid(1, 1))], id="NEWLEADER with a counter"),
     ],
 )
-def test_leader_with_an_invalid_history_is_left(packets: list[Packet]) -> None:
+def test_follower_disconnects_from_leader_with_invalid_history(packets: list[Packet]) -> None:
     solo = epoch_accepted()
     effects = [effect for packet in packets for effect in solo.packet(packet)]
     assert broken(solo, effects) and closed(solo, effects) == [LINK]
@@ -88,20 +88,20 @@ def test_leader_with_an_invalid_history_is_left(packets: list[Packet]) -> None:
 
 
 class NoTree(ListApplication):
-    """An application that accepts no snapshot."""
+    """Application that rejects every snapshot."""
 
     def restore(self, snapshot: TreeSnapshot | None) -> None:
         if snapshot is not None:
             raise ValueError("a node without its parent")
 
 
-def test_leader_with_an_invalid_snapshot_is_left() -> None:
+def test_follower_disconnects_from_leader_with_invalid_snapshot() -> None:
     solo = epoch_accepted(app=NoTree())
     effects = solo.packet(Snap(Z15, tree(txn(1, 5)))) + solo.packet(NewLeader(E1))
     assert broken(solo, effects) and solo.peer.state is PeerState.LOOKING
 
 
-def test_log_that_ends_before_the_truncation_leaves_its_leader() -> None:
+def test_peer_with_a_too_short_truncated_log_leaves_its_leader() -> None:
     solo = epoch_accepted(log=[txn(1, 1), txn(1, 2), txn(1, 3)], epochs=(1, 1))
     solo.packet(Trunc(Z12))
     assert [effect.zxid for effect in solo.of(TruncateLog)] == [Z12]
@@ -111,7 +111,7 @@ def test_log_that_ends_before_the_truncation_leaves_its_leader() -> None:
 
 
 def needing_a_snapshot() -> Solo:
-    """Return a peer that had to truncate its log to before its start, and follows again."""
+    """Return a peer that had to truncate its log to a point before its start, and follows again."""
     solo = epoch_accepted(snapshot=tree(txn(1, 5)), epochs=(1, 1))
     effects = solo.packet(Trunc(Z12))
     assert closed(solo, effects) == [LINK] and not broken(solo, effects)
@@ -125,7 +125,7 @@ def needing_a_snapshot() -> Solo:
 
 
 @pytest.mark.parametrize("packet", [Diff(Z15), Trunc(Z12)])
-def test_peer_that_needs_a_snapshot_accepts_only_that(packet: Packet) -> None:
+def test_peer_that_needs_a_snapshot_rejects_other_packets(packet: Packet) -> None:
     solo = needing_a_snapshot()
     assert broken(solo, solo.packet(packet, AGAIN)) and solo.peer.state is PeerState.LOOKING
 
@@ -153,13 +153,13 @@ def test_empty_leader_truncates_a_learner_that_needs_a_snapshot() -> None:
         ),
     ],
 )  # fmt: skip
-def test_membership_that_is_invalid_is_rejected(change: Txn) -> None:
+def test_invalid_membership_is_rejected(change: Txn) -> None:
     with pytest.raises(BadMembership):
         membership_in(change)
 
 
 def test_reconfig_committed_during_sync_has_its_own_zxid() -> None:
-    """COMMITANDACTIVATE during a sync: later proposals are not committed, and contain no membership."""
+    """COMMITANDACTIVATE during a sync: later proposals are not committed, and they contain no membership."""
     members = b"server.1=h1:1:2;3\nserver.2=h2:1:2;3\nserver.3=h3:1:2;3\nversion=100000001"
     change = Txn(SessionId(1), 1, Z11, 0, OpCode.RECONFIG, SetDataTxn("/zookeeper/config", members, -1))
     solo = epoch_accepted()
@@ -181,7 +181,7 @@ def test_too_many_packets_during_an_election_close_the_link(monkeypatch: pytest.
     assert not closed(solo, solo.packet(Ping(Zxid(0)))), "the closed link is forgotten"
 
 
-def test_the_applications_timers_are_its_own() -> None:
+def test_timers_of_the_application_call_only_the_application() -> None:
     class Timed(ListApplication):
         def expire_local_sessions(self, now: Instant) -> list[Effect]:
             return [Emit(InvariantViolated("local sessions", ""))]
@@ -213,7 +213,7 @@ def test_logged_uncommitted_transactions_are_outstanding() -> None:
 
 
 def master() -> Solo:
-    """A follower that serves, with an observer's connection."""
+    """Return a serving follower with an observer connection."""
     solo = Solo(observers=(4, 5), serves_observers=True)
     solo.follow()
     for packet in (Diff(Zxid(0)), NewLeader(E1)):
@@ -267,7 +267,7 @@ FROM_OBSERVERS: dict[str, Packet] = {
         pytest.param(serving, {"ACK", "PING", "REQUEST", "REVALIDATE", "SYNC"}, id="it serves"),
     ],
 )
-def test_follower_accepts_only_what_its_observers_step_allows(state: Callable[[], Solo], fitting: set[str]) -> None:
+def test_follower_accepts_only_packets_valid_in_observers_state(state: Callable[[], Solo], fitting: set[str]) -> None:
     """ObserverMaster uses the leader's LearnerHandler."""
     for name, packet in FROM_OBSERVERS.items():
         solo = state()
@@ -318,7 +318,7 @@ def test_silent_observer_is_closed(state: Callable[[], Solo], limit: str) -> Non
 
 
 @pytest.mark.parametrize(("state", "pinged"), [(master, 0), (offered, 0), (syncing, 1), (serving, 1)])
-def test_observer_is_pinged_once_its_history_is_queued(state: Callable[[], Solo], pinged: int) -> None:
+def test_observer_is_pinged_after_its_history_is_queued(state: Callable[[], Solo], pinged: int) -> None:
     solo = state()
     sent = solo.packets(solo.timer(MASTER_TIMER, TICK_MS // 2), OBSERVERS)
     assert sum(isinstance(packet, Ping) for packet in sent) == pinged

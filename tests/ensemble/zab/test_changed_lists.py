@@ -1,4 +1,6 @@
-"""Rolling restarts with a different server list and reconfigEnabled=false: each step serves, as in ZooKeeper 3.9.5."""
+"""Rolling restarts with changed server lists and reconfigEnabled=false serve after each step, as in ZooKeeper
+3.9.5.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def test_unlisted_learner_follows_without_a_vote() -> None:
     assert solo.app.last_applied == make_zxid(1, 1)
 
 
-def test_unlisted_learner_does_not_make_a_quorum() -> None:
+def test_unlisted_learner_does_not_count_for_a_quorum() -> None:
     solo = Solo(id=3)
     solo.lead(follower=4)
     solo.packet(AckEpoch(Zxid(0), 0))
@@ -44,7 +46,7 @@ def test_unlisted_learner_does_not_make_a_quorum() -> None:
     assert solo.peer.phase is Phase.DISCOVERY and not solo.packets()
 
 
-def test_unlisted_learner_with_a_later_epoch_is_refused_alone() -> None:
+def test_unlisted_learner_with_later_epoch_is_rejected_alone() -> None:
     solo = established_leader()
     introduce(solo, 4, accepted_epoch=7)
     assert solo.peer.phase is Phase.BROADCAST
@@ -53,7 +55,7 @@ def test_unlisted_learner_with_a_later_epoch_is_refused_alone() -> None:
 
 
 def lists(world: World, members: range) -> None:
-    """Give these servers this list from their next start on."""
+    """Give these servers this list, which they use from their next start."""
     lines = [f"server.{i}=h{i}:2888:3888:participant;2181" for i in members]
     for i in members:
         world.own_membership[i] = "\n".join([*lines, "version=0"])
@@ -89,7 +91,7 @@ def write(world: World) -> None:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("servers", [4, 5])
 def test_ensemble_grown_by_rolling_restart_serves_at_each_step(servers: int, seed: int) -> None:
-    """ZooKeeper's servers take 1.2 to 3.1 s a step; half of that is Java's start."""
+    """ZooKeeper's servers take 1.2 to 3.1 s per step, half of it for starting Java."""
     world = ensemble(seed, 3, servers - 3)
     write(world)
     lists(world, range(1, servers + 1))

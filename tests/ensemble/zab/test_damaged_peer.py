@@ -1,4 +1,4 @@
-"""A peer that has lost part of its log neither votes nor acknowledges until a leader has sent it all data again."""
+"""A peer that lost part of its log neither votes nor acknowledges until a leader has sent all data again."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def lose_log(world: World, i: int) -> None:
     world.nodes[i].disk.rot(Random(4))
 
 
-def test_damaged_peer_elects_no_leader_that_misses_its_acks() -> None:
+def test_damaged_peer_elects_no_leader_without_its_acked_writes() -> None:
     world = world_with_history()
     world.isolate(2)
     for _ in range(5):
@@ -97,7 +97,7 @@ def test_damaged_peers_vote_counts_once_it_has_data_and_epoch() -> None:
 
 @pytest.mark.parametrize("writes", [30, 200])
 def test_lagging_learner_gets_a_diff_from_the_log_without_a_gap(writes: int) -> None:
-    """ZOOKEEPER-2418: also while the leader continues to write."""
+    """ZOOKEEPER-2418: this is also true while the leader continues to write."""
     world = world_with_history(committed_log_length=8, snap_count=10_000)
     world.stop(3)
     for _ in range(writes):
@@ -113,7 +113,7 @@ def test_lagging_learner_gets_a_diff_from_the_log_without_a_gap(writes: int) -> 
 
 
 def test_log_is_not_read_for_learners_without_size_factor() -> None:
-    """snapshotSizeFactor=-1."""
+    """With snapshotSizeFactor=-1."""
     world = world_with_history(committed_log_length=8, snap_count=10_000, snapshot_size_factor=-1.0)
     world.stop(3)
     for _ in range(30):
@@ -134,7 +134,7 @@ def damaged_peer() -> Solo:
 
 
 def damaged_follower() -> Solo:
-    """Return a damaged follower that has answered LEADERINFO."""
+    """Return a damaged follower that has replied to LEADERINFO."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1), incomplete=True)
     solo.start()
     for other, state in ((2, PeerState.FOLLOWING), (3, PeerState.LEADING)):
@@ -147,7 +147,7 @@ def damaged_follower() -> Solo:
 
 @pytest.mark.parametrize("state", [PeerState.FOLLOWING, PeerState.LOOKING])
 def test_damaged_peer_does_not_lead_even_if_all_vote_for_it(state: PeerState) -> None:
-    """After a cold start all servers are in round 1, and the leader's followers have not noticed its restart."""
+    """After a cold start all servers are in round 1, and the peer's followers have not noticed its restart."""
     solo = damaged_peer()
     for follower in (2, 3):
         solo.receive_vote(follower, state, (1, txn(1, 9).zxid, 1), round=solo.peer.round)
@@ -155,8 +155,8 @@ def test_damaged_peer_does_not_lead_even_if_all_vote_for_it(state: PeerState) ->
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_damaged_peer_votes_with_proposals_before_it_serves() -> None:
-    """The peer may have committed these proposals on its leader's ack; it has not acknowledged later ones."""
+def test_damaged_peer_logs_proposals_before_it_serves() -> None:
+    """The peer may have committed these proposals because of its leader's ack. It has not acknowledged later ones."""
     solo = damaged_follower()
     for packet in (Diff(make_zxid(1, 1)), Proposal([txn(1, 2)]), NewLeader(make_zxid(1, 0))):
         solo.packet(packet)
@@ -176,7 +176,7 @@ def test_damaged_peer_votes_with_proposals_before_it_serves() -> None:
 
 
 def test_reconfig_and_later_proposals_wait_for_uptodate() -> None:
-    """No follower commits these on its leader's ack, so the peer has not committed any of them before."""
+    """No follower commits these because of its leader's ack, so the peer cannot have committed any of them earlier."""
     changed = msgspec.structs.replace(txn(1, 3), type=OpCode.RECONFIG)
     proposed = [txn(1, 2), changed, txn(1, 4)]
     assert what_both_may_commit(proposed) == (proposed[0],)
@@ -192,7 +192,7 @@ def test_reconfig_and_later_proposals_wait_for_uptodate() -> None:
     assert solo.app.serving
 
 
-def test_damaged_peer_serves_at_once_without_proposals() -> None:
+def test_damaged_peer_serves_immediately_without_proposals() -> None:
     solo = damaged_follower()
     for packet in (Diff(make_zxid(1, 1)), NewLeader(make_zxid(1, 0))):
         solo.packet(packet)
@@ -203,7 +203,7 @@ def test_damaged_peer_serves_at_once_without_proposals() -> None:
 
 
 def test_complete_peer_logs_proposals_after_uptodate() -> None:
-    """ZOOKEEPER-4685."""
+    """Regression test for ZOOKEEPER-4685."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=1, cumulative=True)
     for packet in (Diff(make_zxid(1, 1)), Proposal([txn(1, 2)]), NewLeader(make_zxid(1, 0))):
@@ -217,7 +217,8 @@ def test_complete_peer_logs_proposals_after_uptodate() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_damaged_leader_that_restarts_is_not_elected(seed: int) -> None:
-    """Its followers still vote for its earlier process; then a lagging one, which can accept an epoch, restarts."""
+    """Its followers still vote for its previous process. Then a lagging follower, which can accept an epoch,
+    restarts."""
     world = World(seed, voters=3)
     world.start()
     world.run_until(world.settled)
@@ -245,8 +246,10 @@ def test_damaged_leader_that_restarts_is_not_elected(seed: int) -> None:
 @pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_commits_of_a_lost_leader_are_restored_before_serving(seed: int, changes: bool) -> None:
-    """The leader receives no acknowledgement, and dies at any moment after the follower that sent one returns; or it
-    proposes a reconfiguration before that, and a learner receives the active membership first."""
+    """A follower commits a write and acknowledges it, but its leader never receives that. The leader dies at any time
+    after the follower returns. Or it proposes a reconfiguration first, and a learner receives the active membership
+    before it.
+    """
     world = ensemble(seed, voters=3)
     world.write(1)
     world.run_until(lambda: len(world.acknowledged) == 1 and world.converged())
@@ -284,8 +287,8 @@ def test_commits_of_a_lost_leader_are_restored_before_serving(seed: int, changes
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_damaged_peer_is_complete_once_its_disk_is(seed: int) -> None:
-    """The third server has died for good: only these two can form a majority."""
+def test_damaged_peer_is_complete_when_its_disk_is_complete(seed: int) -> None:
+    """The third server is permanently dead, so only these two can form a quorum."""
     world = World(seed, voters=3)
     world.disk_ms = (5, 20)
     world.start()

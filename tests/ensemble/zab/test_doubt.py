@@ -33,7 +33,7 @@ E2 = make_zxid(2, 0)
 
 
 class OtherTree(ListApplication):
-    """Every digest differs."""
+    """Replicated list that reports a different tree after every apply."""
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
         return [*super().apply(now, txns), TreeDiffers()]
@@ -49,7 +49,7 @@ def votes(effects: list[Effect]) -> list[Vote]:
     return [effect.notification.vote for effect in effects if isinstance(effect, SendNotification)]
 
 
-def test_diff_that_gives_another_tree_is_not_acknowledged() -> None:
+def test_diff_that_yields_another_tree_is_not_acknowledged() -> None:
     solo = solo_with_another_tree()
     solo.together([Diff(make_zxid(1, 1)), Proposal((txn(1, 1),)), Commit(make_zxid(1, 1))])
     done = solo.packet(NewLeader(E2)) + solo.flush()
@@ -58,7 +58,7 @@ def test_diff_that_gives_another_tree_is_not_acknowledged() -> None:
     assert {vote.zxid for vote in votes(done)} == {NO_DATA_ZXID}
 
 
-def test_follower_whose_tree_differs_leaves_its_leader() -> None:
+def test_follower_with_a_different_tree_leaves_its_leader() -> None:
     solo = solo_with_another_tree()
     solo.together([Diff(Zxid(0)), NewLeader(E2)])
     solo.flush()
@@ -135,7 +135,7 @@ def test_peer_in_doubt_requests_a_snapshot_that_ends_the_doubt() -> None:
     assert not solo.disk.in_doubt
 
 
-def test_peer_in_doubt_gets_the_whole_tree_and_no_diff() -> None:
+def test_peer_in_doubt_receives_the_whole_tree_instead_of_a_diff() -> None:
     solo = Solo(id=3, log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
     solo.lead(follower=1, epoch=1, wants_snapshot=True)
     done = solo.packet(AckEpoch(make_zxid(1, 2), 1)) + solo.flush()
@@ -145,7 +145,7 @@ def test_peer_in_doubt_gets_the_whole_tree_and_no_diff() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_history_with_a_hole_is_completed_and_never_elected(seed: int) -> None:
-    """The server with the hole has the newest transactions and the highest id: it would win an ordinary election."""
+    """The server with the hole has the newest transactions and the highest id, so it would win an ordinary election."""
     world = World(seed, voters=3, snap_count=10_000)
     for written in (3, 6):
         world.start()

@@ -1,4 +1,4 @@
-"""Fast leader election: the order of votes, the decision, and how a peer joins an existing leader."""
+"""Fast leader election: the order of votes, the decision, and joining an existing leader."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def vote(leader: int, zxid: int = 0, epoch: int = 0) -> Vote:
     return Vote(PeerId(leader), Zxid(zxid), Epoch(epoch))
 
 
-def test_votes_are_ordered_by_epoch_then_zxid_then_server_id() -> None:
+def test_votes_are_ordered_by_epoch_zxid_and_server_id() -> None:
     votes = [vote(1), vote(3), vote(2, 5), vote(3, 5), vote(1, 6), vote(1, 0, 1), vote(1, 5, 2)]
     for (i, a), (j, b) in itertools.product(enumerate(votes), repeat=2):
         assert better(a, b) == (i > j)
 
 
-def test_a_peer_votes_for_itself_with_its_last_logged_zxid() -> None:
+def test_peer_votes_for_itself_with_its_last_logged_zxid() -> None:
     solo = Solo(log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
     solo.start()
     votes = {n.to: n.notification.vote for n in solo.of(SendNotification)}
@@ -40,7 +40,7 @@ def test_better_vote_is_adopted_and_broadcast() -> None:
     assert [(n.to, n.notification.vote) for n in sent] == [(2, vote(2)), (3, vote(2))]
 
 
-def test_the_last_voters_vote_decides_at_once() -> None:
+def test_vote_of_the_last_voter_decides_immediately() -> None:
     solo = Solo()
     solo.start()
     solo.receive_vote(2, L, (3, 0, 0))
@@ -54,7 +54,7 @@ def test_the_last_voters_vote_decides_at_once() -> None:
     [(LEAD, {}), (L, {"incomplete": True}), (L, {"in_doubt": True})],
     ids=["sound", "damaged", "in doubt"],
 )
-def test_single_voter_quorum_elects_itself_unless_incomplete(state: PeerState, of: dict[str, bool]) -> None:
+def test_single_voter_elects_itself_unless_incomplete(state: PeerState, of: dict[str, bool]) -> None:
     solo = Solo(voters=(1,), log=[txn(1, 1)], epochs=(1, 1), **of)  # type: ignore[arg-type]
     solo.start()
     solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
@@ -99,7 +99,7 @@ def test_unreachable_voter_is_not_awaited() -> None:
     assert solo.peer.state is LEAD
 
 
-def test_a_higher_round_is_joined_and_a_lower_one_answered() -> None:
+def test_higher_round_is_joined_and_a_lower_one_gets_a_reply() -> None:
     solo = Solo(id=2)
     solo.start()
     solo.receive_vote(1, L, (1, 0, 0), round=9)
@@ -115,7 +115,7 @@ def test_worse_vote_of_the_same_round_gets_the_better_vote() -> None:
     assert [(n.to, n.notification.vote) for n in sent] == [(1, vote(2))]
 
 
-def test_votes_of_strangers_and_incomplete_servers_are_ignored() -> None:
+def test_votes_of_unknown_and_incomplete_servers_are_ignored() -> None:
     solo = Solo()
     solo.start()
     solo.receive_vote(9, L, (3, 0, 0))
@@ -126,7 +126,7 @@ def test_votes_of_strangers_and_incomplete_servers_are_ignored() -> None:
 
 
 def test_observers_own_vote_is_the_smallest() -> None:
-    """FastLeaderElection.getInitLastLoggedZxid and getPeerEpoch: Long.MIN_VALUE, the smallest signed long."""
+    """As in FastLeaderElection.getInitLastLoggedZxid and getPeerEpoch: Long.MIN_VALUE, the smallest signed long."""
     observer = Solo(id=4, observers=(4,))
     observer.start()
     least = -(1 << 63)
@@ -155,8 +155,8 @@ def test_quorum_of_followers_needs_the_leaders_notification() -> None:
     assert (solo.peer.leader_id, solo.peer.round) == (5, 6)
 
 
-def test_leader_of_same_round_is_supported_by_votes_for_it_only() -> None:
-    """FastLeaderElection for a server that already leads or follows: the votes of this round count as well."""
+def test_only_votes_for_it_support_a_leader_of_the_same_round() -> None:
+    """As in FastLeaderElection for a server that already leads or follows: votes of this round count too."""
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     for src in (2, 4):
@@ -197,7 +197,7 @@ def test_followers_of_a_dead_leader_do_not_make_it_lead_again() -> None:
     assert solo.peer.state is L
 
 
-def test_the_peer_with_the_longest_log_leads() -> None:
+def test_peer_with_the_longest_log_leads() -> None:
     world = World(5)
     world.start(1, 2)
     world.run_until(world.settled)
@@ -212,7 +212,7 @@ def test_the_peer_with_the_longest_log_leads() -> None:
     assert leader is not None and leader.id == 1
 
 
-def test_a_dead_leader_is_replaced_within_a_few_message_delays() -> None:
+def test_dead_leader_is_replaced_within_a_few_message_delays() -> None:
     for seed in range(20):
         world = World(seed, loss=0.0)
         world.start()

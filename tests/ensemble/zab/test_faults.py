@@ -1,5 +1,6 @@
-"""Random faults against the ZAB core. The driver checks the invariants at every turn; here all faults end and the peers
-must converge."""
+"""Random faults in the ZAB core. The driver checks the invariants in every turn. At the end all faults stop, and
+the peers must converge.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ BATCH = 20
 
 
 def storm(seed: int, steps: int = 60) -> World:
-    """Run one world with faults chosen by the seed."""
+    """Run one world with faults selected by the seed."""
     random = Random(f"storm {seed}")
     voters = random.choice((1, 3, 3, 3, 5, 5))
     world = World(

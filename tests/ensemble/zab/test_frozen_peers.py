@@ -1,4 +1,4 @@
-"""A frozen server's connections stay open and silent: only `syncLimit` detects it, and it does so in time."""
+"""A frozen server's connections stay open but silent. Only `syncLimit` detects it, and does so in time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from zabka.ensemble.zab.election import FINALIZE_TIMER, FINALIZE_WAIT_MS
 from zabka.ensemble.zab.messages import PeerState
 
 ON_TOP_MS = 250
-"""Time allowed beyond `syncLimit` until writes continue."""
+"""Time allowed after `syncLimit` until writes continue."""
 TIMES = [(500, 2), (500, 5), (2000, 2), (2000, 5)]
 """tickTime in milliseconds, and syncLimit in ticks."""
 L, F, LEAD = PeerState.LOOKING, PeerState.FOLLOWING, PeerState.LEADING
 
 
 def settled_world(seed: int, voters: int, tick_ms: int, sync_limit: int) -> World:
-    """Return a serving ensemble, at a random point between two ticks of its leader."""
+    """Return a serving ensemble at a random time between two ticks of its leader."""
     world = World(seed, voters=voters, loss=0.0, tick_time_ms=tick_ms, sync_limit=sync_limit)
     world.delay_ms = (3, 3)  # Election messages keep their order, as on a connection.
     world.start()
@@ -71,7 +71,7 @@ def test_leader_of_frozen_followers_resigns_after_sync_limit(tick_ms: int, sync_
         assert world.now_ms - began <= tick_ms * sync_limit + 20
 
 
-def test_a_thawed_leader_follows_the_new_one_and_has_every_write() -> None:
+def test_thawed_leader_follows_the_new_one_and_has_every_write() -> None:
     world = settled_world(1, 3, 500, 2)
     leader = world.leader()
     assert leader is not None

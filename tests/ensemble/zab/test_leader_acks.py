@@ -1,4 +1,4 @@
-"""A leader's own acknowledgement: the learners that get it once its log is durable, and what they commit on it."""
+"""A leader's own ack: which learners receive it once the leader's log is durable, and what they then commit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def requests(*cxids: int) -> list[Packet]:
 
 
 def join(solo: Solo, peer: int, link: LinkId, last_zxid: Zxid = NOTHING, heeds_acks: bool = True) -> list[Packet]:
-    """Connect a learner; return the leader's packets after the learner has acknowledged the epoch."""
+    """Connect a learner. Return the packets that the leader sent after the learner acknowledged the epoch."""
     solo.do(solo.peer.on_link_accepted(solo.now, link))
     info = FollowerInfo(Epoch(0), PeerId(peer), cumulative=True, heeds_acks=heeds_acks)
     solo.packet(info, link)
@@ -59,7 +59,7 @@ def join(solo: Solo, peer: int, link: LinkId, last_zxid: Zxid = NOTHING, heeds_a
 
 
 def leader(voters: int = 3, heeds_acks: bool = True) -> Solo:
-    """Server 3 leads 1 (on LINK) and 2 (on OTHER), and more if there are more voters; all are in sync."""
+    """Return server 3 as leader of 1 (on LINK), 2 (on OTHER) and further voters if any. All are in sync."""
     links = {1: LINK, 2: OTHER, 4: LinkId(4), 5: LinkId(5)}
     others = {peer: link for peer, link in links.items() if peer <= voters}
     solo = Solo(id=3, voters=range(1, voters + 1))
@@ -76,7 +76,7 @@ def leader(voters: int = 3, heeds_acks: bool = True) -> Solo:
 
 
 def follower(cumulative: bool = True) -> Solo:
-    """Server 1 follows 3."""
+    """Return server 1 as a follower of 3."""
     solo = Solo()
     solo.follow(epoch=1, cumulative=cumulative)
     solo.together([Diff(Zxid(0)), NewLeader(E1)])
@@ -89,7 +89,7 @@ def follower(cumulative: bool = True) -> Solo:
 # -- the leader
 
 
-def test_ack_of_an_unknown_proposal_ends_only_that_link() -> None:
+def test_ack_of_an_unknown_proposal_closes_only_that_link() -> None:
     solo = leader()
     solo.together(requests(1))
     effects = solo.packet(Ack(make_zxid(1, 2)), OTHER)
@@ -97,7 +97,7 @@ def test_ack_of_an_unknown_proposal_ends_only_that_link() -> None:
     assert solo.peer.state is PeerState.LEADING
 
 
-def test_ack_of_a_proposal_before_newleader_ends_only_that_link() -> None:
+def test_ack_of_a_proposal_before_newleader_closes_only_its_link() -> None:
     solo = leader()
     solo.together(requests(1), OTHER)
     late = LinkId(11)
@@ -107,7 +107,7 @@ def test_ack_of_a_proposal_before_newleader_ends_only_that_link() -> None:
     assert solo.peer.state is PeerState.LEADING
 
 
-def test_leader_sends_its_ack_once_its_own_log_is_durable() -> None:
+def test_leader_sends_its_ack_after_its_own_log_is_durable() -> None:
     solo = leader()
     asked = solo.together(requests(1))
     assert [type(p) for p in solo.packets(asked)] == [Proposal]
@@ -122,7 +122,7 @@ def test_leader_sends_no_ack_for_committed_transactions() -> None:
     assert solo.packets(solo.flush()) == [COMMIT]
 
 
-def test_leader_sends_no_ack_if_two_servers_are_no_quorum() -> None:
+def test_leader_sends_no_ack_if_two_servers_form_no_quorum() -> None:
     solo = leader(voters=5)
     solo.together(requests(1))
     assert not solo.packets(solo.flush())
@@ -136,7 +136,7 @@ def test_learner_without_a_vote_gets_no_leader_ack() -> None:
         assert solo.packets(solo.flush()) == expected
 
 
-def test_learner_that_does_not_support_leader_acks_gets_none() -> None:
+def test_learner_without_leader_ack_support_gets_none() -> None:
     solo = leader(heeds_acks=False)
     solo.together(requests(1))
     assert not solo.packets(solo.flush())
@@ -148,7 +148,7 @@ def test_leader_with_many_outstanding_proposals_sends_no_ack() -> None:
     assert not solo.packets(solo.flush())
 
 
-def test_leader_sends_no_ack_for_its_own_clients() -> None:
+def test_leader_sends_no_ack_for_requests_of_its_own_clients() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.packet(Ack(FIRST, cumulative=True), OTHER)
@@ -191,7 +191,7 @@ def test_follower_with_a_slow_disk_gets_the_commit_once() -> None:
     assert not solo.packets(solo.timer(REMINDER_TIMER, REMINDER_MS), OTHER)
 
 
-def test_one_late_commit_at_a_time_is_scheduled() -> None:
+def test_at_most_one_late_commit_is_scheduled() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -202,7 +202,7 @@ def test_one_late_commit_at_a_time_is_scheduled() -> None:
     assert solo.packets(solo.timer(REMINDER_TIMER, REMINDER_MS), OTHER) == [Commit(make_zxid(1, 2), cumulative=True)]
 
 
-def test_server_of_a_waiting_client_gets_commit_on_slow_disk() -> None:
+def test_follower_with_a_waiting_client_gets_commit_on_slow_disk() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -219,7 +219,7 @@ def test_omitted_commit_is_sent_before_a_reply_that_needs_it() -> None:
     assert lives[0] == COMMIT and isinstance(lives[-1], Revalidate)
 
 
-def test_sync_waits_for_what_a_follower_may_have_committed() -> None:
+def test_sync_waits_for_proposals_a_follower_may_have_committed() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -229,7 +229,9 @@ def test_sync_waits_for_what_a_follower_may_have_committed() -> None:
 
 
 def test_omitted_commit_is_sent_before_a_reconfig_proposal() -> None:
-    """A server that gets the reconfiguration before its own log is durable no longer commits on the leader's ack."""
+    """A server that receives the reconfiguration before its own log is durable no longer commits because of the
+    leader's ack.
+    """
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -254,7 +256,7 @@ def test_follower_that_committed_more_is_not_truncated() -> None:
     assert solo.packets(effects, AGAIN) == [Diff(FIRST), NewLeader(E1)]
 
 
-def test_follower_that_returned_and_left_again_is_forgotten() -> None:
+def test_returned_follower_that_left_again_is_not_waited_for() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -264,7 +266,7 @@ def test_follower_that_returned_and_left_again_is_forgotten() -> None:
     assert not solo.packets(solo.packet(ACK, OTHER), AGAIN)
 
 
-def test_follower_without_the_acked_proposal_need_not_wait() -> None:
+def test_follower_without_the_acked_proposal_does_not_wait() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -275,7 +277,7 @@ def test_follower_without_the_acked_proposal_need_not_wait() -> None:
 # -- the follower
 
 
-def test_follower_commits_once_both_logs_are_durable() -> None:
+def test_follower_commits_after_both_logs_are_durable() -> None:
     leaders_first, own_first = follower(), follower()
     leaders_first.packet(Proposal([txn(1, 1)]))
     leaders_first.packet(ACK)
@@ -321,7 +323,7 @@ def test_follower_ignores_leader_acks_during_reconfig(
 
 
 @pytest.mark.parametrize("agreed", [True, False])
-def test_leader_ack_unknown_or_without_agreement_ends_the_link(agreed: bool) -> None:
+def test_invalid_or_unsupported_leader_ack_closes_the_link(agreed: bool) -> None:
     solo = follower(cumulative=agreed)
     if not agreed:
         solo.packet(Proposal([txn(1, 1)]))
@@ -343,7 +345,7 @@ def test_learner_offers_leader_acks_with_the_other_extensions() -> None:
 # -- together
 
 
-def test_write_a_follower_answered_early_survives_its_leader() -> None:
+def test_write_acknowledged_early_by_a_follower_survives() -> None:
     cores = BareEnsemble()
     begin = (Start(), Elect((1, 2, 3)), Run())
     both_hold_it = (Write(1), Deliver(1, 3), Deliver(3, 1), SyncDisk(3), Deliver(3, 1), SyncDisk(1))

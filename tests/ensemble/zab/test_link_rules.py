@@ -1,4 +1,4 @@
-"""A peer's reaction to a connection or a packet in each of its states, and its packets on a timer."""
+"""A peer's reaction to connections and packets in each of its states, and the packets that it sends on a timer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from zabka.ensemble.zab.role import Phase
 from zabka.journal.events import PeerProtocolBroken, TxnLogged
 
 TICK_MS = 100
-"""The tick of a `Solo`; initLimit and syncLimit are those of its EnsembleConfig."""
+"""Tick of a `Solo`. initLimit and syncLimit are set in its EnsembleConfig."""
 OTHER = LinkId(8)
 
 
@@ -97,7 +97,7 @@ def test_unneeded_connection_is_closed() -> None:
     assert following.peer.state is PeerState.FOLLOWING and leading.peer.state is PeerState.LEADING
 
 
-def test_connection_to_a_server_that_is_not_leader_is_closed() -> None:
+def test_connection_to_a_server_other_than_the_leader_is_closed() -> None:
     solo = Solo()
     solo.start()
     solo.elect(3)
@@ -112,7 +112,7 @@ def test_follower_closes_connections_of_learners() -> None:
 
 
 def test_unreachable_leader_is_retried_with_backoff_then_left() -> None:
-    """Learner.connectToLeader gives up after initLimit."""
+    """As in Learner.connectToLeader, which gives up after initLimit."""
     solo = Solo()
     solo.start()
     solo.elect(3)
@@ -203,7 +203,7 @@ def adopted() -> Solo:
     ],
 )
 def test_learner_accepts_only_packets_of_its_protocol_step(state: Callable[[], Solo], fitting: set[str]) -> None:
-    """Learner.registerWithLeader and syncWithLeader define which packets are read at which step."""
+    """Learner.registerWithLeader and syncWithLeader define the packets that are read at each step."""
     for name, packet in FROM_LEADERS.items():
         solo = state()
         effects = solo.packet(packet)
@@ -261,7 +261,7 @@ FROM_LEARNERS: dict[str, Packet] = {
     ],
 )
 def test_leader_accepts_only_packets_of_the_learners_step(state: Callable[[], Solo], fitting: set[str]) -> None:
-    """LearnerHandler.run defines which packets are read at which step."""
+    """LearnerHandler.run defines the packets that are read at each step."""
     for name, packet in FROM_LEARNERS.items():
         solo = state()
         effects = solo.packet(packet)
@@ -270,7 +270,7 @@ def test_leader_accepts_only_packets_of_the_learners_step(state: Callable[[], So
         assert broken(solo, effects) == (not taken), name
 
 
-def test_leader_with_an_epoch_far_too_high_is_left() -> None:
+def test_follower_disconnects_from_leader_with_too_high_epoch() -> None:
     for leap, followed in ((EPOCH_LEAP_MAX, True), (EPOCH_LEAP_MAX + 1, False)):
         solo = Solo(epochs=(5, 4))
         solo.start()
@@ -282,7 +282,7 @@ def test_leader_with_an_epoch_far_too_high_is_left() -> None:
 
 @pytest.mark.parametrize(("accepted_epoch", "opened"), [(EPOCH_MAX - 1, True), (EPOCH_MAX, False)])
 def test_last_epoch_has_no_successor(accepted_epoch: int, opened: bool) -> None:
-    """An epoch is 31 bits of a zxid, which is signed on the wire."""
+    """An epoch has 31 bits, because it is part of a zxid, which is signed on the wire."""
     solo = Solo(id=3, epochs=(accepted_epoch, 0))
     solo.start()
     solo.elect(3)
@@ -296,7 +296,7 @@ def test_last_epoch_has_no_successor(accepted_epoch: int, opened: bool) -> None:
 
 
 class Telling(ListApplication):
-    """A list application that emits a journal event for each applied transaction."""
+    """Replicated list that emits a journal event for each applied transaction."""
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
         return [*super().apply(now, txns), *(Emit(TxnLogged(each.zxid)) for each in txns)]
@@ -307,7 +307,7 @@ def logged_zxids(solo: Solo, effects: list[Effect]) -> list[int]:
 
 
 def test_journal_reports_commits_of_the_sync_at_uptodate() -> None:
-    """The initial history is committed with UPTODATE: before that, another leader can still truncate it."""
+    """UPTODATE commits the initial history. Before that, another leader can still truncate it."""
     solo = Solo(app=Telling())
     solo.follow()
     effects = solo.together([Diff(Z12), Proposal([txn(1, 1), txn(1, 2)]), Commit(Z11), Commit(Z12), NewLeader(E1)])
@@ -340,7 +340,7 @@ def test_each_synchronisation_is_counted_by_its_kind() -> None:
 
 
 def test_leader_tracks_transaction_sizes_of_its_term() -> None:
-    """Leader's proposal stats: the last, the largest and the smallest, in bytes."""
+    """Leader's proposal statistics: the last, largest and smallest size in bytes."""
     before = [txn(1, 1)]
     solo = Solo(id=3, log=before, epochs=(1, 1))
     solo.lead(follower=1, epoch=1)
@@ -358,7 +358,7 @@ def test_leader_tracks_transaction_sizes_of_its_term() -> None:
 
 
 def test_observers_first_reconfig_commits_only_itself() -> None:
-    """INFORMANDACTIVATE is one transaction, which is committed as it arrives."""
+    """INFORMANDACTIVATE contains one transaction, which is committed when it arrives."""
     solo = Solo(id=4, observers=(4,))
     solo.follow()
     members = SetDataTxn("/zookeeper/config", b"server.1=h1:2888:3888:participant;2181\nversion=100000001", -1)
@@ -376,7 +376,7 @@ def pings(solo: Solo, effects: list[Effect], link: LinkId = LINK) -> list[Packet
 
 
 def test_leader_checks_its_learners_every_half_tick() -> None:
-    """Leader.lead sleeps for half a tick, and pings each time."""
+    """As in Leader.lead, which sleeps for half a tick and then pings."""
     solo = waiting()
     assert timers(solo, HALF_TICK_TIMER) == [TICK_MS // 2]
     assert timers(solo, INIT_TIMER) == [solo.peer._core.config.init_limit * TICK_MS]
@@ -388,13 +388,15 @@ def test_leader_checks_its_learners_every_half_tick() -> None:
     [(waiting, 0), (introduced, 0), (offered, 0), (syncing, 1), (established_leader, 1)],
     ids=["connected", "introduced", "offered", "it was sent the history", "it serves"],
 )
-def test_learner_is_pinged_once_its_history_is_queued(state: Callable[[], Solo], pinged: int) -> None:
-    """LearnerHandler.ping does nothing before its sending thread has started, which is when its history is queued."""
+def test_learner_is_pinged_after_its_history_is_queued(state: Callable[[], Solo], pinged: int) -> None:
+    """LearnerHandler.ping does nothing before its sending thread has started, which happens once the learner's history
+    is queued.
+    """
     solo = state()
     assert len(pings(solo, solo.timer(HALF_TICK_TIMER, TICK_MS // 2))) == pinged
 
 
-def test_learner_answers_pings_once_it_serves_with_its_sessions() -> None:
+def test_serving_learner_replies_to_pings_with_its_sessions() -> None:
     solo = adopted()
     assert not solo.packets(solo.packet(Ping(Zxid(0))))
     solo.packet(UpToDate())
@@ -402,7 +404,7 @@ def test_learner_answers_pings_once_it_serves_with_its_sessions() -> None:
 
 
 def test_learner_waits_for_its_leader_within_the_limits() -> None:
-    """initLimit until NEWLEADER, syncLimit after that; counted from the last contact."""
+    """The limit is initLimit until NEWLEADER and then syncLimit, counted from the last contact."""
     for state, limit in ((epoch_accepted, "init_limit"), (adopted, "sync_limit")):
         solo = state()
         limit_ms = getattr(solo.peer._core.config, limit) * TICK_MS

@@ -1,4 +1,4 @@
-"""Observers that learn from followers: less load on the leader, no loss, and committed transactions only."""
+"""Observers that learn from followers: less load on the leader, no loss, and only committed transactions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def packets(made: World, i: int) -> Iterator[Packet]:
             yield from effect.packets
 
 
-def test_observer_learns_from_a_follower_without_the_leader() -> None:
+def test_observer_synchronises_with_a_follower_not_the_leader() -> None:
     made = world()
     leader = made.leader()
     assert leader is not None and source(made) != leader.id
@@ -56,7 +56,7 @@ def test_observer_learns_from_a_follower_without_the_leader() -> None:
 
 
 def test_follower_checks_its_observers_every_half_tick() -> None:
-    """ObserverMaster's pinger: every tickTime / 2."""
+    """As in ObserverMaster's pinger: every tickTime / 2."""
     made = World(1, 3, 1, loss=0.0, **MASTERS)
     made.record = True
     made.start()
@@ -67,7 +67,7 @@ def test_follower_checks_its_observers_every_half_tick() -> None:
     assert len(delays_ms) > 10 and set(delays_ms) == {100}
 
 
-def test_write_reaches_a_followers_observer_once_committed() -> None:
+def test_committed_write_is_sent_to_a_followers_observer() -> None:
     made = world()
     made.record = True
     for i in (1, 2, 3, OBSERVER, OBSERVER):
@@ -78,7 +78,7 @@ def test_write_reaches_a_followers_observer_once_committed() -> None:
     assert not any(isinstance(packet, Proposal) for packet in received)
 
 
-def test_early_commit_of_a_follower_reaches_its_observer_at_once() -> None:
+def test_early_follower_commit_is_sent_to_its_observer() -> None:
     made = world()
     master, leader = source(made), made.leader()
     assert leader is not None
@@ -101,7 +101,7 @@ def test_sync_through_a_follower_sees_acknowledged_writes() -> None:
     made.run_until(lambda: made.answered_syncs == 2)
 
 
-def test_observers_sessions_are_renewed_through_the_follower() -> None:
+def test_sessions_of_an_observer_are_renewed_through_follower() -> None:
     made = world()
     leader, here = made.leader(), made.nodes[OBSERVER]
     assert leader is not None
@@ -118,7 +118,7 @@ def test_observers_sessions_are_renewed_through_the_follower() -> None:
 
 
 def _with_a_write_under_way(made: World) -> Any:
-    """Return the leader, which has proposed a first write that no follower acknowledges."""
+    """Return the leader after it has proposed a first write that no follower acknowledges."""
     leader = made.leader()
     assert leader is not None
     for i in {1, 2, 3} - {leader.id}:
@@ -129,8 +129,8 @@ def _with_a_write_under_way(made: World) -> Any:
 
 
 @pytest.mark.parametrize("options", [MASTERS, {}])
-def test_observer_knows_proposals_before_a_session_moved_to_it(options: dict[str, bool]) -> None:
-    """Otherwise the session's last request to another server would answer its first request here."""
+def test_observer_knows_proposals_before_a_session_moves_to_it(options: dict[str, bool]) -> None:
+    """Otherwise the reply to the session's last request at another server would be used for its first request here."""
     made = World(1, 3, 1, loss=0.0, **options)
     made.start()
     made.run_until(made.settled)
@@ -141,8 +141,8 @@ def test_observer_knows_proposals_before_a_session_moved_to_it(options: dict[str
     assert here.app.revalidated_after == [FIRST] and here.app.last_applied == 0
 
 
-def test_followers_observer_knows_them_from_a_java_leader_too() -> None:
-    """ZooKeeper's replies to a session query have no zxid; but the follower's log contains the proposals by then."""
+def test_observer_of_a_follower_works_with_a_java_leader() -> None:
+    """ZooKeeper's replies to a session query have no zxid. But by then the follower's log contains the proposals."""
     made = world()
     leader, here = _with_a_write_under_way(made), made.nodes[OBSERVER]
     broadcast = leader.peer._core.role._broadcast
@@ -173,7 +173,7 @@ def test_observer_moves_to_the_next_follower_when_its_own_fails() -> None:
     made.run_until(lambda: len(made.acknowledged) == 2 and made.converged())
 
 
-def test_observer_leaves_silent_follower_and_is_closed_by_others() -> None:
+def test_observer_leaves_a_silent_follower_for_another() -> None:
     made = world()
     leader = made.leader()
     assert leader is not None
@@ -204,7 +204,7 @@ def test_observer_that_a_follower_cannot_serve_is_rejected(info: FollowerInfo) -
     assert [effect.link for effect in effects if isinstance(effect, CloseLink)] == [link]
 
 
-def test_observer_ahead_of_its_follower_is_not_truncated() -> None:
+def test_observer_ahead_of_its_follower_is_closed_not_truncated() -> None:
     made = world()
     follower, link = made.nodes[source(made)], LinkId(999)
     epoch = follower.peer.current_epoch

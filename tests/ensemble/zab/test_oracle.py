@@ -1,4 +1,6 @@
-"""An ensemble of two with an oracle (oraclePath): an external service allows one of them to serve alone."""
+"""An ensemble of two servers with an oracle (oraclePath), an external service that allows one of them to serve
+alone.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ PATIENCE_MS = 5_000
 
 
 class Pair(World):
-    """Two voters; `chosen` is the server that the oracle allows to serve alone, 0 for none."""
+    """Two voters. `chosen` is the server that the oracle allows to serve alone, or 0."""
 
     def __init__(self, seed: int, voters: int = 2) -> None:
         super().__init__(seed, voters, has_oracle=True)
@@ -30,7 +32,7 @@ class Pair(World):
         self.notify()
 
     def notify(self) -> None:
-        """Deliver the oracle's answer to each server after a short random delay, as each server's shell does."""
+        """Deliver the oracle's decision to each server after a short random delay, as a real server process does."""
         for i, node in self.nodes.items():
             if node.alive:
                 self.at(self.draw((1, TICK_MS // 2)), partial(self.deliver, node, node.life, partial(self._ask, i)))
@@ -68,7 +70,7 @@ class Pair(World):
 
 
 def whole(seed: int) -> tuple[Pair, int, int]:
-    """Return a serving pair with some data: its leader and its follower."""
+    """Return a serving pair with some data, its leader and its follower."""
     pair = Pair(seed)
     pair.start()
     leader = pair.serve()
@@ -76,14 +78,14 @@ def whole(seed: int) -> tuple[Pair, int, int]:
     return pair, leader, 3 - leader
 
 
-def test_server_does_not_serve_alone_without_the_oracle() -> None:
+def test_single_survivor_does_not_serve_without_the_oracle() -> None:
     pair, leader, follower = whole(1)
     pair.stop(follower)
     pair.run(3_000)
     assert pair.leader() is None and not pair.nodes[leader].app.serving
 
 
-def test_leader_chosen_by_the_oracle_serves_without_a_break() -> None:
+def test_leader_chosen_by_the_oracle_serves_without_interruption() -> None:
     pair, leader, follower = whole(2)
     pair.choose(leader)
     pair.run(TICK_MS)
@@ -99,7 +101,7 @@ def test_leader_chosen_by_the_oracle_serves_without_a_break() -> None:
     pair.write_some(leader)
 
 
-def test_a_follower_that_the_oracle_chooses_takes_over() -> None:
+def test_follower_chosen_by_the_oracle_takes_over() -> None:
     pair, leader, follower = whole(3)
     pair.stop(leader, power=True)
     pair.run(1_000)
@@ -109,7 +111,7 @@ def test_a_follower_that_the_oracle_chooses_takes_over() -> None:
     pair.write_some(follower)
 
 
-def test_server_that_returns_without_oracle_follows_and_syncs() -> None:
+def test_server_returning_without_the_oracle_follows_and_syncs() -> None:
     pair, leader, follower = whole(4)
     pair.choose(follower)
     pair.stop(leader)
@@ -120,7 +122,7 @@ def test_server_that_returns_without_oracle_follows_and_syncs() -> None:
     assert pair.serve() == follower and len(pair.nodes[leader].app.entries) == 10
 
 
-def test_lone_survivor_that_loses_the_oracle_stops_in_two_ticks() -> None:
+def test_survivor_that_loses_the_oracle_stops_within_two_ticks() -> None:
     pair, leader, follower = whole(5)
     pair.choose(leader)
     pair.stop(follower)
@@ -131,7 +133,7 @@ def test_lone_survivor_that_loses_the_oracle_stops_in_two_ticks() -> None:
     assert pair.leader() is None
 
 
-def test_both_connected_servers_must_have_acknowledged_writes() -> None:
+def test_writes_need_both_servers_while_both_are_connected() -> None:
     pair, leader, follower = whole(6)
     pair.choose(leader)
     pair.run(TICK_MS)
@@ -160,8 +162,8 @@ def test_three_voters_ignore_the_oracle() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_each_of_two_servers_fails_in_turn_and_nothing_is_lost(seed: int) -> None:
-    """The driver checks that histories never diverge and that acknowledged writes remain."""
+def test_alternating_failures_of_two_servers_lose_nothing(seed: int) -> None:
+    """The driver checks that histories never diverge and acknowledged writes remain."""
     pair = Pair(100 + seed)
     pair.start()
     for _ in range(6):
@@ -188,7 +190,7 @@ def test_survivor_is_a_quorum_but_both_count_while_connected() -> None:
     assert quorum.reached({PeerId(1): 5}) == -1
 
 
-def test_oracle_answer_is_the_first_character_of_its_file(tmp_path: Path) -> None:
+def test_first_character_of_the_file_is_the_oracle_decision(tmp_path: Path) -> None:
     path = tmp_path / "oracle"
     assert not oracle_agrees(path)
     for text, agrees in (("1", True), ("1\n", True), ("0", False), ("", False), ("no", False)):

@@ -1,4 +1,4 @@
-"""The name and description of each message between peers, with the names of ZooKeeper's Leader.java."""
+"""The name and description of each message between peers. The names are from ZooKeeper's Leader.java."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_each_packet_has_zookeepers_name_and_its_subject(
     assert (content.group, content.kind, content.subject) == (phase, name, subject)
 
 
-def test_joined_proposals_are_separate_messages() -> None:
+def test_batched_proposals_are_shown_as_separate_messages() -> None:
     contents = list(packet_contents(Proposal([txn(1, 1), txn(1, 2)])))
     assert [(content.group, content.kind, content.subject["zxid"]) for content in contents] == [
         ("broadcast", "PROPOSAL", "0x100000001"),

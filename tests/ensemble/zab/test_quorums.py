@@ -1,4 +1,6 @@
-"""Quorums: majorities, hierarchies with weights, and joint quorums of two memberships; and their text form."""
+"""Quorums: majorities, hierarchical quorums with weights, and joint quorums of two memberships; and their string
+format.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ def ids(*numbers: int) -> dict[PeerId, None]:
 
 
 @pytest.mark.parametrize(("size", "needed"), [(1, 1), (2, 2), (3, 2), (5, 3), (7, 4)])
-def test_a_majority_is_more_than_half_of_the_voters(size: int, needed: int) -> None:
+def test_majority_is_more_than_half_of_the_voters(size: int, needed: int) -> None:
     quorum = Quorum(range(1, size + 1))
     assert quorum.contains(ids(*range(1, needed + 1)))
     assert not quorum.contains(ids(*range(1, needed), 8, 9))
@@ -31,7 +33,7 @@ def test_a_majority_is_more_than_half_of_the_voters(size: int, needed: int) -> N
     assert quorum.reached({PeerId(99): 5}) == -1
 
 
-def test_hierarchy_requires_majorities_of_most_groups() -> None:
+def test_hierarchy_requires_majorities_in_most_groups() -> None:
     assert NINE.contains(ids(1, 2, 4, 5))
     assert not NINE.contains(ids(1, 2, 3, 4, 7))
     assert NINE.reached({PeerId(i): i for i in range(1, 10)}) == 5
@@ -43,13 +45,13 @@ def test_weights_decide_and_servers_without_weight_never_count() -> None:
     assert (WEIGHTED.weight(PeerId(1)), WEIGHTED.weight(PeerId(4)), WEIGHTED.weight(PeerId(7))) == (3, 0, 0)
 
 
-def test_a_group_without_weight_is_left_out() -> None:
+def test_group_without_weight_does_not_count() -> None:
     quorum = HierarchicalQuorum({1: (1, 2, 3), 2: (4, 5)}, {PeerId(4): 0, PeerId(5): 0})
     assert quorum.contains(ids(1, 2))
     assert not quorum.contains(ids(1, 4, 5))
 
 
-def test_a_joint_quorum_is_a_quorum_of_both() -> None:
+def test_joint_quorum_is_a_quorum_of_both() -> None:
     joint = JointQuorum(Quorum((1, 2, 3)), Quorum((3, 4, 5)))
     assert joint.voters == (1, 2, 3, 4, 5)
     assert joint.contains(ids(1, 3, 4))
@@ -87,7 +89,7 @@ weight.2=1
 version=10000000a"""
 
 
-def test_membership_round_trips_zookeepers_text() -> None:
+def test_membership_round_trips_in_zookeepers_format() -> None:
     membership = Membership.parse(HIERARCHY)
     assert (membership.voters, membership.observers, membership.version) == ((1, 2), (3,), 0x10000000A)
     assert membership.text == HIERARCHY
@@ -109,7 +111,7 @@ def test_membership_round_trips_zookeepers_text() -> None:
         ("server.1=a:1:2\nversion=q", "hexadecimal"),
     ],
 )
-def test_invalid_membership_is_one_clear_line(text: str, message: str) -> None:
+def test_invalid_membership_is_reported_in_one_line(text: str, message: str) -> None:
     with pytest.raises(BadMembership, match=message):
         Membership.parse(text)
 
@@ -122,7 +124,7 @@ def membership_text(size: int, extra: str) -> str:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 7])
-def test_ensembles_of_any_size_survive_a_lost_minority(size: int) -> None:
+def test_ensembles_of_any_size_survive_the_loss_of_a_minority(size: int) -> None:
     world = World(size, voters=size)
     world.start()
     world.run_until(world.settled)
@@ -135,7 +137,7 @@ def test_ensembles_of_any_size_survive_a_lost_minority(size: int) -> None:
     world.run_until(lambda: len(world.acknowledged) == 1 and world.converged())
 
 
-def test_a_server_of_weight_0_follows_and_never_leads() -> None:
+def test_server_of_weight_0_follows_but_never_leads() -> None:
     world = World(3, voters=3, membership=membership_text(3, "group.1=1:2:3\nweight.3=0\n"))
     world.start()
     world.run_until(world.settled)
@@ -147,7 +149,7 @@ def test_a_server_of_weight_0_follows_and_never_leads() -> None:
     world.run_until(world.settled)
 
 
-def test_one_of_two_groups_is_not_enough_and_two_of_three_are() -> None:
+def test_quorum_needs_majorities_in_two_of_three_groups() -> None:
     groups = "group.1=1:2:3\ngroup.2=4:5:6\ngroup.3=7:8:9\n"
     world = World(4, voters=9, membership=membership_text(9, groups))
     for i in (1, 2, 3, 4, 7):

@@ -1,4 +1,6 @@
-"""The ensemble changes while it runs: joint quorums, hand-over, joiners, and the state that survives crashes."""
+"""Membership changes at run time: joint quorums, leader handover, joining servers, and the state that survives
+crashes.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def leader_of(world: World) -> Node:
 
 
 def reconfigure(world: World, joining: str = "", leaving: str = "", members: str = "") -> Membership:
-    """Send a reconfig to the leader, and wait for the reply."""
+    """Send a reconfig to the leader, and return the membership in the reply."""
     leader, known = leader_of(world), len(world.acknowledged)
     world.reconfigure(leader.id, joining, leaving, members)
     world.run_until(lambda: len(world.acknowledged) > known)
@@ -76,7 +78,7 @@ def all_know(world: World, membership: Membership) -> bool:
     return all(n.peer.membership.text == membership.text for n in world.nodes.values() if n.alive)
 
 
-def test_a_first_membership_gets_the_version_of_the_first_epoch() -> None:
+def test_first_membership_gets_the_version_of_the_first_epoch() -> None:
     world = ensemble(1)
     leader = leader_of(world)
     assert leader.peer.membership.version == make_zxid(leader.peer.current_epoch, 0)
@@ -96,7 +98,7 @@ def test_active_membership_is_not_activated_again() -> None:
     assert (len(leader.disk.log), leader.peer.membership) == known
 
 
-def test_without_reconfig_enabled_no_membership_changes() -> None:
+def test_membership_does_not_change_while_reconfig_is_disabled() -> None:
     world = World(1, voters=3, membership=text(line(1), line(2), line(3)))
     world.start()
     world.run_until(world.settled)
@@ -130,7 +132,7 @@ def test_spare_server_follows_without_a_vote_until_added() -> None:
 
 
 @pytest.mark.parametrize("silent", ["the old members", "the new members"])
-def test_everything_after_a_reconfig_proposal_needs_both_quorums(silent: str) -> None:
+def test_proposals_after_a_reconfig_need_both_quorums(silent: str) -> None:
     world = ensemble(3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -148,7 +150,7 @@ def test_everything_after_a_reconfig_proposal_needs_both_quorums(silent: str) ->
     assert leader.peer.membership.voters == tuple(sorted((leader.id, 4, 5)))
 
 
-def test_one_reconfiguration_at_a_time() -> None:
+def test_second_concurrent_reconfiguration_is_rejected() -> None:
     world = ensemble(4, observers=1)
     leader = leader_of(world)
     for other in world.nodes:
@@ -161,7 +163,7 @@ def test_one_reconfiguration_at_a_time() -> None:
 
 @pytest.mark.parametrize("asks_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
 def test_proposals_before_a_reconfig_need_both_quorums(asks_a_follower: bool) -> None:
-    """A follower that forms a quorum with its leader cannot commit the write by itself, either."""
+    """A follower that forms a quorum together with its leader cannot commit the write alone either."""
     world = ensemble(3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -183,8 +185,9 @@ def test_proposals_before_a_reconfig_need_both_quorums(asks_a_follower: bool) ->
 
 
 def test_new_members_ahead_of_all_old_ones_do_not_block_election() -> None:
-    """New members cannot become leader, but their acknowledgements are needed: their extra transactions are
-    uncommitted."""
+    """New members cannot become leader, but the quorum needs their acknowledgements. Their extra transactions are
+    uncommitted.
+    """
     world = ensemble(3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -209,7 +212,7 @@ def test_new_members_ahead_of_all_old_ones_do_not_block_election() -> None:
 
 
 def as_zookeepers_leader(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
-    """Send the proposals, and then the membership that the leader has seen last, active or not."""
+    """Send the proposals, followed by the membership that the leader saw last, whether active or not."""
     core.send(peer.link, Proposal(tuple(core.pending)))
     peer.step = Step.SYNCING
     core.send(peer.link, NewLeader(newleader_zxid, core.reconfiguration.last_seen.text))
@@ -217,8 +220,9 @@ def as_zookeepers_leader(core: Core, peer: LearnerLink, newleader_zxid: Zxid, me
 
 @pytest.mark.parametrize("names_what_it_has_seen", [False, True], ids=["ours", "zookeepers"])
 def test_returning_server_does_not_activate_proposed_reconfig(names_what_it_has_seen: bool) -> None:
-    """Otherwise it would send it to other servers, and they would form a quorum of new members next to one of old
-    members."""
+    """Otherwise the server would send the proposed membership to others, and a quorum of new members would form next to
+    the old quorum.
+    """
     world = ensemble(3, spares=3)
     world.start(4, 5, 6)
     world.run_until(world.settled)
@@ -241,7 +245,7 @@ def test_returning_server_does_not_activate_proposed_reconfig(names_what_it_has_
 
 
 def test_proposed_membership_is_sent_after_the_active_one() -> None:
-    """A ZooKeeper learner uses the later of two memberships that it receives as the last one seen."""
+    """A ZooKeeper learner treats the later of two received memberships as the last one seen."""
     world = ensemble(3)
     leader, before = leader_of(world), leader_of(world).peer.membership
     back = next(i for i in (1, 2, 3) if i != leader.id)
@@ -263,7 +267,7 @@ def test_proposed_membership_is_sent_after_the_active_one() -> None:
 
 @pytest.mark.parametrize("at_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
 def test_returning_observer_gets_no_vote_by_proposed_reconfig(at_a_follower: bool) -> None:
-    """It receives only committed transactions: only the message of its own leader or follower can mislead it."""
+    """An observer receives only committed transactions, so only a message of its leader or follower can mislead it."""
     masters = {"observes_followers": at_a_follower, "serves_observers": at_a_follower}
     world = ensemble(3, observers=1, spares=2, **masters)
     world.start(5, 6)
@@ -280,7 +284,7 @@ def test_returning_observer_gets_no_vote_by_proposed_reconfig(at_a_follower: boo
     assert all_know(world, before)
 
 
-def test_a_new_membership_needs_a_quorum_in_sync() -> None:
+def test_new_membership_needs_a_quorum_in_sync() -> None:
     world = ensemble(5)
     leader = leader_of(world)
     world.reconfigure(leader.id, joining=f"{line(4)},{line(5)},{line(6)}")
@@ -315,7 +319,7 @@ def test_designated_leader_has_the_longest_log() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_observers_become_voters_and_voters_observers(seed: int) -> None:
+def test_observers_and_voters_can_exchange_roles(seed: int) -> None:
     world = ensemble(seed, voters=3, observers=1)
     leader = leader_of(world)
     demoted = next(i for i in (1, 2, 3) if i != leader.id)
@@ -328,7 +332,7 @@ def test_observers_become_voters_and_voters_observers(seed: int) -> None:
     write(world)
 
 
-def test_a_leader_that_becomes_an_observer_hands_over() -> None:
+def test_leader_that_becomes_an_observer_hands_over() -> None:
     world = ensemble(8, voters=4)
     leader = leader_of(world)
     reconfigure(world, joining=line(leader.id, "observer"))
@@ -337,7 +341,7 @@ def test_a_leader_that_becomes_an_observer_hands_over() -> None:
     write(world, leader.id)
 
 
-def test_a_leader_at_a_new_address_hands_over() -> None:
+def test_leader_at_a_new_address_hands_over() -> None:
     world = ensemble(9)
     leader = leader_of(world)
     reconfigure(world, joining=line(leader.id, host="elsewhere"))
@@ -346,7 +350,7 @@ def test_a_leader_at_a_new_address_hands_over() -> None:
     assert world.nodes[1].reaches[0].lines[leader.id].host == "elsewhere"
 
 
-def test_a_server_without_weight_is_not_designated() -> None:
+def test_server_without_weight_is_not_designated() -> None:
     before = Membership.parse(text(*map(line, (1, 2, 3, 4))))
     after = Membership.parse(text(*map(line, (2, 3, 4)), "group.1=2:3:4", "weight.2=1", "weight.3=1", "weight.4=0"))
     logged = {PeerId(2): 7, PeerId(3): 8, PeerId(4): 9}
@@ -354,8 +358,8 @@ def test_a_server_without_weight_is_not_designated() -> None:
 
 
 @pytest.mark.parametrize("voters", [1, 2])
-def test_lone_leader_at_a_new_address_stays_leader(voters: int) -> None:
-    """There is no server to hand over to; and it finds its logged transactions again at every start."""
+def test_single_leader_at_a_new_address_stays_leader(voters: int) -> None:
+    """It has no server to hand over to. At every start it finds its logged transactions again."""
     world = ensemble(9, voters, standalone_enabled=False)
     leader = leader_of(world)
     membership = reconfigure(world, members=line(leader.id, host="elsewhere"))
@@ -381,7 +385,7 @@ def test_server_that_missed_a_reconfig_learns_it_in_an_election() -> None:
 
 
 def test_server_with_newer_membership_rejects_an_older_leader() -> None:
-    """Two of five servers that missed the change form no quorum, and must not mislead others."""
+    """Two of five servers that missed the change form no quorum, and must not mislead other servers."""
     world = ensemble(11, voters=3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -403,8 +407,8 @@ def test_server_with_newer_membership_rejects_an_older_leader() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_an_open_reconfiguration_is_completed_by_the_next_leader(seed: int) -> None:
-    """All servers log it and lose power before it is committed: it is on every disk, and will be committed."""
+def test_next_leader_completes_an_uncommitted_reconfiguration(seed: int) -> None:
+    """All servers log it and lose power before it is committed. Since it is on every disk, it will be committed."""
     world = ensemble(20 + seed, voters=3, spares=1)
     world.start(4)
     world.run_until(world.settled)
@@ -429,8 +433,9 @@ def test_an_open_reconfiguration_is_completed_by_the_next_leader(seed: int) -> N
 
 
 def test_resignation_after_a_completed_reconfig_names_it() -> None:
-    """The epoch needs the acknowledgement of an observer that the uncommitted membership makes a voter. If it has not
-    returned as a voter when the leader checks, no voter was lost: the membership has changed."""
+    """The epoch needs the acknowledgement of an observer that the uncommitted membership makes a voter. If this server
+    has not returned as a voter when the leader checks, no voter was lost, because the membership has changed.
+    """
     world = ensemble(31, voters=3, observers=1)
     leader = leader_of(world)
     stays, leaves = (i for i in (1, 2, 3) if i != leader.id)
@@ -452,7 +457,7 @@ def test_resignation_after_a_completed_reconfig_names_it() -> None:
     write(world)
 
 
-def test_reconfig_logged_by_its_leader_alone_is_undone() -> None:
+def test_reconfig_logged_only_by_its_leader_is_undone() -> None:
     world = ensemble(30, voters=3)
     leader = leader_of(world)
     world.isolate(leader.id)
@@ -467,7 +472,7 @@ def test_reconfig_logged_by_its_leader_alone_is_undone() -> None:
 
 
 def stir(seed: int) -> World:
-    """Servers start and stop, alone or together, under faults; the driver checks all leaders, commits and replies."""
+    """Start and stop servers, alone or together, with faults. The driver checks all leaders, commits and replies."""
     world = ensemble(100 + seed, voters=3, spares=2)
     world.start(4, 5)
     random = world.random
@@ -519,7 +524,7 @@ def test_reconfigs_under_faults_lose_no_acknowledged_write(seed: int) -> None:
 
 @contextmanager
 def only_the_old_members_decide() -> Iterator[None]:
-    """Activate a change before a quorum of the new members has logged it."""
+    """Injected bug: activate a change before a quorum of the new members has logged it."""
 
     def contains(self: JointQuorum, peers: Any) -> bool:
         return self._first.contains(peers)
@@ -533,7 +538,7 @@ def only_the_old_members_decide() -> Iterator[None]:
 
 @contextmanager
 def memberships_are_forgotten_in_a_restart() -> Iterator[None]:
-    """Keep neither the active membership nor the proposed one on disk."""
+    """Injected bug: store neither the active nor the proposed membership on disk."""
     to_disk = Core.to_disk
 
     def forgetful(self: Core, effect: Effect) -> None:
@@ -546,7 +551,9 @@ def memberships_are_forgotten_in_a_restart() -> Iterator[None]:
 
 @contextmanager
 def a_proposed_membership_is_in_force_at_once() -> Iterator[None]:
-    """Activate a logged membership before a quorum of the old members has it: the ensemble can split in two."""
+    """Injected bug: activate a logged membership before a quorum of the old members has it. The ensemble can split in
+    two.
+    """
 
     def see(self: Reconfiguration, membership: Membership) -> None:
         if membership.version > self.current.version:
@@ -558,7 +565,7 @@ def a_proposed_membership_is_in_force_at_once() -> Iterator[None]:
 
 @contextmanager
 def a_leader_that_left_goes_on() -> Iterator[None]:
-    """Let a leader that has handed over continue to lead and to commit."""
+    """Injected bug: a leader that has handed over continues to lead and to commit."""
     activate = Handover._activate
 
     def stays(self: Handover, membership: Membership, logged: Any) -> PeerId:
@@ -579,14 +586,14 @@ def a_leader_that_left_goes_on() -> Iterator[None]:
     ],
     ids=lambda bug: getattr(bug, "__name__", None),
 )
-def test_injected_bug_is_found(bug: Callable[[], AbstractContextManager[None]], first_seed: int, shows: str) -> None:
-    """The search starts near a seed that finds the bug: 1, 200 and 48."""
+def test_injected_bug_is_detected(bug: Callable[[], AbstractContextManager[None]], first_seed: int, shows: str) -> None:
+    """The search starts near a seed that finds the bug (1, 200 and 48)."""
     with bug(), pytest.raises(AssertionError, match=shows):
         for seed in range(first_seed, first_seed + 150):
             stir(seed)
 
 
-def test_leader_that_does_not_hand_over_is_found() -> None:
-    """No seed shows the bug: its learners leave it, and it leads again. At a new address it cannot."""
+def test_injected_bug_without_hand_over_is_detected() -> None:
+    """No seed shows this bug: its learners leave the leader, and it leads again. At a new address it cannot."""
     with a_leader_that_left_goes_on(), pytest.raises(AssertionError, match="not reached within 30000 ms"):
-        test_a_leader_at_a_new_address_hands_over()
+        test_leader_at_a_new_address_hands_over()

@@ -1,4 +1,4 @@
-"""The rules of ZooKeeper's learner protocol that keep histories safe, and the bugs that broke each of them."""
+"""Rules of ZooKeeper's learner protocol that keep histories safe, and the ZooKeeper bugs that violated them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_ackepoch_waits_until_the_accepted_epoch_is_durable() -> None:
     assert solo.packets(solo.flush()) == [AckEpoch(Zxid(0), 0)]
 
 
-def test_leaderinfo_waits_for_the_durable_accepted_epoch() -> None:
+def test_leaderinfo_waits_until_the_accepted_epoch_is_durable() -> None:
     solo = Solo(id=3)
     solo.start()
     solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
@@ -61,21 +61,21 @@ def test_leaderinfo_waits_for_the_durable_accepted_epoch() -> None:
     assert solo.packets(solo.flush()) == [LeaderInfo(Epoch(7))]
 
 
-def test_an_epoch_accepted_before_is_not_counted_again() -> None:
+def test_previously_accepted_epoch_is_not_counted_again() -> None:
     solo = Solo(epochs=(5, 4), log=[txn(4, 1)])
     solo.follow(epoch=5)
     assert solo.packets()[-1] == AckEpoch(make_zxid(4, 1), -1)
 
 
-def test_a_lower_epoch_than_accepted_is_refused() -> None:
+def test_epoch_lower_than_the_accepted_one_is_rejected() -> None:
     solo = Solo(epochs=(5, 4))
     solo.follow(epoch=4)
     assert solo.peer.state is PeerState.LOOKING and solo.of(CloseLink)
     assert not any(isinstance(p, AckEpoch) for p in solo.packets())
 
 
-def test_vote_and_ackepoch_name_the_last_logged_transaction() -> None:
-    """ZOOKEEPER-2845."""
+def test_vote_and_ackepoch_contain_the_last_logged_zxid() -> None:
+    """Regression test for ZOOKEEPER-2845."""
     solo = synced_follower()
     solo.packet(Proposal([txn(1, 1)]))
     assert solo.app.last_applied == 0
@@ -93,7 +93,8 @@ def test_vote_and_ackepoch_name_the_last_logged_transaction() -> None:
 
 
 def test_newleader_ack_follows_durable_history_and_epoch() -> None:
-    """ZOOKEEPER-3911, 4643, 4646: the order on the disk is log, barrier, currentEpoch, barrier, and only then ACK."""
+    """ZOOKEEPER-3911, 4643, 4646: the order on disk is log, barrier, currentEpoch, barrier. Only then is the ACK
+    sent."""
     solo = Solo()
     solo.follow()
     for packet in (Diff(make_zxid(1, 2)), Proposal([txn(1, 1)]), Commit(make_zxid(1, 1))):
@@ -114,7 +115,7 @@ def test_newleader_ack_follows_durable_history_and_epoch() -> None:
     assert synced == [LearnerSynced(1, 3, 1, "DIFF", 0, make_zxid(1, 2))]
 
 
-def test_leader_counts_itself_once_its_current_epoch_is_durable() -> None:
+def test_leader_counts_itself_after_its_current_epoch_is_durable() -> None:
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(Zxid(0), 0))
@@ -126,7 +127,7 @@ def test_leader_counts_itself_once_its_current_epoch_is_durable() -> None:
 
 
 def test_leader_that_loses_its_only_learner_waits_for_another() -> None:
-    """Found by `zabka explore` in scope of two crashes: it would have served alone until its next tick."""
+    """Found by `zabka explore` with up to two crashes: the leader would have served alone until its next tick."""
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(Zxid(0), 0))
@@ -148,7 +149,7 @@ def test_proposals_of_a_turn_are_acked_after_one_barrier() -> None:
 
 
 def test_proposals_before_uptodate_are_acked_after_newleader() -> None:
-    """ZOOKEEPER-4685, 4394: a proposal before NEWLEADER, its commit after it."""
+    """ZOOKEEPER-4685, 4394: the proposal arrives before NEWLEADER, and its commit after it."""
     solo = Solo()
     solo.follow()
     for packet in (Diff(Zxid(0)), Proposal([txn(1, 1)]), NewLeader(E1)):
@@ -162,7 +163,7 @@ def test_proposals_before_uptodate_are_acked_after_newleader() -> None:
     assert solo.packets(solo.flush()) == [Ack(make_zxid(1, 1)), Ack(make_zxid(1, 2))]
 
 
-def test_a_leader_counts_its_own_log_after_its_own_fsync() -> None:
+def test_leader_counts_its_own_ack_after_its_own_fsync() -> None:
     solo = established_leader()
     solo.packet(request())
     solo.packet(Ack(make_zxid(1, 1)))
@@ -176,7 +177,7 @@ def test_a_leader_counts_its_own_log_after_its_own_fsync() -> None:
 
 
 def test_interrupted_snap_before_newleader_changes_no_state() -> None:
-    """ZOOKEEPER-3642."""
+    """Regression test for ZOOKEEPER-3642."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=2)
     solo.packet(Snap(make_zxid(1, 9), tree(*(txn(1, i) for i in range(1, 10)))))
@@ -188,7 +189,7 @@ def test_interrupted_snap_before_newleader_changes_no_state() -> None:
 
 
 def test_snap_replaces_all_state_together_with_its_commits() -> None:
-    """ZOOKEEPER-3104: the acknowledged state contains the snapshot and the transactions after it."""
+    """ZOOKEEPER-3104: the acknowledged state contains the snapshot and all later transactions."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=2)
     for packet in (
@@ -206,7 +207,7 @@ def test_snap_replaces_all_state_together_with_its_commits() -> None:
 
 
 def test_interrupted_trunc_leaves_memory_and_disk_equal() -> None:
-    """ZOOKEEPER-5094: what follows TRUNC is not applied to memory alone."""
+    """ZOOKEEPER-5094: proposals after TRUNC are not applied in memory only."""
     solo = Solo(log=[txn(1, 1), txn(1, 2), txn(1, 3)], epochs=(1, 1))
     solo.follow(epoch=2)
     for packet in (Trunc(make_zxid(1, 1)), Proposal([txn(2, 1)]), Commit(make_zxid(2, 1))):
@@ -233,7 +234,9 @@ def test_link_lost_during_a_truncation_delays_the_next_vote() -> None:
 
 
 def test_log_that_cannot_be_truncated_requests_a_snapshot() -> None:
-    """A snapshot taken from a leader that was never established can contain more than later leaders have."""
+    """A snapshot taken from a leader that was never established can contain transactions that later leaders do not
+    have.
+    """
     solo = Solo(snapshot=tree(txn(1, 8), txn(1, 9)), epochs=(2, 1))
     solo.follow(epoch=3)
     assert solo.packets()[-1] == AckEpoch(make_zxid(1, 9), 1)
@@ -282,14 +285,14 @@ def test_learner_gets_all_outstanding_proposals_after_its_sync() -> None:
 
 
 @pytest.mark.parametrize("bad", [txn(1, 2), txn(2, 1), txn(1, 0)])
-def test_gap_in_the_history_leaves_the_leader(bad: object) -> None:
+def test_gap_in_the_history_disconnects_from_the_leader(bad: object) -> None:
     solo = synced_follower()
     solo.packet(Proposal([bad]))  # type: ignore[arg-type]
     assert solo.peer.state is PeerState.LOOKING and not solo.of(Append)
     assert any(isinstance(e.event, PeerProtocolBroken) for e in solo.of(Emit))
 
 
-def test_commit_out_of_order_leaves_the_leader() -> None:
+def test_commit_out_of_order_disconnects_from_the_leader() -> None:
     solo = synced_follower()
     solo.packet(Proposal([txn(1, 1)]))
     solo.packet(Proposal([txn(1, 2)]))
@@ -297,7 +300,7 @@ def test_commit_out_of_order_leaves_the_leader() -> None:
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_a_disk_with_a_hole_or_mixed_up_epochs_stops_the_peer() -> None:
+def test_log_with_a_hole_or_contradicting_epochs_stops_the_peer() -> None:
     for solo in (
         Solo(log=[txn(1, 1), txn(1, 3)], epochs=(1, 1)),
         Solo(epochs=(1, 2)),
@@ -308,7 +311,7 @@ def test_a_disk_with_a_hole_or_mixed_up_epochs_stops_the_peer() -> None:
 
 
 def test_crash_between_history_and_epoch_does_not_block_start() -> None:
-    """ZOOKEEPER-1653."""
+    """Regression test for ZOOKEEPER-1653."""
     solo = Solo(log=[txn(1, 1), txn(2, 1)], epochs=(2, 1))
     solo.start()
     assert solo.peer.state is PeerState.LOOKING and solo.peer.current_epoch == 1
@@ -318,7 +321,7 @@ def test_crash_between_history_and_epoch_does_not_block_start() -> None:
 
 
 def test_new_leader_snapshots_only_committed_transactions() -> None:
-    """ZOOKEEPER-1549: X is in one log only, elected, never established."""
+    """ZOOKEEPER-1549: transaction X is in the log of only one server, which was elected but never established."""
     solo = Solo(id=3, log=[txn(1, 1)], epochs=(1, 1), snap_count=2)
     solo.lead()
     solo.packet(AckEpoch(Zxid(0), 0))
@@ -351,14 +354,14 @@ def test_due_snapshot_waits_for_truncation_and_serving() -> None:
     assert not solo.of(SaveSnapshot), "it would contain the transactions that are truncated"
 
 
-def test_due_snapshot_is_taken_at_once_by_a_serving_peer() -> None:
+def test_due_snapshot_is_taken_immediately_by_a_serving_peer() -> None:
     solo = synced_follower()
     solo.do(solo.peer.on_snapshot_spoiled(solo.now))
     assert [effect.replaces_history for effect in solo.of(SaveSnapshot)] == [False]
 
 
 def test_proposals_before_a_disconnect_are_applied_but_not_acked() -> None:
-    """ZOOKEEPER-4712."""
+    """Regression test for ZOOKEEPER-4712."""
     solo = synced_follower()
     solo.packet(Proposal([txn(1, 1)]))
     solo.do(solo.peer.on_link_down(solo.now, LINK))
@@ -372,7 +375,7 @@ def test_proposals_before_a_disconnect_are_applied_but_not_acked() -> None:
 # -- learners that a leader accepts
 
 
-def test_follower_ahead_is_closed_before_epoch_truncated_after() -> None:
+def test_follower_ahead_is_closed_early_but_truncated_later() -> None:
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(make_zxid(1, 1), 0))
@@ -397,7 +400,7 @@ def test_early_ackepoch_is_ignored_and_a_lost_epoch_is_left() -> None:
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_learner_with_a_higher_accepted_epoch_gets_a_higher_one() -> None:
+def test_learner_with_a_higher_accepted_epoch_raises_the_epoch() -> None:
     solo = established_leader()
     other = LinkId(11)
     solo.do(solo.peer.on_link_accepted(solo.now, other))
@@ -413,7 +416,7 @@ def test_learner_with_a_higher_accepted_epoch_gets_a_higher_one() -> None:
 
 
 def test_proposals_logged_on_an_earlier_link_do_not_count() -> None:
-    """Its synchronisation may have truncated its log since."""
+    """The learner may have truncated its log while it synced on the new link."""
     solo = established_leader(voters=(1, 2, 3))
     other = LinkId(11)
     solo.do(solo.peer.on_link_accepted(solo.now, other))
@@ -433,14 +436,14 @@ def test_proposals_logged_on_an_earlier_link_do_not_count() -> None:
     "packet",
     [NewLeader(E1), Ack(make_zxid(1, 7)), UpToDate(), FollowerInfo(Epoch(0), PeerId(1)), Ping(Zxid(0))],
 )
-def test_learner_that_breaks_the_protocol_is_closed_alone(packet: object) -> None:
+def test_only_the_learner_that_breaks_the_protocol_is_closed(packet: object) -> None:
     solo = established_leader()
     solo.packet(packet)  # type: ignore[arg-type]
     assert [e.link for e in solo.of(CloseLink)] == [LINK]
     assert any(isinstance(e.event, PeerProtocolBroken) for e in solo.of(Emit))
 
 
-def test_learner_with_leaders_id_or_newer_list_is_refused() -> None:
+def test_learner_with_leaders_id_or_newer_list_is_rejected() -> None:
     solo = Solo(id=3)
     solo.lead()
     infos = (
@@ -454,8 +457,8 @@ def test_learner_with_leaders_id_or_newer_list_is_refused() -> None:
         assert solo.of(CloseLink)[-1].link == link
 
 
-def test_the_counter_never_runs_into_the_epoch() -> None:
-    """ZOOKEEPER-1277."""
+def test_transaction_counter_never_overflows_into_the_epoch() -> None:
+    """Regression test for ZOOKEEPER-1277."""
     solo = established_leader()
     role = solo.peer._core.role
     assert isinstance(role, Leader)
@@ -470,7 +473,7 @@ def test_application_is_notified_of_a_disconnected_client() -> None:
     assert solo.app.closed == [5]
 
 
-def test_a_follower_that_serves_already_takes_no_second_uptodate() -> None:
+def test_second_uptodate_is_rejected_by_a_serving_follower() -> None:
     solo = synced_follower()
     effects = solo.packet(UpToDate())
     assert solo.peer.state is PeerState.LOOKING

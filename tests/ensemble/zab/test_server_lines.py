@@ -1,4 +1,4 @@
-"""A server's line: how it is parsed, how it is written again, and what is rejected (QuorumPeer.QuorumServer)."""
+"""A server's line: how it is parsed and formatted, and what is rejected (QuorumPeer.QuorumServer)."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def test_role_after_any_address_is_the_servers_role(text: str) -> None:
 
 
 def test_server_listens_on_its_addresses_or_on_all() -> None:
-    """quorumListenOnAllIPs: the ports stay, each once."""
+    """quorumListenOnAllIPs keeps the ports, and listens on each only once."""
     line = parse_server_line("h1:1:2|h2:3:4|h3:1:2")
     assert line.hosts == ("h1", "h2", "h3")
     assert line.listens_at(on_all=False) == line.addresses == (("h1", 1, 2), ("h2", 3, 4), ("h3", 1, 2))
     assert line.listens_at(on_all=True) == (("", 1, 2), ("", 3, 4))
 
 
-def test_a_host_with_colons_is_written_in_brackets() -> None:
+def test_host_with_colons_is_written_in_brackets() -> None:
     assert (bracketed("h1"), bracketed("::1")) == ("h1", "[::1]")

@@ -1,4 +1,4 @@
-"""The next snapshot is due according to snapCount if it is set, else when the log is large enough."""
+"""The next snapshot is due after snapCount transactions if it is set, or else when the log is large enough."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zabka.ensemble.zab.snapshot_pace import SnapshotPace
 
 
 class Draws:
-    """Draws the smallest or the largest number of each range."""
+    """Random source that returns the smallest or the largest number of each range."""
 
     def __init__(self, largest: bool = True) -> None:
         self._largest = largest
@@ -26,7 +26,7 @@ def write(size: int) -> Txn:
 
 
 def pace(tree_bytes: int, largest: bool = True, limit_bytes: int = 0, **counts: int) -> SnapshotPace:
-    """The pace of a peer whose last snapshot had so many bytes."""
+    """Return the pace of a peer whose last snapshot had `tree_bytes` bytes."""
     config = EnsembleConfig(1, (1,), snap_size_limit_bytes=limit_bytes, **counts)
     made = SnapshotPace(config, Draws(largest))  # type: ignore[arg-type]
     made.taken(tree_bytes)
@@ -34,7 +34,7 @@ def pace(tree_bytes: int, largest: bool = True, limit_bytes: int = 0, **counts: 
 
 
 def due_after(made: SnapshotPace, size: int = 100) -> int:
-    """Return how many transactions of that size are applied before a snapshot is due."""
+    """Return how many transactions of size `size` are applied before a snapshot is due."""
     count = 0
     while not made.is_due:
         made.count([write(size)])
@@ -56,7 +56,7 @@ def test_small_tree_waits_for_the_minimum_count() -> None:
 
 
 @pytest.mark.parametrize(("largest", "count"), [(True, 400), (False, 200)])
-def test_replay_limit_bounds_the_wait_for_a_snapshot(largest: bool, count: int) -> None:
+def test_replay_limit_limits_the_wait_for_a_snapshot(largest: bool, count: int) -> None:
     assert due_after(pace(10**9, largest, snap_count=40, snap_count_max=400)) == count
 
 
@@ -65,7 +65,7 @@ def test_log_byte_limit_makes_a_snapshot_due_before_the_count(largest: bool, cou
     assert due_after(pace(10**9, largest, limit_bytes=1000, snap_count=40, snap_count_max=400)) == count
 
 
-def test_forced_snapshot_is_due_at_once() -> None:
+def test_forced_snapshot_is_due_immediately() -> None:
     made = pace(10**9, snap_count=40, snap_count_max=400)
     made.force()
     assert made.is_due
@@ -78,9 +78,10 @@ def test_replaced_history_restarts_the_count() -> None:
     assert due_after(made) == 100
 
 
-def test_snapshot_defaults_are_those_of_zookeeper() -> None:
-    """ZooKeeperServer.getSnapCount, snapSizeLimitInKb, ZKDatabase's commitLogCount and snapshotSizeFactor; -1 for
-    session time-outs that follow from tickTime."""
+def test_snapshot_defaults_equal_zookeepers() -> None:
+    """ZooKeeperServer.getSnapCount, snapSizeLimitInKb, and ZKDatabase's commitLogCount and snapshotSizeFactor. Session
+    timeouts are -1, which means that they are derived from tickTime.
+    """
     config = EnsembleConfig(1, (1,))
     assert (config.snap_count, config.snap_size_limit_bytes) == (100_000, 4_194_304 * 1024)
     assert (config.committed_log_length, config.snapshot_size_factor) == (500, 0.33)

@@ -61,7 +61,7 @@ def test_next_zxid_has_next_counter_or_starts_a_higher_epoch() -> None:
 
 
 def leader_of_a_learner_at_its_snapshot() -> Solo:
-    """Server 3 started with a snapshot of 1.1; after it 1.2, 1.3 and 2.1 were logged."""
+    """Return server 3, started with a snapshot at 1.1, after it logged 1.2, 1.3 and 2.1."""
     solo = Solo(id=3, snapshot=tree(txn(1, 1)), log=[txn(1, 2), txn(1, 3), txn(2, 1)], epochs=(2, 2))
     solo.lead(follower=1, epoch=2)
     solo.packet(AckEpoch(make_zxid(1, 1), 1))
@@ -75,12 +75,12 @@ def sent_after_reading(solo: Solo, *read: tuple[int, int]) -> list[Packet]:
     return solo.packets(solo.do(solo.peer.on_log_read(solo.now, LINK, make_zxid(1, 1), txns)))
 
 
-def test_log_read_request_names_what_follows_each_epoch() -> None:
+def test_log_read_request_has_the_first_zxid_after_each_epoch() -> None:
     request = leader_of_a_learner_at_its_snapshot().of(ReadLog)[0]
     assert request.borders == {make_zxid(1, 3): make_zxid(2, 1)}
 
 
-def test_log_without_an_epochs_end_gives_no_diff() -> None:
+def test_log_without_the_end_of_an_epoch_gives_no_diff() -> None:
     first, *rest = sent_after_reading(leader_of_a_learner_at_its_snapshot(), (2, 1))
     assert isinstance(first, Snap) and first.zxid == make_zxid(2, 1)
     assert [type(packet) for packet in rest] == [NewLeader]

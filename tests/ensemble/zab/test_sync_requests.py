@@ -1,4 +1,4 @@
-"""Syncs and session revalidation: answered once the leader is known to lead still."""
+"""Syncs and session revalidation get replies only once the leader is known to be still the leader."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from zabka.ensemble.zab.messages import (
 
 
 def sync_at_the_leader(solo: Solo) -> None:
-    """A sync of a client that is connected to this peer itself."""
+    """Send a sync of a client that is connected to this peer."""
     solo.do(solo.peer.on_clients(solo.now, [(ConnectionId(9), Request(9, OpCode.SYNC, None))]))
 
 
-def test_revalidation_goes_to_the_leader_and_back() -> None:
+def test_revalidation_is_sent_to_the_leader_and_back() -> None:
     solo = synced_follower()
     solo.peer._core.role.ask_revalidate(SessionId(6), 4000)  # type: ignore[union-attr]
     solo.effects += solo.peer._finish()
@@ -36,8 +36,8 @@ def test_revalidation_goes_to_the_leader_and_back() -> None:
     assert sent == [Revalidate(SessionId(6), 4000, True, E1)]
 
 
-def test_sync_is_answered_after_a_later_ping_round() -> None:
-    """ZOOKEEPER-1675: a commit is not enough, the leader must still lead."""
+def test_sync_reply_waits_for_a_later_ping_round() -> None:
+    """ZOOKEEPER-1675: a commit is not sufficient, because the server must still be the leader."""
     solo = established_leader()
     solo.timer(HALF_TICK_TIMER, 50)
     sync_at_the_leader(solo)
@@ -47,13 +47,13 @@ def test_sync_is_answered_after_a_later_ping_round() -> None:
     assert len(solo.of(Answer, solo.packet(Ping(E1)))) == 1
 
 
-def test_sync_of_a_follower_needs_no_ping_round_of_three() -> None:
+def test_follower_sync_needs_no_ping_round_with_three_voters() -> None:
     solo = established_leader()
     sync = SyncRequest(SessionId(1), 9, "/")
     assert solo.packets(solo.packet(sync)) == [sync], "no ping round is needed"
 
 
-def test_sync_of_a_follower_needs_a_ping_round_of_five() -> None:
+def test_follower_sync_needs_a_ping_round_with_five_voters() -> None:
     world = World(3, voters=5, loss=0.0)
     world.start()
     world.run_until(world.settled)
@@ -70,7 +70,7 @@ def test_sync_of_a_follower_needs_a_ping_round_of_five() -> None:
     world.run_until(lambda: world.answered_syncs > 0)
 
 
-def test_an_observers_sync_needs_a_ping_round() -> None:
+def test_sync_of_an_observer_needs_a_ping_round() -> None:
     world = World(4, observers=1, loss=0.0)
     world.start()
     world.run_until(world.settled)
@@ -84,7 +84,7 @@ def test_an_observers_sync_needs_a_ping_round() -> None:
     assert world.answered_syncs == 0
 
 
-def test_a_sync_waits_for_what_was_proposed_before_it() -> None:
+def test_sync_waits_for_earlier_proposals() -> None:
     solo = established_leader()
     solo.packet(request())
     solo.packet(SyncRequest(SessionId(1), 9, "/"))
@@ -94,7 +94,7 @@ def test_a_sync_waits_for_what_was_proposed_before_it() -> None:
     assert [type(p) for p in sent] == [Commit, SyncRequest]
 
 
-def test_a_deposed_leader_does_not_answer_a_sync() -> None:
+def test_deposed_leader_does_not_reply_to_a_sync() -> None:
     world = World(2, loss=0.0)
     world.start()
     world.run_until(world.settled)
@@ -116,8 +116,8 @@ def test_a_deposed_leader_does_not_answer_a_sync() -> None:
     assert world.answered_syncs == 0 and world.closed
 
 
-def test_session_is_reported_expired_by_an_active_leader_only() -> None:
-    """Otherwise a leader that wakes up after its replacement reports live sessions as expired: seed 9819."""
+def test_only_an_active_leader_reports_a_session_as_expired() -> None:
+    """Otherwise a leader that resumes after its replacement reports live sessions as expired (seed 9819)."""
     solo = established_leader()
     gone = SessionId(-6)
     solo.timer(HALF_TICK_TIMER, 50)
@@ -136,7 +136,7 @@ def test_session_query_of_a_follower_confirms_its_leader() -> None:
     assert sent == [Revalidate(SessionId(-6), 4000, False, E1)]
 
 
-def test_session_is_reported_expired_once_its_close_is_committed() -> None:
+def test_session_is_reported_expired_after_its_close_commits() -> None:
     solo = established_leader()
     solo.packet(request())
     solo.packet(Revalidate(SessionId(-6), 4000))

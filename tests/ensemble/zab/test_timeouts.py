@@ -1,4 +1,4 @@
-"""How long peers wait for each other: syncLimit, initLimit, and connection retries."""
+"""How long peers wait for each other: syncLimit, initLimit and connection retries."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from zabka.ensemble.zab.messages import (
 from zabka.ensemble.zab.role import Phase
 
 
-def test_a_leader_without_a_quorum_of_learners_steps_down() -> None:
+def test_leader_without_a_quorum_of_learners_resigns() -> None:
     solo = established_leader()
     solo.do(solo.peer.on_link_down(solo.now, LINK))
     assert solo.peer.state is PeerState.LOOKING and not solo.app.serving
 
 
-def test_a_silent_learner_is_dropped_after_sync_limit() -> None:
+def test_silent_learner_is_disconnected_after_sync_limit() -> None:
     solo = established_leader()
     solo.timer(HALF_TICK_TIMER, 500)
     assert solo.peer.state is PeerState.LEADING
@@ -56,8 +56,8 @@ def test_leader_without_a_quorum_resigns_after_init_limit() -> None:
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 2
 
 
-def test_leader_starts_over_with_an_awaited_voter_that_looks() -> None:
-    """ZOOKEEPER-3109."""
+def test_leader_restarts_election_for_an_awaited_looking_voter() -> None:
+    """Regression test for ZOOKEEPER-3109."""
     solo = Solo(id=3)
     solo.start()
     solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
@@ -82,8 +82,8 @@ def elected(voters: range, *agreed: int) -> Solo:
     return solo
 
 
-def test_leader_outvoted_in_its_round_looks_on_and_follows() -> None:
-    """Votes of a round only get better, so these voters will not come: waiting until initLimit is useless."""
+def test_leader_outvoted_in_its_round_looks_again_and_follows() -> None:
+    """Votes within a round only get better, so these voters will not follow it. Waiting until initLimit is useless."""
     solo = elected(range(1, 4), 1)
     solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 1, "a higher round would call 1 and 3 back"
@@ -100,8 +100,9 @@ def test_late_or_other_round_votes_of_supporters_are_ignored() -> None:
 
 
 def test_better_votes_of_all_supporters_end_the_leadership() -> None:
-    """Remaining supporters may already follow it, and leave it only for a higher round, which would depose other
-    leaders."""
+    """The other supporters may already follow a better server. They leave it only for a higher round, which would
+    depose other leaders.
+    """
     solo = elected(range(1, 6), 1, 3, 4)
     solo.receive_vote(5, PeerState.LOOKING, (5, 0, 0))
     solo.receive_vote(4, PeerState.LOOKING, (5, 0, 0))
@@ -111,7 +112,7 @@ def test_better_votes_of_all_supporters_end_the_leadership() -> None:
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 1
 
 
-def test_support_after_the_decision_counts_too() -> None:
+def test_votes_after_the_decision_count_as_support() -> None:
     solo = elected(range(1, 6), 1, 3)
     for late in (4, 5):
         solo.receive_vote(late, PeerState.LOOKING, (2, 0, 0))
@@ -121,8 +122,9 @@ def test_support_after_the_decision_counts_too() -> None:
 
 
 def test_invalid_vote_does_not_end_the_leadership() -> None:
-    """A vote for this peer with a history that it does not have, for a stranger, or for a server that has lost its
-    data."""
+    """An invalid vote is for this peer with a history that it does not have, for an unknown server, or for a server
+    that has lost its data.
+    """
     solo = elected(range(1, 4), 1)
     for vote in ((2, 5, 0), (9, 5, 0), (3, NO_DATA_ZXID, 5)):
         solo.receive_vote(1, PeerState.LOOKING, vote)
@@ -142,8 +144,8 @@ def test_leader_elected_through_its_followers_can_be_outvoted() -> None:
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_leader_does_not_start_over_for_a_server_without_data() -> None:
-    """Otherwise it would repeat that, and resign from every leadership whose followers connect slowly."""
+def test_leader_keeps_leading_if_a_looking_server_has_no_data() -> None:
+    """Otherwise it would do so repeatedly, and resign from every leadership whose followers connect slowly."""
     solo = Solo(id=3)
     solo.start()
     solo.receive_vote(2, PeerState.LOOKING, (3, 0, 0))
@@ -185,8 +187,10 @@ def test_init_limit_does_not_end_a_sync_with_traffic() -> None:
     assert [learner.peer_id for learner in leader.peer.status().learners] == [1, 2]
 
 
-def test_init_limit_spares_a_leader_whose_quorum_is_syncing() -> None:
-    """One of three servers had the data, one a lost disk, and one was away: the snapshot was restarted for ever."""
+def test_init_limit_is_extended_while_the_quorum_is_syncing() -> None:
+    """One of three servers had the data, one had lost its disk, and one was down. The snapshot transfer was restarted
+    forever.
+    """
     leader = Solo(id=3)
     leader.lead(follower=1)
     leader.packet(AckEpoch(leader.peer.last_zxid, 0))
@@ -205,9 +209,10 @@ def test_init_limit_spares_a_leader_whose_quorum_is_syncing() -> None:
     assert leader.peer.state is PeerState.LOOKING
 
 
-def test_init_limit_spares_a_leader_that_reads_its_log() -> None:
-    """A large log takes longer than that, and its receiver sends nothing before the end: it was closed for its silence,
-    and the reading started again, for ever."""
+def test_init_limit_is_extended_while_a_leader_reads_its_log() -> None:
+    """Reading a large log takes longer than initLimit, and its receiver sends nothing until the end. The connection was
+    once closed because it was silent, and the reading restarted forever.
+    """
     leader = Solo(id=3, snapshot=tree(txn(1, 1)), log=[txn(1, 2), txn(1, 3), txn(2, 1)], epochs=(2, 2))
     leader.lead(follower=1, epoch=2)
     leader.packet(AckEpoch(make_zxid(1, 1), 1))
@@ -233,7 +238,7 @@ def test_init_limit_ends_a_leader_whose_own_disk_is_not_ready() -> None:
     assert leader.peer.state is PeerState.LOOKING
 
 
-def test_connecting_is_retried_soon_but_not_for_ever() -> None:
+def test_connecting_is_retried_soon_and_for_a_limited_time() -> None:
     solo = Solo()
     solo.start()
     solo.elect(3)
@@ -247,7 +252,7 @@ def test_connecting_is_retried_soon_but_not_for_ever() -> None:
     assert delays[:4] == [10, 20, 40, 50] and 900 <= sum(delays) <= 1100
 
 
-def test_links_before_the_elections_end_are_kept_for_leader() -> None:
+def test_links_before_the_end_of_the_election_are_kept() -> None:
     solo = Solo(id=3)
     solo.start()
     solo.do(solo.peer.on_link_accepted(solo.now, LINK))

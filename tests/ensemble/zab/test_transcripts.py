@@ -1,4 +1,4 @@
-"""Whole conversations between a leader and a returning learner, packet by packet."""
+"""Whole conversations between a leader and a returning learner, compared packet by packet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.journal.events import LearnerSynced
 
 
 def packets_sent(world: World, source: int, target: int) -> list[str]:
-    """Return the packets that one server sent to another since recording started, without pings."""
+    """Return the packets that `source` sent to `target` since recording started, without pings."""
     lines = []
     for _, node, effect in world.sent:
         if node == source and isinstance(effect, SendPackets):
@@ -55,7 +55,7 @@ def modes(world: World, node: int) -> list[str]:
     return [e.mode for e in world.emitted(LearnerSynced, node) if isinstance(e, LearnerSynced)]
 
 
-def test_a_follower_that_is_behind_gets_a_diff() -> None:
+def test_follower_that_is_behind_gets_a_diff() -> None:
     world = settled_world()
     world.stop(1)
     write_and_wait(world, 3)
@@ -146,7 +146,7 @@ def test_proposal_on_one_follower_survives_its_leader() -> None:
     assert 0x100000003 in dict(world.nodes[1].app.entries)
 
 
-def test_a_write_is_proposed_acknowledged_and_committed() -> None:
+def test_write_is_proposed_acknowledged_and_committed() -> None:
     world = settled_world(0)
     world.record = True
     write_and_wait(world, 1)

@@ -1,4 +1,4 @@
-"""A small deterministic world for the ZAB core: virtual clock, disks, links, faults, and checks at every step."""
+"""A small deterministic world for the ZAB core, with virtual clock, disks, links and faults. Every step is checked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from zabka.simulation.steps.links import one_by_one
 
 
 class Link:
-    """Both ends of one connection; end 0 opened it."""
+    """Both ends of one connection. End 0 opened it."""
 
     def __init__(self, ids: tuple[LinkId, LinkId], nodes: tuple[Node, Node]) -> None:
         self.ids, self.nodes = ids, nodes
@@ -54,7 +54,7 @@ class Link:
 
 
 class Node:
-    """One server: its disk outlives its process."""
+    """One server. Its disk outlives its process."""
 
     def __init__(self, world: World, id: int) -> None:
         self.world, self.id = world, PeerId(id)
@@ -74,7 +74,7 @@ class Node:
 
 
 class World:
-    """Runs peers against one another, and checks the invariants after every turn."""
+    """Peers that run against each other. The invariants are checked after every turn."""
 
     def __init__(
         self, seed: int, voters: int = 3, observers: int = 0, spares: int = 0, loss: float = 0.02, **options: object
@@ -175,7 +175,7 @@ class World:
             self._close(link, end, delay_ms=self.draw((20, 400)) if power else 0)
 
     def vanish(self, i: int) -> None:
-        """Power off the server without notice to its peers; messages that are held up are lost."""
+        """Power off the server without notifying its peers. Messages on hold are lost."""
         for link, end in [(link, end) for link, end in self.links.values() if link.nodes[end].id == i]:
             link.open[end] = False
             link.stalled = [[], []]
@@ -320,7 +320,7 @@ class World:
         self._deliver_on(link, 0, lambda: node.peer.on_link_up(self.instant(), link.ids[0], to))
 
     def _deliver_on(self, link: Link, end: int, handler: Callable[[], list[Effect]], delay_ms: int = 0) -> None:
-        """Deliver in order to that end; hold the data while the direction is cut."""
+        """Deliver in order to that end. While the direction is partitioned, hold the data."""
 
         def arrive() -> None:
             if link.open[end]:
@@ -369,7 +369,7 @@ class World:
         self._deliver_on(link, there, down, delay_ms)
 
     def break_link(self, a: int, b: int) -> None:
-        """Reset the connection between two servers: data in flight may be lost, both ends are notified."""
+        """Reset the connection between two servers. Data in flight can be lost, and both ends are notified."""
         for link, end in list(self.links.values()):
             if end == 0 and {link.nodes[0].id, link.nodes[1].id} == {a, b}:
                 self._break(link)
@@ -494,12 +494,12 @@ class World:
     # -- states
 
     def leader(self) -> Node | None:
-        """The serving leader of the highest epoch."""
+        """The serving leader with the highest epoch, or None."""
         leading = [n for n in self.nodes.values() if n.alive and n.app.serving and n.app.leading is not None]
         return max(leading, key=lambda n: n.peer.current_epoch, default=None)
 
     def settled(self) -> bool:
-        """Return whether all live servers serve under one leader."""
+        """Return whether all live servers serve with the same leader."""
         alive = [n for n in self.nodes.values() if n.alive]
         leader = self.leader()
         return leader is not None and all(n.app.serving and n.peer.leader_id == leader.id for n in alive)

@@ -1,4 +1,4 @@
-"""Apache Kafka, Spark, Hadoop's S3 module and an S3 server, from Maven's repository."""
+"""Jars of Apache Kafka, Spark, Hadoop's S3 module and an S3 server, from a Maven repository."""
 
 from tests.interop.kafka_jars.kafka_jars import (
     classpath,

@@ -1,4 +1,4 @@
-"""Jars from Maven's repository, by the coordinates in a pom.xml, kept inside the virtual environment."""
+"""Jars from a Maven repository for the coordinates in a pom.xml, stored in the virtual environment."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies
 
 @functools.cache
 def classpath() -> str:
-    """The class path that runs Kafka and its tools: `java -cp <this> kafka.Kafka server.properties`.
+    """Return the class path for Kafka and its tools: `java -cp <this> kafka.Kafka server.properties`.
 
-    Fetches the jars the first time. Skips the test with a reason if java, mvn or the network is missing.
+    The first call downloads the jars. Skips the test with a reason if java, mvn or the network is missing.
     """
     return jars(POM, KEPT, f"kafka_2.13-{KAFKA_VERSION}.jar", "Apache Kafka")
 
@@ -43,13 +43,14 @@ def streams_classpath() -> str:
 
 @functools.cache
 def spark_classpath() -> str:
-    """The class path of Spark with its Kafka source, fetched the first time; skips as `classpath` does."""
+    """Return the class path of Spark with its Kafka source. Downloads on the first call, and skips as `classpath`
+    does."""
     return jars(SPARK_POM, SPARK_KEPT, f"spark-sql_2.13-{SPARK_VERSION}.jar", "Spark")
 
 
 @functools.cache
 def s3a_jars() -> list[Path]:
-    """Hadoop's S3 module with its dependencies, fetched the first time; skips as `classpath` does."""
+    """Return Hadoop's S3 module and its dependencies. Downloads on the first call, and skips as `classpath` does."""
     kept = KEPT.with_name(f"hadoop-aws-{HADOOP_VERSION}")
     jars(S3A_POM, kept, f"hadoop-aws-{HADOOP_VERSION}.jar", "Hadoop's S3A")
     return sorted(kept.glob("*.jar"))
@@ -57,13 +58,13 @@ def s3a_jars() -> list[Path]:
 
 @functools.cache
 def s3proxy_classpath() -> str:
-    """The class path of S3Proxy, fetched the first time; skips as `classpath` does."""
+    """Return the class path of S3Proxy. Downloads on the first call, and skips as `classpath` does."""
     kept = KEPT.with_name(f"s3proxy-{S3PROXY_VERSION}")
     return jars(S3PROXY_POM, kept, f"s3proxy-{S3PROXY_VERSION}.jar", "S3Proxy")
 
 
 def jars(pom: Path, kept: Path, one_of_them: str, whose: str) -> str:
-    """The class path of a pom.xml, fetched into `kept` the first time; skips as `classpath` does."""
+    """Return the class path of a pom.xml, downloaded into `kept` on the first call. Skips as `classpath` does."""
     if shutil.which("java") is None:
         pytest.skip(f"java is not installed: {whose} cannot be run")
     if not (kept / one_of_them).exists():

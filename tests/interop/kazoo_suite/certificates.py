@@ -1,4 +1,4 @@
-"""A certificate authority for one test run, with a server's and a client's certificate, as PEM files."""
+"""A certificate authority for one test run, with certificates of a server and a client as PEM files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIFETIME = datetime.timedelta(days=1)
 
 
 class Certificates:
-    """Created once in `directory`; valid for a day."""
+    """Certificates created once in `directory` and valid for a day."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ class Certificates:
         return _pem(certificate), private
 
     def client_configuration(self) -> dict[str, bytes]:
-        """Return the configuration that kazoo's harness gives to a test whose client needs a certificate."""
+        """Return the configuration that kazoo's harness passes to tests whose clients need a certificate."""
         return {
             "client_key": self._client_key,
             "client_cert": self._client_certificate,

@@ -1,8 +1,8 @@
-"""pytest plugin: kazoo's own test suite, as shipped in its wheel, against our peers instead of Java servers.
+"""pytest plugin that runs kazoo's test suite, as shipped in its wheel, with our peers instead of Java servers.
 
-It replaces `kazoo.testing.harness.get_global_cluster`. The ensemble is kept between test classes (kazoo's harness would
-wipe and restart it each time) unless KAZOO_SUITE_WIPE=1; a test that needs another configuration (SASL, local sessions)
-or stops servers gets its own.
+It replaces `kazoo.testing.harness.get_global_cluster`. The ensemble is kept between test classes, unless
+KAZOO_SUITE_WIPE=1; kazoo's harness would wipe and restart it each time. A test that needs another configuration
+(SASL, local sessions) or stops servers gets a separate ensemble.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import kazoo.testing.harness as harness  # noqa: E402 (needs the two above)
 WIPE = os.environ.get("KAZOO_SUITE_WIPE") == "1"
 SIZE = 3
 _PER_TEST = ("ZOOKEEPER_JAAS_AUTH", "ZOOKEEPER_LOCAL_SESSION_RO")
-"""A test's setUp sets another configuration in these variables; its tearDown removes it."""
+"""Variables in which a test's setUp sets another configuration, and which its tearDown removes."""
 
 
 class _Current:
@@ -74,6 +74,6 @@ harness.KazooTestCase.tearDownClass = classmethod(_tear_down_class)
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logfinish(nodeid: str, location: Any) -> None:
-    """unittest calls no tearDown if setUp skipped or failed; its configuration must not reach the next class."""
+    """Remove the test's configuration. unittest does not call tearDown if setUp skipped or failed."""
     for name in _PER_TEST:
         os.environ.pop(name, None)

@@ -1,4 +1,4 @@
-"""Our peers with the interface that kazoo's test harness has for its Java servers (kazoo.testing.common)."""
+"""Our peers with the interface of the Java servers in kazoo's test harness (kazoo.testing.common)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMAND = (
 READY_S = 30.0
 STOP_S = 10.0
 SUPER_DIGEST = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
-"""The super user's password is `test`; kazoo's suite knows it."""
+"""Digest of the super user, whose password is `test`. kazoo's test suite uses it."""
 JAAS_DIGEST = """
 Server {
     org.apache.zookeeper.server.auth.DigestLoginModule required
@@ -47,7 +47,7 @@ SETTINGS = {
     "ssl.keyStore.type": "PEM",
     "ssl.trustStore.type": "PEM",
 }
-"""What kazoo's own harness configures (kazoo.testing.harness, ManagedZooKeeper.run), in the keys of a zoo.cfg."""
+"""The configuration of kazoo's harness (kazoo.testing.harness, ManagedZooKeeper.run) as zoo.cfg keys."""
 
 
 class ManagedPeer:
@@ -80,11 +80,11 @@ class ManagedPeer:
 
     @property
     def failed(self) -> bool:
-        """Return whether it ended by itself."""
+        """Return whether the process ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
     def run(self) -> None:
-        """Start it if it does not run; do not wait for it, because its quorum may not exist yet."""
+        """Start the peer if it is not running. Do not wait for it, because its quorum may not exist yet."""
         with self._lock:
             if self._process is not None:
                 return
@@ -102,7 +102,7 @@ class ManagedPeer:
                 )  # fmt: skip
 
     def stop(self) -> None:
-        """Stop it and keep its data. Returns when the process has ended."""
+        """Stop the peer and keep its data. Returns when the process has ended."""
         with self._lock:
             if self._process is None:
                 return
@@ -115,7 +115,7 @@ class ManagedPeer:
             self._process = None
 
     def reset(self) -> None:
-        """Stop it and delete its data."""
+        """Stop the peer and delete its data."""
         self.stop()
         shutil.rmtree(self._directory / "data", ignore_errors=True)
 
@@ -127,7 +127,7 @@ class ManagedPeer:
         return self._log.read_text(errors="replace").splitlines(keepends=True)[-num_lines:]
 
     def serves(self) -> bool:
-        """Return whether it answers `srvr` with a mode."""
+        """Return whether it replies to `srvr` with a mode."""
         text = b""
         try:
             with socket.create_connection((self.host, self.client_port), 2) as link:
@@ -180,7 +180,7 @@ class PeerCluster:
         return iter(self._peers)
 
     def start(self) -> None:
-        """Start every peer and wait until all of them serve."""
+        """Start every peer, and wait until all of them serve."""
         for peer in reversed(self._peers):
             peer.run()
         deadline = time.monotonic() + READY_S

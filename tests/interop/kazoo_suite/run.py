@@ -1,4 +1,4 @@
-"""Run kazoo's own suite against our peers: `python tests/interop/kazoo_suite/run.py [--shim] [pytest arguments]`.
+"""Run kazoo's test suite with our peers: `python tests/interop/kazoo_suite/run.py [--shim] [pytest arguments]`.
 
 It runs all tests by default. `--shim` replaces kazoo's client with our KazooClient as far as possible.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 VERSION = "3.9.5"
-"""The ZooKeeper version that the suite assumes."""
+"""ZooKeeper version that the test suite assumes."""
 
 
 def main(arguments: list[str]) -> int:

@@ -1,7 +1,7 @@
-"""pytest plugin: our KazooClient in place of kazoo's, under kazoo's own tests of its client and recipes.
+"""pytest plugin that runs kazoo's tests of its client and recipes with our KazooClient.
 
-These tests use some private parts of kazoo; our client gets a counterpart here where there is one. The tests that use
-kazoo's connection are skipped, each with its reason.
+These tests use some private parts of kazoo. Where possible, our client gets a counterpart here. Tests that use
+kazoo's connection are skipped, each with a reason.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ CANNOT = {
     "test_eventlet_handler.py::TestEventletSemaphore::": _HANDLER,
     "test_eventlet_handler.py::TestEventletLock::": _HANDLER,
 }
-"""Tests of kazoo's suite that our client cannot run, by the end of their ids or the beginning of a class."""
+"""Tests of kazoo's suite that our client cannot run, keyed by the end of a test id or the beginning of a class."""
 
 
 class ShimUnderTest(KazooClient):
-    """Our client, with the three private attributes that kazoo's tests and harness use."""
+    """Our client, extended with the three private attributes that kazoo's tests and harness use."""
 
     def _call(self, request: object, async_object: object) -> None:
         """Drop the connection or the session."""
@@ -48,7 +48,7 @@ class ShimUnderTest(KazooClient):
 
     @property
     def _queue(self) -> deque[Any]:
-        """Requests that wait for a connection."""
+        """Requests waiting for a connection."""
         engine = self._engine
         if engine is None or engine._session is None:
             return deque()
@@ -56,7 +56,7 @@ class ShimUnderTest(KazooClient):
 
     @property
     def _session_passwd(self) -> bytes:
-        """The session's password; a test corrupts it."""
+        """Session password, which a test corrupts."""
         return self._known_password
 
     @_session_passwd.setter

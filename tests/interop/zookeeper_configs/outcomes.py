@@ -1,4 +1,4 @@
-"""Read configurations with Apache ZooKeeper's jars."""
+"""Reading of configurations with Apache ZooKeeper's jars."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = ("read", "refused", "ended")
 
 
 class Question(NamedTuple):
-    """A zoo.cfg in its own directory, system properties, and the values to read: see ConfigOutcomes.java."""
+    """A zoo.cfg in a separate directory, system properties, and the values to read (see ConfigOutcomes.java)."""
 
     directory: Path
     zoo_cfg: str
@@ -25,7 +25,9 @@ class Question(NamedTuple):
 
 
 def ask(questions: Iterable[Question]) -> list[str | None]:
-    """Return the values that ZooKeeper works with; None if it refuses to start, or ends at once."""
+    """Return the values that ZooKeeper uses, or None for each configuration with which it refuses to start or exits
+    immediately.
+    """
     lines = []
     for question in questions:
         (question.directory / "data").mkdir(parents=True)

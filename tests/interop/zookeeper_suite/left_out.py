@@ -1,4 +1,4 @@
-"""The classes and methods of ZooKeeper's tests that run against our peers, and the reasons why the others do not."""
+"""The classes and methods of ZooKeeper's tests that run with our peers, and the reasons why the others do not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOLDERS = {
     "test": "starts Java's own quorum, or is about Java's classes",
     "util": "is about Java's classes",
 }
-"""Excluded by folder: every class that is neither run nor named below."""
+"""Exclusions by folder: every class that is neither run nor listed below."""
 
 CLASSES = {
     IN_JVM: ("test/ACLCountTest", "test/ResponseCacheTest"),
@@ -42,7 +42,7 @@ CLASSES = {
     "gives its server a JAAS configuration that is no file": ("test/SaslAuthDesignatedServerTest",),
     "starts a server for each of many ids, which takes many minutes": ("server/ServerIdTest",),
 }
-"""Excluded one by one: each starts its server in the same way as the classes that run."""
+"""Exclusions by class. Each class starts its server in the same way as the classes that run."""
 
 SET_LATE = "sets a property of the server while that runs"
 CALLS_CHECKER = "calls the Java server's ContainerManager, instead of waiting for it"
@@ -103,7 +103,7 @@ METHODS: dict[str, dict[str, str]] = {
         "testSetQuotaWhenSetQuotaLessThanExistCount": IN_JVM,
     },
 }
-"""Excluded methods of classes that run."""
+"""Excluded methods of the classes that run."""
 
 RUN = (
     "GetAllChildrenNumberTest", "GetEphemeralsTest", "RemoveWatchesCmdTest",
@@ -123,7 +123,9 @@ RUN = (
     "test/SessionTimeoutTest", "test/StatTest", "test/SyncCallTest", "test/WatcherFuncTest", "test/WatcherTest",
     "test/ZooKeeperQuotaTest",
 )  # fmt: skip
-"""The classes that run, each in its own JVM."""
+"""Classes that run, each in a separate JVM."""
 
 PROPERTIES = {"test/BufferSizeTest": {"jute.maxbuffer": "100"}}
-"""System properties that a class sets after its first server has started, which is early enough within one JVM."""
+"""System properties that a class sets only after its first server has started. Within one JVM, this is early
+enough.
+"""

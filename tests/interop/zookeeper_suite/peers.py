@@ -1,4 +1,6 @@
-"""Start and stop our peers for tests in a JVM, each as a fork of this process, which has loaded them already."""
+"""Start and stop our peers for tests in a JVM. Each peer is a fork of this process, which has already loaded the
+code.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ LISTENS_WITHIN_S = 30.0
 
 
 class Peers:
-    """The running peers, by their client ports."""
+    """The running peers, keyed by client port."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -25,7 +27,7 @@ class Peers:
         self._started = 0
 
     def start(self, port: str, keys: list[str]) -> str:
-        """Start a peer with that zoo.cfg, and wait until it listens; return its output if it does not."""
+        """Start a peer with that zoo.cfg and wait until it listens. If it does not, return its output."""
         self._started += 1
         config = self._directory / f"{self._started}.cfg"
         config.write_text("\n".join(keys) + "\n")
@@ -62,7 +64,7 @@ class Peers:
 
 
 def serve(peers: Peers) -> None:
-    """Print the port on standard output, then carry out requests there until SIGTERM."""
+    """Print the port on standard output, then carry out requests received on it until SIGTERM."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         sys.stdout.write(f"{listening.getsockname()[1]}\n")
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Compacted records are reported and excused; any other record missing from a log is still a violation."""
+"""Compacted records are reported and excused. Any other record missing from a log is still a violation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ THREE_RECORDS: Rows = [
     ("broker-2", replicated(2, 3, 3)),
     ("broker-1", acknowledged(1, 3, 3)),
 ]
-"""Brokers 1 and 2 hold batches 0, 1 to 2 and 3, all acknowledged."""
+"""Brokers 1 and 2 have batches 0, 1 to 2 and 3, all acknowledged."""
 
 
 def compacted(broker: int, first: int, last: int) -> tuple[str, Event]:
@@ -39,7 +39,7 @@ def compacted(broker: int, first: int, last: int) -> tuple[str, Event]:
 
 
 def fetched_thinned(broker: int, first: int, last: int) -> tuple[str, Event]:
-    """A batch that lost some records to compaction."""
+    """Return a fetched batch that lost some records to compaction."""
     thinned = msgspec.structs.replace(replicated(broker, first, last), checksum=99, compacted=True)
     return f"broker-{broker}", thinned
 
@@ -49,7 +49,9 @@ def fetched(broker: int, first: int, last: int) -> tuple[str, Event]:
 
 
 def rebuilt(*rows: tuple[str, Event]) -> Rows:
-    """Broker 1 compacts its log up to 2; broker 2 gets an empty disk, fetches these, joins the ISR, and is elected."""
+    """Return rows in which broker 1 compacts its log up to 2, and broker 2 gets an empty disk, fetches these rows,
+    joins the ISR and is elected.
+    """
     return [
         *THREE_RECORDS,
         compacted(1, 0, 2),
@@ -66,30 +68,30 @@ def test_replica_rebuilt_from_a_compacted_log_can_lead() -> None:
     assert violated(rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3))) == []
 
 
-def test_batch_that_was_not_compacted_is_compared() -> None:
+def test_uncompacted_batch_that_differs_is_a_violation() -> None:
     other = msgspec.structs.replace(replicated(2, 1, 2), checksum=99)
     found = violated(rebuilt(("broker-2", other), fetched(2, 3, 3)))
     assert found == [LogsMatch.name, CommittedRecordsSurvive.name]
 
 
-def test_record_after_the_compacted_part_must_be_present() -> None:
+def test_missing_record_after_the_compacted_part_is_a_violation() -> None:
     rows = rebuilt(fetched_thinned(2, 1, 2), ("broker-2", replicated(2, 4, 4)))
     *before, (node, _) = rows
     assert violated([*before, (node, leads(2, 1, 5))]) == [CommittedRecordsSurvive.name]
 
 
 @pytest.mark.parametrize("end", [0, 1, 3])
-def test_record_after_the_log_end_is_not_excused(end: int) -> None:
+def test_missing_record_at_the_log_end_is_a_violation(end: int) -> None:
     *before, (node, _) = rebuilt()
     assert violated([*before, (node, leads(2, 1, end))]) == [CommittedRecordsSurvive.name]
 
 
-def test_partial_batch_without_a_compaction_is_no_excuse() -> None:
+def test_partial_batch_without_compaction_is_a_violation() -> None:
     rows = [row for row in rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted]
     assert violated(rows) == [CommittedRecordsSurvive.name]
 
 
-def test_compaction_does_not_excuse_a_recreated_topic() -> None:
+def test_compaction_does_not_excuse_losses_of_a_recreated_topic() -> None:
     without_event = [
         row for row in rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted
     ]
@@ -97,8 +99,8 @@ def test_compaction_does_not_excuse_a_recreated_topic() -> None:
     assert violated(rows) == [CommittedRecordsSurvive.name]
 
 
-def test_partial_batch_of_a_new_leader_allows_the_whole_one() -> None:
-    """A leader rebuilt from a compacted log commits a partial batch; a replica with the whole batch can lead next."""
+def test_complete_batch_can_lead_after_a_partial_one_committed() -> None:
+    """A leader rebuilt from a compacted log commits a partial batch. A replica with the whole batch can lead next."""
     *rows, _, _, _ = rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3))
     unclean = [
         ("broker-3", elected(2, 1, [2], 2, zxid=13, unclean=True)),
@@ -112,7 +114,7 @@ def test_partial_batch_of_a_new_leader_allows_the_whole_one() -> None:
 
 
 @pytest.mark.parametrize(("begins_at", "found"), [(9, []), (-1, [HighWatermarkWithinLog.name])])
-def test_log_restarted_at_its_leaders_start_ends_there(begins_at: int, found: list[str]) -> None:
+def test_log_restarted_at_leader_start_ends_at_that_offset(begins_at: int, found: list[str]) -> None:
     begun = e.LogTruncated(2, "t", 0, 4, 0, 0, cause="leader_start", begins_at=begins_at)
     mark = e.HighWatermarkMoved(2, "t", 0, 0, 9, False)
     assert violated([*THREE_RECORDS, ("broker-2", begun), ("broker-2", mark)]) == found

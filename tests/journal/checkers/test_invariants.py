@@ -1,4 +1,4 @@
-"""Each invariant: a history that violates it, and histories that only look wrong."""
+"""Each invariant: a history that violates it, and correct histories that look like violations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def elected(
 
 
 def taken_from_eligible(*, eligible: list[int]) -> list[tuple[str, Event]]:
-    """Brokers 2 and 1 lose power and records in turn, while broker 1 is out of the ISR; then 1 leads."""
+    """Return a history in which brokers 2 and 1 lose power and records in turn, while broker 1 is out of the ISR. Then
+    broker 1 becomes leader.
+    """
     election = msgspec.structs.replace(elected(2, 1, [2], 1, zxid=11), eligible=eligible)
     lost = msgspec.structs.replace(election, leader=-1, leader_epoch=2, partition_epoch=2, zxid=12)
     return [
@@ -99,11 +101,11 @@ IN_SYNC: list[tuple[str, Event]] = [
     ("broker-2", replicated(2, 0, 0)),
     ("broker-1", acknowledged(1, 0, 0)),
 ]
-"""Brokers 1 and 2 are in sync, and 1 leads; both hold the acknowledged record."""
+"""Brokers 1 and 2 are in sync, and 1 is leader. Both have the acknowledged record."""
 
 
 def power_lost(broker: int) -> list[tuple[str, Event]]:
-    """A broker loses power, and loads an empty log."""
+    """Return a broker's power loss, after which it loads an empty log."""
     name = f"broker-{broker}"
     return [
         ("world", e.FaultInjected("f1", "power_loss", name, name, False)),
@@ -113,7 +115,7 @@ def power_lost(broker: int) -> list[tuple[str, Event]]:
 
 
 def disk_replaced(broker: int) -> list[tuple[str, Event]]:
-    """A broker loses power and its disk, and finds no log to load."""
+    """Return a broker's power loss and disk replacement, after which it finds no log to load."""
     name = f"broker-{broker}"
     return [
         ("world", e.FaultInjected("f1", "power_loss", name, name, False)),
@@ -123,7 +125,7 @@ def disk_replaced(broker: int) -> list[tuple[str, Event]]:
 
 
 def one_leads(*, partition_epoch: int = 1, leader_epoch: int = 1) -> list[tuple[str, Event]]:
-    """Broker 1 registers again, is elected, and leads with an empty log."""
+    """Return the events in which broker 1 registers again, is elected, and leads with an empty log."""
     return [
         ("broker-1", e.BrokerRegistered(1, 20, 0x61)),
         ("broker-3", elected(1, leader_epoch, [1], partition_epoch, zxid=30)),
@@ -412,7 +414,7 @@ def test_different_tree_at_a_zxid_violates_both_invariants() -> None:
 
 
 @pytest.mark.parametrize("case", CAUGHT)
-def test_history_that_violates_an_invariant_is_caught(case: str) -> None:
+def test_history_that_violates_an_invariant_is_detected(case: str) -> None:
     invariant, rows = CAUGHT[case]
     assert violated(rows) == [invariant]
 
@@ -600,9 +602,9 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
 
 
 @pytest.mark.parametrize("case", EXCUSED)
-def test_history_that_only_looks_wrong_is_no_violation(case: str) -> None:
+def test_history_that_only_looks_wrong_is_not_a_violation(case: str) -> None:
     assert violated(EXCUSED[case]) == []
 
 
-def test_power_loss_outside_isr_and_eligible_set_is_no_excuse() -> None:
+def test_power_loss_outside_isr_and_eligible_set_is_not_excused() -> None:
     assert "committed and acks=all records survive" in violated([*IN_SYNC, *taken_from_eligible(eligible=[])])

@@ -1,4 +1,4 @@
-"""Each anomaly of Jepsen's Kafka workload is found exactly where it occurs."""
+"""Each anomaly of Jepsen's Kafka workload is detected exactly where it occurs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zabka.journal.checkers.kafka_analysis import Anomaly, KafkaHistory, Polled,
 
 
 def history(sent: list[tuple[str, int | None]], *polls: list[tuple[int, str]], end: int | None = None) -> KafkaHistory:
-    """One producer's sends, in order, and one consumer's polls of partition t-0."""
+    """Return a history of one producer's sends and one consumer's polls of partition t-0, in order."""
     found = KafkaHistory()
     for number, (value, offset) in enumerate(sent):
         found.sent.append(Sent("p", "t-0", value, 10 * number, 10 * number + 5, offset))
@@ -23,7 +23,7 @@ def anomalies(found: KafkaHistory) -> list[Anomaly]:
     return [each.anomaly for each in found.violations()]
 
 
-def test_records_read_as_sent_are_no_anomaly() -> None:
+def test_records_read_as_sent_are_not_an_anomaly() -> None:
     whole = history([("a", 0), ("b", 1), ("c", None)], [(0, "a")], [(1, "b")], end=2)
     assert anomalies(whole) == []
     assert whole.acknowledged == 2
@@ -47,17 +47,17 @@ def test_record_of_unknown_outcome_can_be_present_or_absent() -> None:
         (history([], [(0, "a")]), [Anomaly.UNKNOWN_VALUE]),
     ],
 )
-def test_anomaly_is_found(wrong: KafkaHistory, found: list[Anomaly]) -> None:
+def test_anomaly_is_detected(wrong: KafkaHistory, found: list[Anomaly]) -> None:
     assert [each for each in anomalies(wrong) if each is not Anomaly.LOST_WRITE or each in found] == found
 
 
-def test_poll_that_skips_records_read_by_others_is_found() -> None:
+def test_poll_that_skips_records_read_by_others_is_detected() -> None:
     wrong = history([("a", 0), ("b", 1), ("c", 2)], [(0, "a")], [(2, "c")])
     wrong.polled.append(Polled("other", 1, "t-0", ((0, "a"), (1, "b"), (2, "c"))))
     assert anomalies(wrong) == [Anomaly.SKIPPED_POLL]
 
 
-def test_offsets_without_records_are_no_skip() -> None:
+def test_offsets_without_records_are_not_a_skipped_poll() -> None:
     assert anomalies(history([("a", 0), ("c", 2)], [(0, "a")], [(2, "c")])) == []
 
 
@@ -67,7 +67,7 @@ def test_new_assignment_can_start_at_any_offset() -> None:
     assert anomalies(again) == []
 
 
-def test_value_in_another_partition_is_an_unknown_value() -> None:
+def test_value_read_from_another_partition_is_unknown() -> None:
     wrong = history([("a", None)])
     wrong.polled.append(Polled("c", 1, "t-1", ((0, "a"),)))
     assert anomalies(wrong) == [Anomaly.UNKNOWN_VALUE]
@@ -79,7 +79,7 @@ def test_overlapping_sends_can_be_stored_in_any_order() -> None:
     assert anomalies(both) == []
 
 
-def test_acks_1_losses_count_only_on_request() -> None:
+def test_acks_1_losses_are_reported_only_on_request() -> None:
     alone = KafkaHistory()
     alone.sent.append(Sent("p", "t-0", "a", 0, 5, 0, acks=1))
     alone.ends["t-0"] = 0

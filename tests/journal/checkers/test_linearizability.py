@@ -1,4 +1,4 @@
-"""The linearizability checker, on histories known to be right or wrong and against brute force."""
+"""The linearizability checker, tested on histories known to be correct or wrong, and compared with brute force."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_read_concurrent_with_a_write_can_see_either_value() -> None:
         assert is_linearizable(create(0, 1, b"1"), set_to(2, 9, b"2", 1), read(3, 4, data, version))
 
 
-def test_two_reads_during_a_write_cannot_go_back() -> None:
+def test_two_reads_during_a_write_cannot_go_backwards() -> None:
     new_then_old = (create(0, 1, b"1"), set_to(2, 9, b"2", 1), read(3, 4, b"2", 1), read(5, 6, b"1", 0))
     assert is_linearizable(*new_then_old) is False
 
@@ -68,11 +68,11 @@ def test_write_of_unknown_outcome_takes_effect_at_most_once() -> None:
     assert is_linearizable(*twice) is False
 
 
-def test_version_returned_twice_is_found() -> None:
+def test_version_returned_twice_is_detected() -> None:
     assert is_linearizable(create(0, 1, b"1"), set_to(2, 8, b"2", 1), set_to(3, 9, b"3", 1)) is False
 
 
-def test_lost_write_is_found_with_the_point_of_failure() -> None:
+def test_lost_write_is_detected_with_the_point_of_failure() -> None:
     lost = [create(0, 1, b"1"), set_to(2, 3, b"2", 1), set_to(4, 5, b"3", 1)]
     verdict = check_one("/x", lost, step, None, 1_000)
     assert verdict.linearizable is False
@@ -118,7 +118,7 @@ def operations(draw: st.DrawFn) -> Operation:
 
 
 def by_brute_force(history: list[Operation]) -> bool:
-    """Try every order of every subset of the operations that may have taken effect."""
+    """Return whether any order of any subset of the operations that may have taken effect is valid."""
     known = [o for o in history if o.returned_us is not None]
     unknown = [o for o in history if o.returned_us is None]
     for chosen in range(1 << len(unknown)):
@@ -149,6 +149,6 @@ def test_checker_agrees_with_brute_force(history: list[Operation]) -> None:
     assert check_one("/x", history, step, None, 1_000_000).linearizable is by_brute_force(history)
 
 
-def test_answer_before_its_call_is_an_error() -> None:
+def test_reply_before_its_call_is_an_error() -> None:
     with pytest.raises(AssertionError, match="answered before it was asked"):
         is_linearizable(create(5, 4, b""))

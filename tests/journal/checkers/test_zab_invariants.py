@@ -52,7 +52,7 @@ def violated(*history: tuple[int, Event]) -> list[str]:
 TWO_PROPOSED = [(1, established(1, 0)), (1, proposed(1, 1)), (1, proposed(1, 2))]
 
 
-def test_ordered_history_violates_nothing() -> None:
+def test_valid_history_has_no_violations() -> None:
     history: list[tuple[int, Event]] = [
         (1, leads(1)),
         *TWO_PROPOSED,
@@ -106,9 +106,9 @@ def test_leaders_own_proposal_can_be_truncated_and_resent() -> None:
     assert violated(*TWO_PROPOSED, (2, follows_another), *cut) == ["committedLogDurability"]
 
 
-def test_protocol_error_of_a_client_is_no_violation() -> None:
+def test_protocol_error_of_a_client_is_not_a_violation() -> None:
     assert violated((1, PeerProtocolBroken("127.0.0.1", "garbage"))) == []
 
 
-def test_impossible_zxid_is_a_violation_and_no_error() -> None:
+def test_impossible_zxid_is_a_violation_without_an_exception() -> None:
     assert violated((1, ZxidCheckpoint(-1, 0, 0, 0))) == ["committedLogDurability"]

@@ -1,4 +1,4 @@
-"""Requests to the controller follow it as it moves, on virtual time."""
+"""Requests to the controller follow it when it moves, on virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILOVER_MS = 6_000
 
 
 class Brokers:
-    """Three brokers that agree on the controller; some are frozen: they accept requests and do not reply."""
+    """Three brokers that agree on the controller. Frozen brokers accept requests and do not reply."""
 
     def __init__(self, runtime: SimRuntime) -> None:
         self._runtime = runtime
@@ -73,7 +73,7 @@ class Brokers:
 
 
 class Bench:
-    """A client and its brokers."""
+    """Client and its brokers."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()
@@ -82,13 +82,13 @@ class Bench:
         self.client = AdminClient(self.brokers, self.runtime, [(f"broker-{n}", 9092) for n in (1, 2, 3)])
 
     def run(self, work: Coroutine[Any, Any, Any]) -> int:
-        """Run it and return how long it took, in milliseconds."""
+        """Run the coroutine, and return how many milliseconds it took."""
         began_us = self.scheduler.now_us
         run_task(self.scheduler, self.runtime, work, 120_000)
         return (self.scheduler.now_us - began_us) // 1000
 
     def refused(self, work: Coroutine[Any, Any, Any]) -> Exception:
-        """Run it and return its error."""
+        """Run the coroutine, and return the exception that it raises."""
         found: list[Exception] = []
 
         async def attempt() -> None:
@@ -121,7 +121,7 @@ def test_change_sent_to_frozen_controller_is_retried_on_next(bench: Bench) -> No
     assert bench.brokers.carried_out == [(2, "orders")]
 
 
-def test_long_replaced_controller_is_left_at_once(bench: Bench) -> None:
+def test_controller_replaced_long_ago_is_left_immediately(bench: Bench) -> None:
     bench.run(bench.client.create_topic("before"))
     bench.brokers.controller_id = 2
     bench.brokers.frozen.add(1)
@@ -129,7 +129,7 @@ def test_long_replaced_controller_is_left_at_once(bench: Bench) -> None:
     assert bench.brokers.carried_out[1:] == [(2, "orders")]
 
 
-def test_change_a_frozen_controller_completed_is_fate_unknown(bench: Bench) -> None:
+def test_change_completed_by_a_frozen_controller_is_fate_unknown(bench: Bench) -> None:
     bench.brokers.frozen.add(1)
     bench.brokers.topics.add("orders")
     bench.fail_over_to(2)

@@ -1,4 +1,4 @@
-"""The requests of a transactional producer, and what it does without a reply."""
+"""The requests of a transactional producer, and what it does if a reply is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BROKEN = "BROKEN"
 
 
 class Brokers:
-    """A coordinator that answers with success, unless a reply is scripted for the kind of request."""
+    """A coordinator that replies with success, unless a reply is scripted for the type of request."""
 
     def __init__(self) -> None:
         self.replies: dict[str, list[Any]] = {}
@@ -82,7 +82,7 @@ def test_producer_sends_offsets_with_its_groups_generation() -> None:
     assert brokers.searches == 2
 
 
-def test_sequences_continue_within_an_epoch_and_restart_with_it() -> None:
+def test_sequences_restart_only_with_a_new_epoch() -> None:
     brokers = Brokers()
 
     async def work() -> None:
@@ -98,8 +98,8 @@ def test_sequences_continue_within_an_epoch_and_restart_with_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["AddPartitionsToTxn", "EndTxn"])
-def test_transaction_after_a_lost_reply_has_a_new_epoch(kind: str) -> None:
-    """The request without a reply may arrive late, and must not change the next transaction."""
+def test_transaction_after_a_lost_response_has_a_new_epoch(kind: str) -> None:
+    """The request without a reply may arrive late, and must not affect the next transaction."""
     brokers = Brokers()
     brokers.replies[kind] = [BROKEN]
 
@@ -115,7 +115,7 @@ def test_transaction_after_a_lost_reply_has_a_new_epoch(kind: str) -> None:
     assert [epoch for _, epoch, _ in brokers.produced] == [0, 1, 1]
 
 
-def test_producer_finds_its_coordinator_again_after_it_moved() -> None:
+def test_producer_finds_its_moved_coordinator() -> None:
     brokers = Brokers()
     brokers.replies["EndTxn"] = [ErrorCode.not_coordinator, ErrorCode.concurrent_transactions]
 
@@ -129,7 +129,7 @@ def test_producer_finds_its_coordinator_again_after_it_moved() -> None:
     assert brokers.searches == 2
 
 
-def test_fenced_producer_raises() -> None:
+def test_fenced_producer_raises_kafka_request_failed() -> None:
     brokers = Brokers()
     brokers.replies["AddPartitionsToTxn"] = [ErrorCode.producer_fenced]
 

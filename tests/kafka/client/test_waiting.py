@@ -1,17 +1,17 @@
-"""The time in which a producer wanted to write and could not."""
+"""The time during which a producer had records to write but could not."""
 
 from __future__ import annotations
 
 from zabka.kafka.client.waiting import WaitingTime, united
 
 
-def test_united_spans_count_common_time_once() -> None:
+def test_union_of_spans_counts_common_time_once() -> None:
     assert united([(5, 9), (0, 4), (3, 6), (20, 25), (21, 22)]) == 9 + 5
     assert united([]) == 0
 
 
-def test_waiting_time_counts_slow_and_failed_writes_whole() -> None:
-    """Slow from 0 to 1,001; fast from 2,000 to 3,000; failed from 5,000 to 5,010."""
+def test_waiting_time_includes_whole_slow_and_failed_writes() -> None:
+    """Slow from 0 to 1,001, fast from 2,000 to 3,000, and failed from 5,000 to 5,010."""
     waiting = WaitingTime()
     for begin, end, acknowledged in ((0, 1_001, True), (2_000, 3_000, True), (5_000, 5_010, False)):
         waiting.begin("w", begin)
@@ -20,7 +20,7 @@ def test_waiting_time_counts_slow_and_failed_writes_whole() -> None:
 
 
 def test_waiting_time_of_overlapping_writes_counts_once() -> None:
-    """Writes wait from 0 to 4,000, from 2,000 to 6,000, and from 5,000 on, which shows after a second."""
+    """Writes wait from 0 to 4,000, from 2,000 to 6,000, and from 5,000. The last wait is noticed after a second."""
     waiting = WaitingTime()
     waiting.begin("a", 0)
     waiting.begin("b", 2_000)

@@ -21,7 +21,7 @@ def test_record_read_back_as_acknowledged_is_not_lost() -> None:
     assert (ledger.lost, ledger.unverified, ledger.position) == (0, False, 3)
 
 
-def test_other_record_at_an_acknowledged_offset_is_a_loss() -> None:
+def test_different_record_at_an_acknowledged_offset_is_a_loss() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11])
     ledger.read_back([(0, 10), (1, -1)], 2)
@@ -35,7 +35,7 @@ def test_gap_at_an_acknowledged_offset_is_a_loss() -> None:
     assert ledger.lost == 1
 
 
-def test_offset_acknowledged_twice_is_a_loss_of_the_first() -> None:
+def test_offset_acknowledged_twice_is_a_loss_of_the_first_record() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(5, [10])
     ledger.acknowledge(5, [20])
@@ -44,7 +44,7 @@ def test_offset_acknowledged_twice_is_a_loss_of_the_first() -> None:
     assert ledger.lost == 1
 
 
-def test_leader_change_rereads_the_part_that_may_differ() -> None:
+def test_leader_change_rereads_the_part_that_can_differ() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11, 12])
     ledger.read_back([(0, 10), (1, 11), (2, 12)], 3)
@@ -55,7 +55,7 @@ def test_leader_change_rereads_the_part_that_may_differ() -> None:
     assert (ledger.lost, ledger.unverified) == (2, False)
 
 
-def test_lost_record_that_returns_is_not_lost_any_longer() -> None:
+def test_lost_record_that_returns_is_no_longer_lost() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11])
     ledger.read_back([(0, 10), (1, 11)], 2)
@@ -69,7 +69,7 @@ def test_lost_record_that_returns_is_not_lost_any_longer() -> None:
 
 
 def test_missing_spans_count_lost_records_by_offset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offsets 1 and 2 are lost, 1 twice; of 5, 7 and 9, the last span has the rest."""
+    """Offsets 1 and 2 are lost, 1 twice. Of 5, 7 and 9, the last span contains the rest."""
     monkeypatch.setattr("zabka.kafka.client.ledger.SPANS_MAX", 3)
     ledger = PartitionLedger()
     ledger.acknowledge(0, range(10, 20))
@@ -80,7 +80,7 @@ def test_missing_spans_count_lost_records_by_offset(monkeypatch: pytest.MonkeyPa
     assert ledger.lost == 6
 
 
-def test_records_that_retention_removed_are_not_lost() -> None:
+def test_records_removed_by_retention_are_not_lost() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11, 12])
     ledger.log_starts(2)
@@ -88,7 +88,7 @@ def test_records_that_retention_removed_are_not_lost() -> None:
     assert (ledger.lost, ledger.unverified) == (0, False)
 
 
-def test_acknowledgement_during_a_read_is_no_loss() -> None:
+def test_acknowledgement_during_a_read_is_not_a_loss() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11])
     ledger.read_back([(0, 10), (1, 11), (2, 12), (3, 13)], 4)
@@ -100,7 +100,7 @@ def test_acknowledgement_during_a_read_is_no_loss() -> None:
     assert (ledger.lost, ledger.unverified, ledger.position) == (0, False, 5)
 
 
-def test_acknowledgement_while_reading_the_log_end_is_no_loss() -> None:
+def test_acknowledgement_while_reading_the_log_end_is_not_a_loss() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10])
     ledger.read_back([(0, 10)], 1)
@@ -117,7 +117,7 @@ def test_acknowledgement_below_the_position_is_read_again() -> None:
     assert ledger.unverified and ledger.position == 3
 
 
-def test_the_ledger_remembers_a_bounded_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledger_stores_a_limited_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zabka.kafka.client.ledger.ENTRIES_MAX", 100)
     ledger = PartitionLedger()
     for offset in range(1_000):
@@ -183,8 +183,8 @@ def test_workload_waits_for_a_missing_topic(cluster: Cluster) -> None:
     made.close()
 
 
-def test_workload_reports_how_long_it_waited(cluster: Cluster) -> None:
-    """The topic is missing for the first three seconds, and its only replica is down for another four."""
+def test_workload_reports_its_waiting_time(cluster: Cluster) -> None:
+    """The topic is missing for the first three seconds. Then its only replica is down for four more."""
     made, events = workload(cluster, acks=1)
     made.start()
     cluster.wait(3_000)
@@ -208,7 +208,7 @@ def test_workload_reports_how_long_it_waited(cluster: Cluster) -> None:
     assert 2_900 + 3_900 <= last.waited_ms <= 3_500 + 6_000
 
 
-def test_leader_death_loses_no_acknowledged_record(cluster: Cluster) -> None:
+def test_leader_kill_loses_no_acknowledged_record(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 3, 3, configs={"min.insync.replicas": "2"}))
     made, _ = workload(cluster)
     made.start()

@@ -1,4 +1,6 @@
-"""ZooKeeper-based consumers: leader and offsets from ZooKeeper, partitions claimed by ephemerals, on virtual time."""
+"""ZooKeeper-based consumers on virtual time: leader and offsets in ZooKeeper, and partitions owned through
+ephemerals.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
 
 class Reader:
-    """A consumer on its own machine, and the records it received."""
+    """A consumer on a separate machine, and the records that it received."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.got: list[tuple[TopicPartition, int, str]] = []
@@ -125,7 +127,7 @@ def test_partition_owned_by_another_member_is_awaited(cluster: Cluster) -> None:
     assert reader.owned() == PARTITIONS and sorted(reader.numbers()) == list(range(4))
 
 
-def test_the_zookeeper_consumer_finds_a_new_leader_in_zookeeper(cluster: Cluster) -> None:
+def test_zookeeper_consumer_finds_a_new_leader_in_zookeeper(cluster: Cluster) -> None:
     reader = Reader(cluster, "c1")
     produce(cluster, range(4))
     cluster.wait(3_000)
@@ -153,7 +155,7 @@ def test_expired_consumer_registers_and_claims_again(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"subscription":[]}', b"\xff"])
-def test_znode_that_is_no_member_is_skipped(text: bytes) -> None:
+def test_znode_that_is_not_a_member_is_skipped(text: bytes) -> None:
     assert decode_member(text) is None
     assert decode_member(encode_member({"t": 2}, 5)) == {"t": 2}
 
@@ -161,5 +163,5 @@ def test_znode_that_is_no_member_is_skipped(text: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "offset"), [(b"12", 12), (b" -1\n", -1), (b"", None), (b"x", None), (b"9" * 30, None), (None, None)]
 )
-def test_an_offset_is_plain_text(text: bytes | None, offset: int | None) -> None:
+def test_zookeeper_offset_is_a_decimal_string(text: bytes | None, offset: int | None) -> None:
     assert decode_offset(text) == offset

@@ -1,4 +1,4 @@
-"""Responses with an error: for each API and version, and for a part of a request."""
+"""Responses with an error, for each API and version, and for part of a request."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def sample(api: ApiKey, version: int) -> Any:
 
 
 def errors_in(message: Any) -> Iterator[ErrorCode]:
-    """Yield every error code of a message."""
+    """Yield every error code in a message."""
     if isinstance(message, ErrorCode):
         yield message
     elif isinstance(message, list | tuple):
@@ -100,7 +100,7 @@ def through_the_wire(response: Any, to: Any) -> Any:
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
-def test_refused_request_has_the_error_in_every_row(api: ApiKey, version: int) -> None:
+def test_rejected_request_has_the_error_in_every_row(api: ApiKey, version: int) -> None:
     asked = sample(api, version)
     part = split(asked, lambda row, partition: True)
     assert part.rest is None
@@ -139,7 +139,7 @@ def test_split_request_serves_only_the_other_rows() -> None:
     ]
 
 
-def test_refused_produce_names_no_offset() -> None:
+def test_rejected_produce_has_no_offset() -> None:
     asked = sample(ApiKey.PRODUCE, 9)
     part = split(asked, lambda row, partition: row.name == "payments" and partition == 0)
     read = through_the_wire(refuse(part, ErrorCode.not_leader_or_follower), asked)
@@ -156,7 +156,7 @@ TOPIC_ID = UUID(int=5)
 
 
 @pytest.mark.parametrize(("version", "topic", "topic_id"), [(12, "orders", None), (13, "", TOPIC_ID)])
-def test_refused_fetch_replaces_and_adds_rows(version: int, topic: str, topic_id: UUID | None) -> None:
+def test_error_fault_replaces_and_adds_fetch_rows(version: int, topic: str, topic_id: UUID | None) -> None:
     rows = [PartitionData(n, ErrorCode.none, 5, 5, 0, BATCH) for n in (0, 1)]
     answer = FetchResponse(version, [FetchableTopicResponse(rows, topic, topic_id)], session_id=9)
     selected = [FetchedRow(topic, topic_id, n) for n in (1, 2)]
@@ -179,7 +179,7 @@ def metadata() -> MetadataResponse:
     return MetadataResponse(9, (), "c", 1, topics)
 
 
-def test_refused_metadata_has_the_error_in_the_topic() -> None:
+def test_rejected_metadata_has_the_error_in_the_topic() -> None:
     changed = refuse_metadata(metadata(), lambda name, _: name == "orders", -1, ErrorCode.leader_not_available)
     read = through_the_wire(changed, request(ApiKey.METADATA, 9))
     assert [(topic.error_code.name, len(topic.partitions)) for topic in read.topics] == [
@@ -188,7 +188,7 @@ def test_refused_metadata_has_the_error_in_the_topic() -> None:
     ]
 
 
-def test_refused_metadata_has_the_error_in_the_partition() -> None:
+def test_rejected_metadata_has_the_error_in_the_partition() -> None:
     changed = refuse_metadata(metadata(), lambda name, _: name == "orders", 1, ErrorCode.leader_not_available)
     read = through_the_wire(changed, request(ApiKey.METADATA, 9))
     assert [(row.error_code.name, row.leader_id) for row in read.topics[0].partitions] == [
@@ -198,7 +198,7 @@ def test_refused_metadata_has_the_error_in_the_partition() -> None:
 
 
 @pytest.mark.parametrize("api", [ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.HEARTBEAT])
-def test_throttled_response_has_the_time(api: ApiKey) -> None:
+def test_throttled_response_has_the_throttle_time(api: ApiKey) -> None:
     since = throttle_since(api)
     assert since is not None
     asked = request(api, since, topics=[]) if api is ApiKey.METADATA else sample(api, since)
@@ -213,14 +213,14 @@ def test_corrupt_records_fail_their_checksum() -> None:
     assert corrupt(b"short") == b"short"
 
 
-def test_corrupt_produce_damages_the_selected_batches_only() -> None:
+def test_corrupt_produce_damages_only_the_selected_batches() -> None:
     changed = corrupt_produced(sample(ApiKey.PRODUCE, 9), lambda row, n: row.name == "orders" and n == 1)
     assert [row.records == BATCH for topic in changed.topic_data for row in topic.partition_data] == [
         True, False, True, True,
     ]  # fmt: skip
 
 
-def test_corrupt_fetch_needs_records() -> None:
+def test_corrupt_fetch_applies_only_to_responses_with_records() -> None:
     rows = [PartitionData(0, ErrorCode.none, 5, 5, 0, BATCH), PartitionData(1, ErrorCode.none, 5, 5, 0, b"")]
     answer = FetchResponse(12, [FetchableTopicResponse(rows, "orders")])
     assert corrupt_fetched(answer, [FetchedRow("orders", None, 1)]) is None

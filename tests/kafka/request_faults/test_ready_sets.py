@@ -1,4 +1,4 @@
-"""Ready sets: every rule makes sense, and narrowing reaches the rules that have the field."""
+"""Ready sets of request faults: every rule is valid, and narrowing affects the rules that have the field."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NAMES = (
 )  # fmt: skip
 
 
-def test_all_named_sets_exist() -> None:
+def test_every_documented_ready_set_exists() -> None:
     assert tuple(READY_SETS) == NAMES
 
 
-def test_documents_have_the_outage_of_each_set() -> None:
+def test_documents_describe_the_outage_of_each_set() -> None:
     page = (ROOT / "docs/how-to/inject-request-faults.md").read_text()
     assert [
         name for name, ready in READY_SETS.items() if f"| `{name}` | {ready.imitates} | {ready.expected} |" not in page
@@ -33,7 +33,7 @@ def test_page_offers_every_set_and_effect() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_rule_of_a_set_makes_sense(name: str) -> None:
+def test_every_rule_of_a_ready_set_is_valid(name: str) -> None:
     assert [why_impossible(rule) for rule in READY_SETS[name].rules] == [None] * len(READY_SETS[name].rules)
     assert {rule.part_of for rule in narrowed(name, {})} == {name}
 
@@ -43,12 +43,12 @@ def test_narrowed_set_keeps_its_times() -> None:
     assert (rule.topic, rule.node, rule.times, rule.effect) == ("orders", "broker-1", 1, "drop_response")
 
 
-def test_given_times_replace_those_of_the_set() -> None:
+def test_requested_times_replace_the_times_of_the_set() -> None:
     (rule,) = narrowed("rebalance-storm", {"group": "g", "times": 4})
     assert (rule.group, rule.times, rule.every, rule.for_ms) == ("g", 4, 0, 0)
 
 
-def test_slow_broker_takes_another_delay() -> None:
+def test_slow_broker_accepts_another_delay() -> None:
     (rule,) = narrowed("slow-broker", {"delay_ms": 50, "node": "broker-2"})
     assert (rule.delay_ms, rule.node) == (50, "broker-2")
 
@@ -64,6 +64,6 @@ def test_slow_broker_takes_another_delay() -> None:
         ("ack-lost", {"times": -1}, "times"),
     ],
 )
-def test_impossible_narrowing_is_refused(name: str, narrowing: dict[str, object], reason: str) -> None:
+def test_invalid_narrowing_is_rejected(name: str, narrowing: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         narrowed(name, narrowing)

@@ -1,4 +1,4 @@
-"""Rules for Kafka requests: which make sense, and which requests they select."""
+"""Rules for Kafka requests: which are valid, and which requests they select."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rule(**fields: Any) -> RequestFault:
         ({"api": "*", "topic": "t"}, "not every API has a topic"),
     ],
 )
-def test_impossible_kafka_rule_is_refused(fields: dict[str, Any], reason: str) -> None:
+def test_unsupported_kafka_rule_is_rejected(fields: dict[str, Any], reason: str) -> None:
     assert reason in (why_impossible(rule(**fields)) or "")
 
 
@@ -53,11 +53,11 @@ def test_impossible_kafka_rule_is_refused(fields: dict[str, Any], reason: str) -
         {"effect": "throttle", "throttle_ms": 9},
     ],
 )
-def test_possible_kafka_rule_is_accepted(fields: dict[str, Any]) -> None:
+def test_supported_kafka_rule_is_accepted(fields: dict[str, Any]) -> None:
     assert why_impossible(rule(**fields)) is None
 
 
-def test_listed_errors_are_errors_of_kafka() -> None:
+def test_listed_errors_are_kafka_errors() -> None:
     assert {name for names in ERRORS.values() for name in names} <= KAFKA_ERRORS.keys()
 
 
@@ -72,7 +72,7 @@ def test_error_of_a_later_version_does_not_match_older_requests() -> None:
 
 
 @pytest.mark.parametrize("client_id", ["broker-1", "api-admin"])
-def test_requests_of_the_cluster_match_by_name_only(client_id: str) -> None:
+def test_inter_broker_requests_match_only_by_name(client_id: str) -> None:
     assert not may_match(rule(api="Fetch"), ApiKey.FETCH, 12, client_id, "")
     assert may_match(rule(api="Fetch", client_id=client_id), ApiKey.FETCH, 12, client_id, "")
 

@@ -1,4 +1,4 @@
-"""The versions in ApiVersions, compared with those of Apache Kafka 3.9.1 in ZooKeeper mode on a client listener."""
+"""The versions in ApiVersions, compared with Apache Kafka 3.9.1 in ZooKeeper mode on a client listener."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ KAFKA = {
     46: (0, 0), 47: (0, 0), 48: (0, 1), 49: (0, 1), 50: (0, 0), 51: (0, 0), 56: (0, 3), 57: (0, 1), 58: (0, 0),
     60: (0, 1), 61: (0, 0), 65: (0, 0), 66: (0, 1), 67: (0, 0), 68: (0, 0), 69: (0, 0),
 }  # fmt: skip
-"""Recorded from a broker: the lowest and highest version of each API key."""
+"""Lowest and highest version of each API key, recorded from a broker."""
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_api_versions_lists_the_ranges_of_kafka(version: int) -> None:
+def test_api_versions_lists_kafkas_ranges(version: int) -> None:
     listed = answer(request(ApiKey.API_VERSIONS, version))
     assert {int(row.api_key): (row.min_version, row.max_version) for row in listed.api_keys} == KAFKA
     assert [int(row.api_key) for row in listed.api_keys] == sorted(KAFKA)
 
 
-def test_api_versions_0_has_the_bytes_of_kafka() -> None:
+def test_api_versions_0_has_kafkas_bytes() -> None:
     rows = b"".join(number.to_bytes(2, "big") for key, span in KAFKA.items() for number in (key, *span))
     body = ResponseEncoder().encode(7, answer(request(ApiKey.API_VERSIONS, 0)))[8:]
     assert body == b"\0\0" + len(KAFKA).to_bytes(4, "big") + rows

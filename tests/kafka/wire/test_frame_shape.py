@@ -1,5 +1,6 @@
-"""A message's bytes must contain all that their lengths announce; otherwise they are rejected before memory is
-reserved."""
+"""A message must contain all bytes that its length fields announce. Otherwise it is rejected before memory is
+reserved.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def test_array_longer_than_the_frame_is_rejected() -> None:
         check_shape(request_class(ApiKey.METADATA, 1), struct.pack(">i", 2**31 - 1) + bytes(10), 0)
 
 
-def test_a_compact_array_of_billions_does_not_end_the_process() -> None:
+def test_compact_array_of_billions_does_not_crash_the_process() -> None:
     # kio's reader alone would reserve 200 GB for it and abort.
     head = struct.pack(">hhih", ApiKey.DELETE_TOPICS, 6, 1, -1) + b"\x00"
     with pytest.raises(WireError, match="announces"):
@@ -63,7 +64,7 @@ def test_tagged_field_must_have_its_stated_length() -> None:
 
 
 def test_null_in_a_non_nullable_field_is_rejected() -> None:
-    # kio reads an absent list as None, and Kafka closes the connection.
+    # kio reads an absent list as None, whereas Kafka closes the connection.
     head = struct.pack(">hhih", ApiKey.DESCRIBE_CONFIGS, 4, 1, -1) + b"\x00"
     with pytest.raises(WireError, match="null where there must be a value"):
         decode_request(head + b"\x00\x00\x00\x00")
@@ -73,7 +74,7 @@ def test_null_in_a_non_nullable_field_is_rejected() -> None:
 
 
 def test_compact_string_has_the_limit_of_a_classic_string() -> None:
-    # A compact string is stored as a classic one, and a group with a longer name could not be stored.
+    # A compact string is stored as a classic string, so a group with a longer name could not be stored.
     def heartbeat(name: str) -> bytes:
         return encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id=name, member_id="m"))[4:]
 
@@ -84,7 +85,7 @@ def test_compact_string_has_the_limit_of_a_classic_string() -> None:
 
 
 INVALID_TEXT = "a\u00a7"
-"""A text with a two-byte second character; neither byte is valid UTF-8 alone."""
+"""String whose second character has two bytes. Neither byte alone is valid UTF-8."""
 UNREADABLE = b"a\xff\xff"
 READ = "a\ufffd\ufffd"
 
@@ -110,7 +111,7 @@ READ = "a\ufffd\ufffd"
     ],
     ids=lambda value: value.name if isinstance(value, ApiKey) else "",
 )
-def test_invalid_utf_8_is_decoded_as_java_decodes_it(key: ApiKey, values: dict[str, Any]) -> None:
+def test_invalid_utf_8_is_decoded_as_in_java(key: ApiKey, values: dict[str, Any]) -> None:
     for version in versions(key):
         frame = encode_request(1, f"client {INVALID_TEXT}", request(key, version, **values))[4:]
         sent = frame.replace(INVALID_TEXT.encode(), UNREADABLE)
@@ -120,7 +121,7 @@ def test_invalid_utf_8_is_decoded_as_java_decodes_it(key: ApiKey, values: dict[s
 
 
 def _with(value: Any) -> Any:
-    """Return the same message with the text that is read."""
+    """Return the same message with the string as it is read."""
     if isinstance(value, dict):
         return {name: _with(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -129,7 +130,7 @@ def _with(value: Any) -> Any:
 
 
 def test_invalid_utf_8_string_has_the_same_length_limit() -> None:
-    # Each byte becomes three, and the name could be neither returned nor stored.
+    # Each byte becomes three bytes, so the name could be neither returned nor stored.
     frame = encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id="g" * 20_000, member_id="m"))[4:]
     read = decode_request(frame.replace(b"g" * 5_000, b"\xff" * 5_000, 1)).payload
     assert read.group_id == "\ufffd" * 5_000 + "g" * 15_000  # type: ignore[attr-defined]
@@ -137,7 +138,7 @@ def test_invalid_utf_8_string_has_the_same_length_limit() -> None:
         decode_request(frame.replace(b"g", b"\xff"))
 
 
-def test_boolean_is_any_byte_but_zero_as_in_java() -> None:
+def test_nonzero_boolean_is_true_as_in_java() -> None:
     for version in range(4, 13):
         message = request(ApiKey.METADATA, version, topics=[], allow_auto_topic_creation=True)
         frame = encode_request(1, "c", message)[4:]
@@ -147,7 +148,7 @@ def test_boolean_is_any_byte_but_zero_as_in_java() -> None:
 
 
 @pytest.mark.parametrize("sent_ms", [-(2**63), -1, 0, 2**62, 2**63 - 1])
-def test_duration_kio_cannot_hold_is_clamped_to_its_maximum(sent_ms: int) -> None:
+def test_duration_too_long_for_kio_is_clamped_to_its_maximum(sent_ms: int) -> None:
     for version in range(2, 5):
         message = request(ApiKey.OFFSET_COMMIT, version, group_id="g", retention_time=77)
         frame = encode_request(1, "c", message)[4:]
@@ -157,12 +158,12 @@ def test_duration_kio_cannot_hold_is_clamped_to_its_maximum(sent_ms: int) -> Non
 
 
 UNKNOWN_FIELDS = b"\x02\x63\x03abc\x62\x00"
-"""Two unknown tagged fields, the higher tag first: three bytes and none."""
+"""Two unknown tagged fields with three bytes and no bytes, the higher tag first."""
 
 
 @pytest.mark.parametrize("key", SUPPORTED, ids=lambda key: key.name)
 def test_unknown_tagged_fields_are_skipped(key: ApiKey) -> None:
-    # KIP-482: a newer client, or broker, may send such a field in any flexible version.
+    # KIP-482: a newer client or broker can send such a field in any flexible version.
     for version in versions(key):
         schema = request_class(key, version)
         if not schema.__flexible__:

@@ -61,7 +61,7 @@ def test_hand_packed_message_equals_kios(key: ApiKey, kind: str, version: int) -
 
 
 @pytest.mark.parametrize(("key", "kind", "version"), SERVED)
-def test_a_damaged_message_is_refused_or_read_as_kio_reads_it(key: ApiKey, kind: str, version: int) -> None:
+def test_damaged_message_is_rejected_or_decoded_as_by_kio(key: ApiKey, kind: str, version: int) -> None:
     schema_of, read, _ = CODECS[key, kind]
     schema = schema_of(key, version)
     random = Random(version)
@@ -74,7 +74,7 @@ def test_a_damaged_message_is_refused_or_read_as_kio_reads_it(key: ApiKey, kind:
         try:
             ours, end = read(bytes(data), 0, version)
         except Exception:
-            # A frame's reader turns every kind of failure into a WireError; kio may accept more or less.
+            # The frame reader turns all failures into a WireError; kio may accept more or less.
             continue
         if end == len(data):
             try:
@@ -102,7 +102,7 @@ def test_fetched_records_are_not_copied() -> None:
 
 
 @pytest.mark.parametrize("count", [b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff"])
-def test_an_array_of_impossible_length_is_refused(count: bytes) -> None:
+def test_array_of_impossible_length_is_rejected(count: bytes) -> None:
     frame = encode_request(1, "c", request(ApiKey.PRODUCE, 3, acks=1))[FRAME_SIZE.size :]
     with pytest.raises(WireError):
         decode_request(frame[:-4] + count)
@@ -121,7 +121,7 @@ def test_compact_topic_name_has_the_limit_of_a_classic_string(version: int) -> N
 
 
 @pytest.mark.parametrize("piece", [1, 3, 4, 5, 7, 1000])
-def test_frames_are_found_in_any_chunks(piece: int) -> None:
+def test_frames_are_reassembled_from_any_chunks(piece: int) -> None:
     frames = [b"a", b"bc" * 40, b"d" * 3, b"e" * 2000]
     stream = b"".join(FRAME_SIZE.pack(len(frame)) + frame for frame in frames)
     reader = FrameReader(2000)
@@ -182,7 +182,7 @@ def metadata_as_ours(message: Any, version: int) -> MetadataResponse:
     )
 
 
-def test_a_partitions_row_is_packed_once_for_many_answers() -> None:
+def test_partition_row_is_packed_once_for_many_responses() -> None:
     row = MetadataResponsePartition(
         error_code=ErrorCode.none,
         partition_index=0,

@@ -50,7 +50,7 @@ def body(frame: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("key", "version"), SERVED)
-def test_served_requests_and_responses_round_trip(key: ApiKey, version: int) -> None:
+def test_supported_requests_and_responses_round_trip(key: ApiKey, version: int) -> None:
     sent = fill(request_class(key, version), {})
     got = decode_request(body(encode_request(7, "client", sent)))
     assert (got.correlation_id, got.client_id) == (7, "client")
@@ -98,7 +98,7 @@ def ends_with_rows(key: ApiKey, version: int) -> bool:
 
 
 @pytest.mark.parametrize(("key", "version"), [each for each in SERVED if ends_with_rows(*each)])
-def test_response_that_ends_with_many_rows_is_encoded_as_by_kio(key: ApiKey, version: int) -> None:
+def test_sliced_response_is_encoded_as_by_kio(key: ApiKey, version: int) -> None:
     random, schema = Random(f"{key} {version}"), response_class(key, version)
     last = last_rows(schema)
     assert last is not None
@@ -123,13 +123,13 @@ def test_response_with_many_rows_yields_after_each_slice() -> None:
     assert sum(1 for _ in ResponseEncoder().encode_in_slices(1, answer)) == 100 // -(-SLICE_BYTES // 1_012)
 
 
-def test_few_rows_are_written_at_once() -> None:
+def test_few_rows_are_encoded_in_one_step() -> None:
     asked = request(ApiKey.DESCRIBE_CONFIGS, 4)
     assert not takes_long(respond(asked, results=[{}] * SHORT_ROWS))
     assert takes_long(respond(asked, results=[{}] * (SHORT_ROWS + 1)))
 
 
-def test_a_metadata_answer_is_encoded_once() -> None:
+def test_metadata_response_is_encoded_once() -> None:
     encoder = ResponseEncoder()
     asked = request(ApiKey.METADATA, 12)
     payload = respond(asked, brokers=[{"node_id": 1, "host": "h", "port": 9}], topics=[{"name": "t"}])
@@ -139,7 +139,7 @@ def test_a_metadata_answer_is_encoded_once() -> None:
     assert encoder._metadata(payload) is encoder._metadata(payload)
 
 
-def test_the_cache_of_encoded_metadata_is_bounded() -> None:
+def test_cache_of_encoded_metadata_is_limited() -> None:
     encoder = ResponseEncoder()
     for number in range(200):
         encoder.encode(1, respond(request(ApiKey.METADATA, 5), controller_id=number))
@@ -147,13 +147,13 @@ def test_the_cache_of_encoded_metadata_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("frame", [b"", b"\x00", struct.pack(">hhi", 3, 12, 1), struct.pack(">hhih", 3, 12, 1, 500)])
-def test_a_header_that_ends_early_is_a_wire_error(frame: bytes) -> None:
+def test_truncated_header_is_a_wire_error(frame: bytes) -> None:
     with pytest.raises(WireError):
         decode_request(frame)
 
 
 @pytest.mark.parametrize(("key", "version"), [(999, 0), (ApiKey.METADATA, 13), (ApiKey.PRODUCE, 12), (-5, 3), (18, 99)])
-def test_unserved_request_is_distinguished_from_malformed_one(key: int, version: int) -> None:
+def test_unsupported_request_is_distinguished_from_malformed_one(key: int, version: int) -> None:
     with pytest.raises(UnsupportedVersion) as refused:
         decode_request(struct.pack(">hhih", key, version, 31, -1) + b"anything")
     assert refused.value.correlation_id == 31
@@ -192,7 +192,7 @@ print("read")
 
 
 def test_array_of_billions_of_elements_reserves_no_memory() -> None:
-    """kio's reader would reserve 16 GB, which this process may not have: it would abort."""
+    """kio's reader would reserve 16 GB, more than this process may have, and would abort."""
     done = subprocess.run(
         [sys.executable, "-c", READ_IN_LITTLE_MEMORY], capture_output=True, text=True, check=False, cwd=ROOT
     )
@@ -205,18 +205,18 @@ def test_bytes_after_a_request_are_ignored_as_in_kafka() -> None:
 
 
 def test_librdkafkas_metadata_request_for_all_topics_is_decoded() -> None:
-    """It encodes the null list of all topics in four bytes where version 12 has one."""
+    """In Metadata version 12, librdkafka encodes the null list of all topics in four bytes instead of one."""
     frame = bytes.fromhex("0003000c00000003000772646b61666b610000000000010000")
     assert decode_request(frame).payload.topics is None
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_api_versions_lists_exactly_what_is_served(version: int) -> None:
+def test_api_versions_lists_exactly_the_supported_versions(version: int) -> None:
     listed = answer(request(ApiKey.API_VERSIONS, version))
     assert {row.api_key: (row.min_version, row.max_version) for row in listed.api_keys} == SUPPORTED
 
 
-def test_unknown_api_versions_version_is_answered_in_v0_form() -> None:
+def test_unknown_api_versions_version_gets_a_v0_response() -> None:
     refused = answer_unknown_version()
     assert type(refused) is response_class(ApiKey.API_VERSIONS, 0)
     assert refused.error_code is ErrorCode.unsupported_version
@@ -227,5 +227,5 @@ def test_api_versions_response_has_old_header_in_every_version() -> None:
     for version in range(5):
         asked = request(ApiKey.API_VERSIONS, version)
         frame = body(ResponseEncoder().encode(9, answer(asked)))
-        assert frame[4:6] == b"\x00\x00"  # the error code follows the correlation id at once
+        assert frame[4:6] == b"\x00\x00"  # The error code directly follows the correlation id.
         assert decode_response(frame, asked) == answer(asked)

@@ -1,4 +1,4 @@
-"""Batches, repeated requests, fencing, the event queue and the queues to brokers."""
+"""Batches, repeated requests, fencing, the event queue, and the request queues to brokers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def paths(world: World, count: int) -> list[str]:
     return names
 
 
-def test_a_batch_keeps_ten_in_flight_and_the_order_of_answers(world: World, session: FakeSession, zk: Zk) -> None:
+def test_batch_keeps_ten_requests_in_flight_and_reply_order(world: World, session: FakeSession, zk: Zk) -> None:
     names = paths(world, 35)
     outcomes = world.call(zk.batch([partial(session.get, name) for name in names]))
     assert [outcome.value[0].decode() for outcome in outcomes] == names
@@ -62,20 +62,20 @@ def test_lost_requests_are_retried_and_marked(world: World, session: FakeSession
     assert [outcome.repeated for outcome in outcomes] == [True] * 3 + [False] * 9
 
 
-def test_errors_are_values_in_batches_and_raised_by_calls(world: World, session: FakeSession, zk: Zk) -> None:
+def test_batches_return_errors_and_calls_raise_them(world: World, session: FakeSession, zk: Zk) -> None:
     assert world.call(zk.attempt(lambda: session.get("/no"))).error is ErrorCode.NO_NODE
     with pytest.raises(NoNode):
         world.call(zk.call(lambda: session.get("/no")))
 
 
-def test_expiry_ends_a_batch_once_all_in_flight_is_answered(world: World, session: FakeSession, zk: Zk) -> None:
+def test_session_expiry_ends_a_batch(world: World, session: FakeSession, zk: Zk) -> None:
     names = paths(world, 30)
     world.scheduler.after(3_000, lambda: world.ensemble.end_session(session.session_id))
     with pytest.raises(SessionExpired):
         world.call(zk.batch([partial(session.get, name) for name in names]))
 
 
-def test_requests_of_a_closed_session_are_not_repeated_for_ever(world: World, session: FakeSession, zk: Zk) -> None:
+def test_requests_of_a_closed_session_are_not_retried_forever(world: World, session: FakeSession, zk: Zk) -> None:
     session.lose_requests = 10**6
     session.state = SessionState.CLOSED
     with pytest.raises(SessionExpired):
@@ -169,7 +169,7 @@ def test_full_queue_is_an_error_and_unknown_brokers_are_skipped(world: World, mo
     channels.shutdown()
 
 
-def test_control_requests_go_to_the_inter_broker_listener(world: World) -> None:
+def test_control_requests_use_the_inter_broker_listener(world: World) -> None:
     runtime = SimRuntime(world.scheduler, Random(0))
     from tests.controller.controller_world import FakeChannel
 
@@ -212,7 +212,7 @@ def test_lost_reply_to_joint_writes_reports_possible_execution(world: World, ses
     assert all(each.error is ErrorCode.BAD_VERSION and each.repeated for each in written)
 
 
-def test_failover_has_propagated_once_every_broker_has_answered(world: World) -> None:
+def test_failover_is_propagated_after_every_broker_has_replied(world: World) -> None:
     world.start(1, 2, 3)
     world.create_topic("t", {0: [2, 3], 1: [3, 2]})
     world.settle()

@@ -12,7 +12,7 @@ from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo, LeaderAndIsr, Repl
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-def test_controller_and_its_epoch() -> None:
+def test_controller_and_epoch_znodes_have_kafkas_format() -> None:
     assert znodes.encode_controller(1, 1700000000000) == (
         b'{"version":2,"brokerid":1,"timestamp":"1700000000000","kraftControllerEpoch":-1}'
     )
@@ -21,7 +21,7 @@ def test_controller_and_its_epoch() -> None:
     assert znodes.decode_controller_epoch(b"12") == 12
 
 
-def test_broker_with_and_without_a_rack() -> None:
+def test_broker_znode_has_an_optional_rack() -> None:
     info = BrokerInfo(1, (BrokerEndpoint("PLAINTEXT", "h", 9092),), "r1")
     with_rack = (
         b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"17","endpoints":["PLAINTEXT://h:9092"],'
@@ -41,7 +41,7 @@ def test_broker_registration_features_contain_intact_log() -> None:
     assert znodes.decode_broker(1, znodes.encode_broker(not_sure, 1)) == not_sure
 
 
-def test_broker_endpoints_with_names_protocols_and_ipv6() -> None:
+def test_broker_endpoints_have_names_protocols_and_ipv6() -> None:
     info = BrokerInfo(2, (BrokerEndpoint("INSIDE", "::1", 1, "SSL"), BrokerEndpoint("OUT", "h", 2, "PLAINTEXT")))
     data = znodes.encode_broker(info, 1)
     assert b'"endpoints":["INSIDE://[::1]:1","OUT://h:2"]' in data
@@ -51,12 +51,12 @@ def test_broker_endpoints_with_names_protocols_and_ipv6() -> None:
     assert b'"host":null,"port":-1' in znodes.encode_broker(only_ssl, 1)
 
 
-def test_broker_of_old_versions_is_decoded() -> None:
+def test_broker_znodes_of_old_versions_are_decoded() -> None:
     old = b'{"jmx_port":-1,"timestamp":"1","host":"h","version":1,"port":9092}'
     assert znodes.decode_broker(3, old) == BrokerInfo(3, (BrokerEndpoint("PLAINTEXT", "h", 9092),))
 
 
-def test_topic_with_its_partitions_in_numeric_order() -> None:
+def test_topic_znode_has_partitions_in_numeric_order() -> None:
     rows = {10: ReplicaAssignment((2, 1)), 2: ReplicaAssignment((1, 2))}
     data = znodes.encode_topic(TopicAssignment(TOPIC_ID, rows))
     assert data == (
@@ -66,7 +66,7 @@ def test_topic_with_its_partitions_in_numeric_order() -> None:
     assert znodes.decode_topic(data) == TopicAssignment(TOPIC_ID, rows)
 
 
-def test_topic_being_reassigned_and_topics_of_old_versions() -> None:
+def test_reassigned_and_old_version_topic_znodes_are_decoded() -> None:
     rows = {0: ReplicaAssignment((3, 1), (3,), (1,))}
     data = znodes.encode_topic(TopicAssignment(None, rows))
     assert data == (b'{"version":2,"partitions":{"0":[3,1]},"adding_replicas":{"0":[3]},"removing_replicas":{"0":[1]}}')
@@ -76,7 +76,7 @@ def test_topic_being_reassigned_and_topics_of_old_versions() -> None:
     )
 
 
-def test_partition_state_names_recovery_only_while_recovering() -> None:
+def test_partition_state_contains_recovery_only_if_recovering() -> None:
     state = LeaderAndIsr(1, 0, (1, 2), 1)
     plain = b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1,2]}'
     assert znodes.encode_partition_state(state) == plain
@@ -162,7 +162,7 @@ def test_non_numeric_controller_epoch_is_decoded_as_none(epoch: bytes | None) ->
     assert znodes.decode_controller_epoch(epoch) is None
 
 
-def test_topic_ids_are_22_characters_and_go_to_requests_and_back() -> None:
+def test_topic_ids_have_22_characters_and_round_trip_in_requests() -> None:
     from random import Random
 
     random = Random(1)

@@ -1,4 +1,6 @@
-"""Audits on Spark: their verdicts equal those of the checkers during the run, for clean runs and injected bugs."""
+"""Audits on Spark: their verdicts equal the verdicts of the checkers during the run, for clean runs and injected
+bugs.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,14 @@ BROKEN = [
     ("ensemble", 22, "snapshots of what is not committed"),
     ("chaos", 20, "commit on a minority"),
 ]
-"""Seeds in which each bug has an effect. Without one, a run equals the clean run, and copies of a run count once."""
+"""Seeds in which each bug has an effect. Without an effect, a run equals the clean run, and copies of a run count
+once.
+"""
 INJECTED: dict[str, InjectedBug] = {**injected.INJECTED, **injected_ensemble.INJECTED}
 
 
 class Written(NamedTuple):
-    """A directory of journals, and by journal name the violations found while each run went on."""
+    """Directory of journals, and the violations found during each run, keyed by journal name."""
 
     directory: Path
     found: dict[str, list[Violation]]
@@ -88,7 +92,7 @@ def key(found: Violation) -> tuple[str, str, str, int, int]:
 
 
 def violations_by_run(audited: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
-    """Return an audit's violations by run."""
+    """Return an audit's violations, keyed by run."""
     found: dict[str, list[tuple[Any, ...]]] = {row["run"]: [] for row in audited}
     for row in audited:
         if row["verdict"] == "violated":
@@ -96,11 +100,11 @@ def violations_by_run(audited: list[dict[str, Any]]) -> dict[str, list[tuple[Any
     return {name: sorted(violations) for name, violations in found.items()}
 
 
-def test_verdicts_equal_those_of_the_checkers_during_the_run(written: Written, audited: list[dict[str, Any]]) -> None:
+def test_verdicts_equal_the_checkers_verdicts_during_the_run(written: Written, audited: list[dict[str, Any]]) -> None:
     assert violations_by_run(audited) == {name: sorted(map(key, found)) for name, found in written.found.items()}
 
 
-def test_verdicts_of_a_uri_equal_those_of_the_files(
+def test_verdicts_of_a_uri_equal_the_verdicts_of_its_files(
     written: Written, audited: list[dict[str, Any]], spark: SparkSession, tmp_path: Path
 ) -> None:
     with versions.locked(own_place(tmp_path)):
@@ -111,13 +115,13 @@ def test_verdicts_of_a_uri_equal_those_of_the_files(
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_thousand_runs_have_the_verdicts_of_their_checkers(spark: SparkSession, tmp_path: Path) -> None:
+def test_verdicts_of_1000_runs_equal_their_checkers_verdicts(spark: SparkSession, tmp_path: Path) -> None:
     journals = tmp_path / "journals"
     journals.mkdir()
     online: dict[str, list[tuple[Any, ...]]] = {}
     runs = [("ensemble", seed, None) for seed in range(1, 441)] + [("chaos", seed, None) for seed in range(1, 401)]
-    # Each bug has its own seeds: without an effect, a run equals that of its seed without the bug, and copies count
-    # once.
+    # Each bug has its own seeds, because a run in which the bug has no effect equals the run without it, and
+    # copies count once.
     buggy_runs = [
         (scenario, seed, bug)
         for first, (scenario, _, bug) in zip(range(1001, 1161, 40), BROKEN, strict=True)
@@ -136,7 +140,7 @@ def test_thousand_runs_have_the_verdicts_of_their_checkers(spark: SparkSession, 
     assert violations_by_run(pq.read_table(tmp_path / "audits").to_pylist()) == online
 
 
-def test_injected_bugs_are_found_and_clean_runs_are_clean(written: Written, audited: list[dict[str, Any]]) -> None:
+def test_injected_bugs_are_detected_and_clean_runs_pass(written: Written, audited: list[dict[str, Any]]) -> None:
     broken = {row["run"] for row in audited if row["verdict"] == "violated"}
     assert {name for name in broken if "-seed-" not in name} == {name for name in written.found if "-seed-" not in name}
     assert not [name for name in broken if "-seed-" in name]
@@ -154,21 +158,21 @@ def test_invariant_without_events_is_not_checked(audited: list[dict[str, Any]]) 
     assert {row["full"] for row in alone} == {True}
 
 
-def test_violation_has_its_chain_of_causes(audited: list[dict[str, Any]]) -> None:
+def test_violation_lists_its_chain_of_causes(audited: list[dict[str, Any]]) -> None:
     for row in audited:
         if row["verdict"] == "violated":
             assert row["chain"][0].startswith(f"{row['node']}#{row['node_seq']} ")
             assert row["chain"][-1].startswith("begins with: ")
 
 
-def test_run_has_its_replay_command(audited: list[dict[str, Any]]) -> None:
+def test_run_includes_its_replay_command(audited: list[dict[str, Any]]) -> None:
     commands = {row["run"]: row["command"] for row in audited}
     assert commands["ensemble-seed-3.jsonl"] == "zabka replay --seed 3 --scenario ensemble"
     assert commands["chaos-seed-7.jsonl"] == "zabka replay --seed 7"
     assert commands["commit-on-a-minority-20.jsonl"] is None
 
 
-def test_command_file_next_to_a_journal_is_its_replay_command(tmp_path: Path) -> None:
+def test_replay_command_is_read_from_the_command_file(tmp_path: Path) -> None:
     journal = tmp_path / "any.jsonl"
     journal.touch()
     assert replay_command(journal) is None
@@ -177,7 +181,9 @@ def test_command_file_next_to_a_journal_is_its_replay_command(tmp_path: Path) ->
 
 
 def test_rewritten_simulated_run_keeps_its_order_in_a_lake() -> None:
-    """A stream names the second journal `seed-7.jsonl~2`; by their clocks, these two lines are in the reverse order."""
+    """A stream names the second journal `seed-7.jsonl~2`. According to their clocks, these two lines are in reverse
+    order.
+    """
     entries = [Entry("peer-2", 1, 2_000, 2_000, e.NodeStopped("")), Entry("peer-1", 1, 1_000, 1_000, e.NodeStopped(""))]
     assert list(in_order("seed-7.jsonl~2", iter(entries))) == entries
     assert list(in_order("live~2", iter(entries))) == entries[::-1]
@@ -192,7 +198,7 @@ def test_bad_lines_are_counted_and_the_rest_is_checked(written: Written, tmp_pat
 
 
 @pytest.mark.parametrize("strange", ['"seq":"x"', f'"of_a_newer_version":{10**30}'])
-def test_line_that_only_the_reader_refuses_is_quarantined(tmp_path: Path, strange: str) -> None:
+def test_line_that_only_the_reader_rejects_is_quarantined(tmp_path: Path, strange: str) -> None:
     whole = encode_line("broker-1", 1, 1, 1, e.NodeStopped("shutdown"))
     path = tmp_path / "seed-1.jsonl"
     path.write_bytes(whole.replace(b"{", b"{" + strange.encode() + b",", 1) + whole)
@@ -204,13 +210,13 @@ def test_line_that_only_the_reader_refuses_is_quarantined(tmp_path: Path, strang
     assert [bad.reason for bad in of_rows] == [bad.reason for bad in of_files]
 
 
-def test_empty_history_has_no_held_invariant(tmp_path: Path) -> None:
+def test_invariants_of_an_empty_history_are_not_checked(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
     (history,) = histories(tmp_path)
     assert {row[2] for row in rows(history)} == {"not_checked"}
 
 
-def test_work_is_divided_by_bytes_and_histories_stay_whole() -> None:
+def test_work_is_divided_by_bytes_without_splitting_histories() -> None:
     runs = [History(str(size), (), size * SHARE_BYTES // 10, None) for size in (1, 25, 4, 4, 4, 1)]
     shares = [[json.loads(encoded)["run"] for encoded in share] for share in _shares(runs)]
     assert shares == [["25"], ["4", "4"], ["4", "1", "1"]]
@@ -229,11 +235,12 @@ def test_cost_of_checking_grows_linearly_with_events(written: Written) -> None:
         finally:
             sys.setprofile(None)
         calls.append(count[0])
-    # Four times the events: with a pass over the past at each event, it would be nearly sixteen times the calls.
+    # Four times the events. If each event needed a pass over all earlier events, there would be nearly sixteen
+    # times the calls.
     assert calls[1] / calls[0] < 7
 
 
-def test_foreign_directory_is_not_replaced_by_the_table(tmp_path: Path) -> None:
+def test_unrelated_directory_is_not_replaced_by_the_table(tmp_path: Path) -> None:
     from zabka.cli.audit import audited as command
 
     (tmp_path / "seed-1.jsonl").touch()
@@ -243,7 +250,7 @@ def test_foreign_directory_is_not_replaced_by_the_table(tmp_path: Path) -> None:
     assert (tmp_path / "audits" / "mine.txt").read_text() == "mine"
 
 
-def test_second_audit_is_refused_and_a_stream_is_no_obstacle(
+def test_second_audit_is_rejected_but_a_stream_does_not_block_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from zabka.cli.audit import audited as command
@@ -256,7 +263,7 @@ def test_second_audit_is_refused_and_a_stream_is_no_obstacle(
         pass
 
 
-def test_audit_is_a_version_and_its_predecessor_stays_readable(
+def test_new_audit_keeps_the_previous_version_readable(
     written: Written, audited: list[dict[str, Any]], spark: SparkSession, tmp_path: Path
 ) -> None:
     (history,) = histories(written.directory / "ensemble-seed-1.jsonl")

@@ -1,4 +1,6 @@
-"""How often intervals contain the true value, measured on known distributions; docs/campaigns prints the same table."""
+"""How often intervals contain the true value, measured on known distributions. docs/campaigns contains the same
+table.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ TRUE = {
     "0 in 95 % of seeds": 0.05,
     "0 in 90 % of seeds": 0.1,
 }
-"""The mean of each distribution: of rare events, the share of seeds."""
+"""Mean of each distribution. For rare events, it is the fraction of seeds with the event."""
 ROWS = [
     *(("mean", name, count) for name in list(TRUE)[:3] for count in (8, 20, 40)),
     *(("share of seeds", name, count) for name in list(TRUE)[3:] for count in (20, 40)),
@@ -36,7 +38,7 @@ ROWS = [
 
 
 def coverage(kind: str, name: str, count: int) -> float:
-    """Return the share of samples whose nominal 95 % interval contains the true value, in %."""
+    """Return the percentage of samples whose nominal 95 % interval contains the true value."""
     draw, inside = np.random.default_rng(count), 0
     for _ in range(SAMPLES):
         values = DISTRIBUTIONS[name](draw, count)
@@ -53,16 +55,17 @@ def coverage(kind: str, name: str, count: int) -> float:
 
 
 def printed() -> dict[tuple[str, str, int], float]:
-    """Return the table of the documentation."""
+    """Return the table in the documentation."""
     rows = re.findall(r"^\| ([a-z ]+) \| ([^|]+) \| (\d+) \| ([\d.]+) % \|$",
                       (ROOT / "docs/campaigns/index.md").read_text(), re.MULTILINE)  # fmt: skip
     return {(kind, name, int(count)): float(share) for kind, name, count, share in rows}
 
 
 @pytest.mark.parametrize(("kind", "name", "count"), ROWS)
-def test_interval_coverage_is_the_documented_one(kind: str, name: str, count: int) -> None:
+def test_interval_coverage_equals_the_documentation(kind: str, name: str, count: int) -> None:
     seen = coverage(kind, name, count)
-    # Two and a half standard deviations of 400 samples are 2.7 points.  Skewed figures of few seeds stay below 95 %.
+    # Two and a half standard deviations of 400 samples are 2.7 points.  Skewed figures with few seeds stay below
+    # 95 %.
     skewed = name.startswith("log-normal") or (name == "exponential" and count < 20)
     assert seen >= (80.0 if skewed else 92.3)
     assert printed()[kind, name, count] == pytest.approx(seen, abs=1.0)

@@ -53,7 +53,7 @@ def test_file_can_define_a_hypercube() -> None:
     assert sorted(int(point["replica.lag.time.max.ms"]) for point in points) == [1_000, 2_000, 3_000, 4_000]
 
 
-def test_hypercube_with_duplicate_points_is_refused() -> None:
+def test_hypercube_with_duplicate_points_is_rejected() -> None:
     text = FILE.format(more="").partition("[grid]")[0].replace("baseline", "# baseline") + (
         '[latin_hypercube]\npoints = 6\n[latin_hypercube.keys]\n"replica.lag.time.max.ms" = { from = 500, to = 503 }\n'
     )
@@ -61,7 +61,7 @@ def test_hypercube_with_duplicate_points_is_refused() -> None:
         parse_campaign(text)
 
 
-def test_last_look_includes_all_seeds() -> None:
+def test_last_interim_analysis_includes_all_seeds() -> None:
     assert parse_campaign(FILE.format(more="") + "[stop]\nlooks = [4, 8]\n").look_sizes() == [4, 8, 12]
 
 
@@ -98,7 +98,7 @@ def test_five_campaigns_are_shipped() -> None:
         (("question = ", "question "), "no TOML"),
         (('"1-12"', '"1-1200"'), "4800 runs; limits.runs is 2000"),
         (("[settings]", '[stop]\nconfidence = 2.0\n[settings]'), "less than 1"),
-        # One in a million, divided among three comparisons.
+        # One in a million, divided by three comparisons.
         (("[settings]", '[stop]\nconfidence = 0.999999\n[settings]'), "p-values of 3e-07, and none is"),
         (("[settings]", '[stop]\nlooks = [8, 4]\n[settings]'), "that rise"),
         (("[settings]", '[stop]\nlooks = [8, 30]\n[settings]'), "there are only 12 seeds"),
@@ -110,7 +110,7 @@ def test_five_campaigns_are_shipped() -> None:
         (("[settings]", '[latin_hypercube]\npoints = 2\nkeys = { a = [1] }\n[settings]'), "and not both"),
     ],
 )  # fmt: skip
-def test_invalid_campaign_is_refused_with_the_reason(change: tuple[str, str], reason: str | None) -> None:
+def test_invalid_campaign_is_rejected_with_the_reason(change: tuple[str, str], reason: str | None) -> None:
     text = FILE.format(more="").replace(*change)
     if reason is None:
         parse_campaign(text)

@@ -1,4 +1,4 @@
-"""A campaign from run to answer: it plays no run twice, even after a kill, and stops when the answer is clear."""
+"""A campaign from run to result: it plays no run twice, even after a kill, and stops once the result is clear."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOTHING = Measures(Window(0, 1), [], [], 0, {}, 0, 0, 0, 0, None, None, None)
 
 
 class Players:
-    """Plays runs instantly: a failover lasts as long as the session timeout, and a little longer for each seed."""
+    """Players that finish runs instantly. A failover takes the session timeout plus slightly more for each seed."""
 
     def __init__(self, *, killed_after: int = 10**9, makes_difference: bool = True) -> None:
         self.played: list[tuple[int, int]] = []
@@ -61,11 +61,11 @@ def campaign() -> Campaign:
     return parse_campaign(TEXT)
 
 
-def test_campaign_ends_at_the_first_clear_look(campaign: Campaign, tmp_path: Path) -> None:
+def test_campaign_ends_at_the_first_clear_interim_analysis(campaign: Campaign, tmp_path: Path) -> None:
     players = Players()
     with opened(tmp_path, TEXT) as ledger:
         ended = run_campaign(campaign, ledger, players)
-    # 6 seeds give p = 2/64 at best, which is above 5 % / 3 looks; 9 give 2/512.
+    # 6 seeds give p = 2/64 at best, which is above 5 % / 3 looks; 9 seeds give 2/512.
     assert (ended.look, ended.looks, ended.reason) == (2, 3, "the answer was clear")
     assert len(players.played) == len(set(players.played)) == 18
 
@@ -78,20 +78,21 @@ def test_campaign_without_a_difference_plays_every_seed(campaign: Campaign, tmp_
 
 
 @pytest.mark.parametrize("sizes", ["", "equal_within = { silence_ms = 1.0 }"])
-def test_campaign_goes_on_while_a_cost_lacks_seeds(sizes: str, tmp_path: Path) -> None:
-    # 9 seeds show the difference in failovers, but not whether silence, which Players does not return, differs.
+def test_campaign_continues_while_a_cost_needs_more_seeds(sizes: str, tmp_path: Path) -> None:
+    # 9 seeds show that failovers differ. They do not show whether silence differs, because Players does not
+    # return it.
     text = TEXT.replace("[settings]", 'also = ["silence_ms"]\n[settings]') + sizes
     with opened(tmp_path, text) as ledger:
         ended = run_campaign(parse_campaign(text), ledger, Players())
     assert (len(ended.seeds), ended.reason) == (12, "every seed was played")
 
 
-def test_campaign_ends_when_costs_are_clear_too(tmp_path: Path) -> None:
+def test_campaign_ends_when_costs_are_clear(tmp_path: Path) -> None:
     def players(runs: Sequence[Run], keep: Keep) -> None:
         for run in runs:
             figures: dict[str, float | None] = {
                 "failover_ms": 100.0 * run.point + run.seed,
-                # With 40 seeds, a difference of 1.0 would have shown in 80 % of cases: the spread is 2.
+                # With 40 seeds, a difference of 1.0 would have been found in 80 % of cases, because the spread is 2.
                 "silence_ms": run.seed + run.point * (2.0 if run.seed % 2 else -2.0),
             }
             keep(
@@ -146,7 +147,7 @@ def test_row_returned_twice_is_stored_once(campaign: Campaign, tmp_path: Path) -
     assert [progress.done for progress in reports] == list(range(19))
 
 
-def test_missing_runs_are_no_evidence(campaign: Campaign, tmp_path: Path) -> None:
+def test_missing_runs_are_reported_as_not_played(campaign: Campaign, tmp_path: Path) -> None:
     def forgetful(runs: Sequence[Run], keep: Keep) -> None:
         Players()(runs[:-2], keep)
 
@@ -154,14 +155,14 @@ def test_missing_runs_are_no_evidence(campaign: Campaign, tmp_path: Path) -> Non
         run_campaign(campaign, ledger, forgetful)
 
 
-def test_ledger_of_another_campaign_is_refused(campaign: Campaign, tmp_path: Path) -> None:
+def test_ledger_of_another_campaign_is_rejected(campaign: Campaign, tmp_path: Path) -> None:
     with opened(tmp_path, TEXT):
         pass
     with pytest.raises(NotThisCampaign, match="holds the runs of another campaign"), opened(tmp_path, TEXT + "\n"):
         pass
 
 
-def test_ledger_of_another_zabka_version_is_refused(
+def test_ledger_of_another_zabka_version_is_rejected(
     campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(tmp_path, TEXT) as ledger:
@@ -174,7 +175,7 @@ def test_ledger_of_another_zabka_version_is_refused(
         pass
 
 
-def test_digest_covers_every_module_that_computes_a_figure() -> None:
+def test_digest_covers_every_module_that_computes_a_measure() -> None:
     here = Path(play.__file__).parent
     found, todo = set(), ["play"]
     while todo:
@@ -188,12 +189,12 @@ def test_digest_covers_every_module_that_computes_a_figure() -> None:
     assert set(PACKAGES) == MAY_IMPORT["pipeline"]
 
 
-def test_second_process_on_one_campaign_is_refused(campaign: Campaign, tmp_path: Path) -> None:
+def test_second_process_on_one_campaign_is_rejected(campaign: Campaign, tmp_path: Path) -> None:
     with opened(tmp_path, TEXT), pytest.raises(NotThisCampaign, match="another process"), opened(tmp_path, TEXT):
         pass
 
 
-def test_foreign_line_in_the_ledger_is_reported(tmp_path: Path) -> None:
+def test_invalid_line_in_the_ledger_is_reported(tmp_path: Path) -> None:
     with opened(tmp_path, TEXT):
         pass
     (tmp_path / RUNS).write_bytes(b'{"point":1}\n')

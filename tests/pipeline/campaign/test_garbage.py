@@ -17,7 +17,7 @@ for _ in range(3):
     gc.collect()
     print(len(gc.get_objects()))
 """
-"""`gc.get_objects` returns the objects that the collector examines."""
+"""Program that prints the number of objects examined by the collector (`gc.get_objects`) after each run."""
 
 
 def test_garbage_collection_skips_the_modules_of_a_worker() -> None:

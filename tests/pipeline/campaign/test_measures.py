@@ -1,4 +1,4 @@
-"""A run's measures against a brute-force computation at every instant, and against arithmetic."""
+"""A run's measures, compared with a brute-force computation at every instant, and with calculated values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def measured(run: SeedRun) -> Measures:
 
 
 def works(entries: Sequence[Entry], node: str, last: Entry) -> bool:
-    """Search backwards from the end: the last event about the node decides."""
+    """Return whether the node works. Search backwards from the end: the last event about the node decides."""
     for entry in reversed(entries):
         event = entry.event
         if entry.node == node and isinstance(event, e.NodeStarted):
@@ -61,7 +61,7 @@ def works(entries: Sequence[Entry], node: str, last: Entry) -> bool:
 
 
 def replicates(past: list[Entry], written: e.LeaderElected | e.IsrChanged) -> bool:
-    """Return whether every member of the ISR works, and has no cut link to the leader."""
+    """Return whether every ISR member works and no link between it and the leader is partitioned."""
     removed = {x.event.fault_id for x in past if isinstance(x.event, e.FaultRemoved)}
     cuts = [
         {x.event.source, x.event.target}
@@ -75,14 +75,14 @@ def replicates(past: list[Entry], written: e.LeaderElected | e.IsrChanged) -> bo
 
 
 def by_brute_force(run: SeedRun) -> dict[str, tuple[int, int, int]]:
-    """Return each partition's time writable, under-replicated and below its minimum ISR.
+    """Return each partition's time writable, under-replicated, and below its minimum ISR.
 
-    At each instant, the whole past is examined, and nothing is kept from one instant to the next.
+    Each instant is computed from its whole past, without keeping state between instants.
     """
     settings, (begin_us, end_us) = run.world.settings, run.harmed_us
     entries = run.world.record.entries
     needed = int(settings.broker_keys.get("min.insync.replicas", "1"))
-    # Only these events can change the result; so can a paused node's first line.
+    # Only these events, and a paused node's first line, can change the result.
     kinds = (e.LeaderElected, e.IsrChanged, e.NodeStarted, e.NodeStopped, e.FaultInjected, e.FaultRemoved)
     paused = {x.event.target for x in entries if isinstance(x.event, e.FaultInjected) and x.event.kind == "pause"}
     relevant = [x for x in entries if isinstance(x.event, kinds) or x.node in paused]
@@ -105,7 +105,7 @@ def by_brute_force(run: SeedRun) -> dict[str, tuple[int, int, int]]:
     return times
 
 
-def test_partition_times_equal_brute_force(run: SeedRun) -> None:
+def test_partition_times_equal_a_brute_force_computation(run: SeedRun) -> None:
     found = {
         times.partition: (times.writable_us, times.under_replicated_us, times.under_min_isr_us)
         for times in measured(run).partitions
@@ -114,7 +114,7 @@ def test_partition_times_equal_brute_force(run: SeedRun) -> None:
     assert any(under for _, under, _ in found.values()), "no partition was under-replicated, so the test proves nothing"
 
 
-def test_lost_records_are_unreadable_by_every_client(run: SeedRun) -> None:
+def test_records_unreadable_by_every_client_are_lost(run: SeedRun) -> None:
     assert run.producing is not None
     history = run.producing.history
     unread = [found for found in history.violations(acks=(-1, 1)) if found.anomaly is Anomaly.LOST_WRITE]
@@ -175,11 +175,11 @@ def test_failover_is_measured_by_stage() -> None:
     assert (controller.detect_ms, controller.elect_ms, controller.total_ms) == (2_001, 2_005, 2_020)
     assert (partition.detect_ms, partition.elect_ms, partition.total_ms) == (2_001, 2_010, 2_012)
     assert partition.ended_by == ELECTED
-    # Without a leader from 1,000 to 3,010; from then on the ISR lacks one replica.
+    # There is no leader from 1,000 to 3,010; after that the ISR lacks one replica.
     assert [(times.writable_us, times.under_replicated_us) for times in found.partitions] == [(1_990_000, 990_000)]
 
 
-def test_topics_min_insync_replicas_counts_while_it_is_set() -> None:
+def test_topic_override_of_min_isr_counts_while_it_is_set() -> None:
     events = (
         (0, "broker-1", elected(1, [1], 6)),
         (1_000, "broker-1", e.ConfigChanged("topics/other", {"min.insync.replicas": "3"})),
@@ -212,7 +212,7 @@ def test_recreated_topic_does_not_end_a_failover() -> None:
     assert (failover.subject, failover.elect_ms, failover.total_ms, failover.ended_by) == ("t-0", None, None, None)
 
 
-def test_expiry_of_a_live_process_is_a_false_expiry() -> None:
+def test_session_expiry_of_a_live_process_is_a_false_expiry() -> None:
     killed = measure(history(*KILLED), Asked(Window(0, 4_000 * MS)))
     paused = measure(
         history(*(
@@ -240,7 +240,7 @@ def test_leader_resumed_before_an_election_has_no_failover() -> None:
     assert [times.writable_us for times in found.partitions] == [1_500_000]
 
 
-def test_leader_resumed_after_its_removal_has_not_returned() -> None:
+def test_controller_resumed_after_its_removal_has_not_returned() -> None:
     paused: tuple[tuple[int, str, Event], ...] = (
         (0, "broker-1", e.BrokerRegistered(1, 3, 91)),
         (0, "broker-1", e.ControllerElected(1, 1, 1, 5)),
@@ -266,7 +266,7 @@ def test_leader_resumed_after_its_removal_has_not_returned() -> None:
     ]  # fmt: skip
 
 
-def test_measures_that_need_clients_are_none_for_a_journal() -> None:
+def test_client_measures_are_none_without_clients() -> None:
     found = measure(history(*KILLED), Asked(Window(0, 4_000 * MS)))
     assert (found.clients, found.stale_reads, found.polls) == (None, None, None)
 
@@ -279,7 +279,7 @@ def test_read_below_an_acknowledged_offset_is_stale() -> None:
         Sent("p", "t-0", "c", 0, 9, None),
     ]
     kafka.reads = [
-        Read("t-0", 50, 0),  # no record was acknowledged yet
+        Read("t-0", 50, 0),  # no record has been acknowledged yet
         Read("t-0", 150, 1),  # shows offset 0
         Read("t-0", 150, 0),  # does not show offset 0
         Read("t-0", 250, 1),  # does not show offset 1
@@ -288,7 +288,7 @@ def test_read_below_an_acknowledged_offset_is_stale() -> None:
     assert stale_reads(kafka) == (2, 5)
 
 
-def test_waiting_producer_counts_as_not_served() -> None:
+def test_time_of_a_waiting_producer_counts_as_unserved() -> None:
     kafka = KafkaHistory()
     kafka.sent = [
         Sent("p", "t-0", "a", 0, 10 * MS, 0),

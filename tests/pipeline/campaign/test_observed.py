@@ -55,7 +55,7 @@ def test_observed_sizes_settings_and_faults_are_recorded() -> None:
     assert seen.other_faults == {"disk_full of a link": 1}
 
 
-def test_written_file_is_a_campaign_and_states_its_sources() -> None:
+def test_written_campaign_file_is_valid_and_states_its_sources() -> None:
     text = campaign_text(observe(entries()), "data")
     campaign = parse_campaign(text)
     arguments = campaign.arguments(campaign.points()[0])
@@ -79,7 +79,7 @@ def test_directory_name_is_escaped_in_the_file() -> None:
     }
 
 
-def test_command_writes_the_file_for_a_data_directory(tmp_path: Path) -> None:
+def test_command_writes_a_campaign_file_for_a_data_directory(tmp_path: Path) -> None:
     now = [0]
     writers: dict[str, JournalWriter] = {}
     for at_s, node, event in OBSERVED:

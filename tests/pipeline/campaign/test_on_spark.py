@@ -1,4 +1,4 @@
-"""A campaign on a Spark cluster without zabka on its executors, and one with a killed driver."""
+"""A campaign on a Spark cluster without zabka on its executors, and a campaign whose driver is killed."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def kept(directory: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines]
 
 
-def test_executors_need_nothing_installed(tmp_path: Path) -> None:
+def test_executors_need_no_installation(tmp_path: Path) -> None:
     done = start(tmp_path, "local-cluster[1,2,1024]")
     output = done.communicate()[0]
     assert done.returncode == 0, output
     rows = kept(tmp_path)
     assert len(rows) == 4
-    # Played by the code of the archive, unpacked in an executor's working directory.
+    # The runs used the code in the archive, which was unpacked in an executor's working directory.
     assert all("/environment/site" in str(row["played_at"]) for row in rows)
 
 

@@ -35,12 +35,12 @@ decide = "failover_ms"
 
 
 def without_times(line: bytes) -> dict[str, Any]:
-    """Return a row without its CPU time and its place, which differ from run to run."""
+    """Return a row without its CPU time and its place of execution, which differ between runs."""
     found: dict[str, Any] = msgspec.to_builtins(decoded(line))
     return {name: value for name, value in found.items() if name not in ("cpu_s", "played_at")}
 
 
-def test_processes_return_the_rows_of_this_process_in_order() -> None:
+def test_worker_processes_return_the_same_rows_in_order() -> None:
     kept: list[bytes] = []
     process_players(2)(RUNS, kept.append)
     expected = [without_times(row(msgspec.json.encode(run))) for run in RUNS]
@@ -50,7 +50,7 @@ def test_processes_return_the_rows_of_this_process_in_order() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_spark_returns_the_rows_of_local_processes(tmp_path: Path) -> None:
+def test_spark_returns_the_same_rows_as_local_processes(tmp_path: Path) -> None:
     local: list[bytes] = []
     process_players(2)(RUNS, local.append)
     of_spark: list[bytes] = []
@@ -59,7 +59,7 @@ def test_spark_returns_the_rows_of_local_processes(tmp_path: Path) -> None:
     assert sorted(map(str, map(without_times, of_spark))) == sorted(map(str, map(without_times, local)))
 
 
-def test_campaign_without_a_master_needs_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_campaign_without_a_master_does_not_need_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "small.toml").write_text(SMALL)
@@ -71,7 +71,7 @@ def test_campaign_without_a_master_needs_no_java(tmp_path: Path, monkeypatch: py
     assert (tmp_path / "out" / "report.html").is_file()
 
 
-def test_number_of_processes_with_a_master_is_refused(tmp_path: Path) -> None:
+def test_number_of_processes_with_a_master_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(SMALL)
     answer = CliRunner().invoke(
         campaign.app, ["run", str(tmp_path / "small.toml"), "--jobs", "2", "--master", "local[2]"]
@@ -80,7 +80,7 @@ def test_number_of_processes_with_a_master_is_refused(tmp_path: Path) -> None:
     assert "--jobs is for local processes, and --master for Spark" in " ".join(answer.output.split())
 
 
-def test_killed_process_ends_the_campaign_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_process_ends_the_campaign_with_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(runs: Sequence[Run], keep: Keep) -> None:
         raise BrokenProcessPool
 

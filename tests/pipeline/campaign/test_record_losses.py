@@ -18,7 +18,7 @@ def losses(*events: Event) -> dict[str, int]:
 
 
 def acknowledged(first: int, last: int) -> list[Event]:
-    """A batch that broker 1 appended and acknowledged."""
+    """Return a batch that broker 1 appended and acknowledged."""
     return [
         e.RecordsAppended(1, "t", 0, 0, first, last, first),
         e.RecordsAcknowledged(1, "t", 0, 0, first, last, -1, first),
@@ -54,11 +54,11 @@ def test_record_deleted_by_retention_is_not_lost() -> None:
 
 @pytest.mark.parametrize(("compacted_to", "lost"), [(4, 0), (1, 3), (-1, 5)])
 def test_record_possibly_removed_by_compaction_is_not_lost(compacted_to: int, lost: int) -> None:
-    """Of batch 2 to 4 some records are left, of 0 and 1 none."""
+    """Some records of batch 2 to 4 remain, and no records of batch 0 to 1."""
     assert losses(*WRITTEN, compacted(compacted_to), THINNED, fetched(5, 5), leads(2, 1, 6)) == {"t-0": lost}
 
 
-def test_compaction_excuses_no_other_batch_and_no_shorter_log() -> None:
+def test_compaction_does_not_excuse_other_losses() -> None:
     other = msgspec.structs.replace(THINNED, compacted=False)
     assert losses(*WRITTEN, compacted(4), other, fetched(5, 5), leads(2, 1, 6)) == {"t-0": 3}
     assert losses(*WRITTEN, compacted(4), leads(2, 1, 0)) == {"t-0": 6}

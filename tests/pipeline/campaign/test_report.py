@@ -1,4 +1,4 @@
-"""The answer and the report state what the figures show, and no more."""
+"""The result and the report state only what the figures show."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ def found(shift_ms: float, expiries: float, *, problems: list[str] | None = None
 
 def test_difference_is_reported_with_both_means_and_its_cost() -> None:
     decision, cost, evidence = answer(found(-4_000, 2.0))
-    # The means of 100 x (1..12) + 5,000, and of the same less 4,000.
+    # The means of 100 x (1..12) + 5,000, and of the same values minus 4,000.
     assert "zookeeper.session.timeout.ms=2000 with 1,650 ms" in decision
     assert "against zookeeper.session.timeout.ms=6000 with 5,650 ms" in decision
     assert "sessions that expired though the broker lived 2.5 against 0.5 a run" in cost
     assert "24 runs, 2 settings on the same 12 seeds each, and every invariant held" in evidence
 
 
-def test_no_difference_is_reported_as_such() -> None:
+def test_missing_difference_is_reported_as_undecided() -> None:
     decision = answer(found(0, 0))[0]
     assert decision.startswith("Not enough seeds to tell a difference in failover of a partition, mean")
     assert decision.endswith("the smallest p is that of 2000, 0 (0 to 0), p = 1.0000.")
 
 
-def test_difference_below_the_given_size_is_not_seen() -> None:
-    # 40 seeds, differences of +2 and -2 in turn, whose t-test shows 0.95 or more.
+def test_difference_below_the_given_size_is_not_reported() -> None:
+    # 40 seeds with alternating differences of +2 and -2, whose t-test detects 0.95 or more.
     text = TEXT.replace('"1-12"', '"1-40"') + "[stop]\nequal_within = { failover_ms = 0.5, false_expiries = 1 }"
     seen = found(0, 0, text=text)
     for run in seen.runs:
@@ -77,19 +77,20 @@ def test_difference_below_the_given_size_is_not_seen() -> None:
     assert answer(results(seen.campaign, runs, seen.ended))[0].startswith("Not enough seeds to tell")
     wide = parse_campaign(text.replace("= 0.5", "= 1.5"))
     assert answer(results(wide, runs, seen.ended))[0].startswith("All settings are as good as equal")
-    # Half a unit more in the mean: within 1.1 with such a spread would have shown, but the interval reaches beyond it.
+    # The mean is half a unit higher. With such a spread, equality within 1.1 could have been shown, but the
+    # interval extends beyond 1.1.
     for run in seen.runs:
         run.figures["failover_ms"] = (run.figures["failover_ms"] or 0.0) + 0.5 * run.point
     near = parse_campaign(text.replace("= 0.5", "= 1.1"))
     assert answer(results(near, runs, seen.ended))[0].startswith("No difference seen in failover of a partition")
 
 
-def test_cost_without_power_is_not_called_absent() -> None:
+def test_cost_without_statistical_power_is_not_called_absent() -> None:
     seen = found(-4_000, 0)
     for run in seen.runs:
         run.figures["false_expiries"] = float(run.point and run.seed in (3, 5, 8))
     runs = {(run.point, run.seed): run for run in seen.runs}
-    # Three of twelve seeds differ, all the same way: 2 / 2^3.
+    # Three of twelve seeds differ, all in the same direction: 2 / 2^3.
     again = results(seen.campaign, runs, seen.ended)
     assert "sessions that expired though the broker lived: not enough seeds to tell (+0.25" in answer(again)[1]
     assert "p = 0.2500)" in answer(again)[1]
@@ -100,7 +101,7 @@ def test_cost_without_power_is_not_called_absent() -> None:
 
 
 def test_too_few_seeds_are_not_reported_as_no_difference() -> None:
-    # With five seeds all the same way, the p-value is 2 / 2^5, above 0.05.
+    # With five seeds in the same direction, the p-value is 2 / 2^5, which is above 0.05.
     five = TEXT.replace('"1-12"', '"1-5"')
     assert answer(found(-4_000, 2.0, text=five))[0].endswith(
         "(no interval), p = 0.0625; 5 seeds with this figure cannot show any difference, at least 6 are needed."
@@ -109,7 +110,7 @@ def test_too_few_seeds_are_not_reported_as_no_difference() -> None:
     assert "best is zookeeper.session.timeout.ms=2000" in answer(found(-4_000, 2.0, text=six))[0]
 
 
-def test_figure_of_few_seeds_states_their_number() -> None:
+def test_measure_with_few_seeds_states_their_number() -> None:
     name = "controller_failover_ms"
     seen = found(-4_000, 2.0, text=TEXT.replace('also = ["', f'also = ["{name}", "'))
     seen.estimates[name][1] = Estimate(1, 23_854.0, None, None)
@@ -118,8 +119,9 @@ def test_figure_of_few_seeds_states_their_number() -> None:
     assert page.count("A mark without an interval rests on one seed.") == 1
 
 
-def test_constant_figure_is_stated_and_not_drawn() -> None:
-    # With probability 1 in 20, none of twelve seeds is hit by a fault that hits 22 % of all: 0.78^12 = 0.05.
+def test_constant_measure_is_stated_but_not_drawn() -> None:
+    # A fault that affects 22 % of all seeds affects none of twelve seeds with probability 1 in 20: 0.78^12 =
+    # 0.05.
     seen = found(-4_000, 0)
     for run in seen.runs:
         run.figures["false_expiries"] = 0.0
@@ -143,13 +145,15 @@ def test_indistinguishable_settings_are_not_called_equal() -> None:
 
 
 def test_tiny_p_value_is_not_printed_as_zero() -> None:
-    # With 20 differences the same way, two of 2^20 sign patterns are as extreme: 0.000002; with 12, 2 / 2^12.
+    # With 20 differences in the same direction, two of 2^20 sign patterns are as extreme: 0.000002; with 12, 2 /
+    # 2^12.
     assert "<td>&lt; 0.0001</td>" in report(found(-4_000, 2.0, text=TEXT.replace("1-12", "1-20")), TEXT, MADE)
     assert "<td>0.0005</td>" in report(found(-4_000, 2.0), TEXT, MADE)
 
 
 def test_best_setting_is_listed_with_its_possible_equals() -> None:
-    # 2000 and 2001 are 4,000 ms better than 6000, and differ by about 5 ms in varying directions; 4000 is 2,000 better.
+    # 2000 and 2001 are 4,000 ms better than 6000 and differ by about 5 ms in varying directions; 4000 is 2,000 ms
+    # better.
     many = TEXT.replace("[6000, 2000]", "[6000, 2000, 2001, 4000]")
     seen = found(0, 0, text=many)
     gains = {0: 0.0, 1: 4_000.0, 2: 4_000.0, 3: 2_000.0}
@@ -161,8 +165,9 @@ def test_best_setting_is_listed_with_its_possible_equals() -> None:
     assert answer(again)[0].endswith("; 2001 may be as good as 2000.")
 
 
-def test_level_of_possible_equals_counts_all_pairs() -> None:
-    # Ten differences the same way have p = 2 / 2^10 = 0.00195: below the level of 10 pairs (0.005), not of 36 (0.0014).
+def test_level_for_possible_equals_counts_all_pairs() -> None:
+    # Ten differences in the same direction have p = 2 / 2^10 = 0.00195, which is below the level of 10 pairs
+    # (0.005) but above that of 36 (0.0014).
     def points(count: int) -> dict[int, dict[int, float]]:
         return {point: {seed: float(point == 1) for seed in range(10)} for point in range(count)}
 
@@ -177,7 +182,7 @@ def test_scatter_labels_do_not_overlap(crowd: list[tuple[float, float]]) -> None
     for number, name in enumerate(names):
         assert all(abs(name.base - other.base) >= 13 or abs(name.left - other.left) >= name.width
                    for other in names[:number]), names  # fmt: skip
-        # Letters reach about 10 above their baseline.
+        # Letters extend about 10 above their baseline.
         assert not any(name.left < x < name.left + name.width and name.base - 10 < y < name.base for x, y in crowd)
 
 
@@ -197,7 +202,7 @@ def test_single_setting_is_reported_without_comparison() -> None:
     assert "verdict" not in report(one, TEXT, MADE)
 
 
-def test_report_gives_version_commit_date_and_seeds() -> None:
+def test_report_contains_version_commit_date_and_seeds() -> None:
     seen = found(-4_000, 2.0)
     page = report(seen, TEXT, MADE)
     assert "zabka 0.1.0, commit 0123456789ab, 2026-11-29; seeds 1-12<" in page
@@ -207,7 +212,7 @@ def test_report_gives_version_commit_date_and_seeds() -> None:
     assert "seeds 1-7 of 1-12<" in report(early, TEXT, MADE)
 
 
-def test_origin_without_a_checkout_is_the_code_digest(tmp_path: Path) -> None:
+def test_origin_outside_a_checkout_is_the_code_digest(tmp_path: Path) -> None:
     made = provenance(tmp_path)
     assert re.fullmatch(r"code [0-9a-f]{12}", made.code) and re.fullmatch(r"\d{4}-\d\d-\d\d", made.date)
     assert made.version == metadata.version("zabka")
@@ -229,19 +234,19 @@ def test_origin_in_a_checkout_is_its_commit(tmp_path: Path) -> None:
     assert provenance(tmp_path).code == f"commit {commit}, changed since"
 
 
-def test_means_are_over_the_same_seeds_with_their_failovers() -> None:
+def test_means_use_the_same_seeds_and_show_their_failovers() -> None:
     seen = found(-4_000, 2.0)
     failover = Failover(PARTITION, "orders-0", "broker-1", "crash", 0, total_ms=5.0, ended_by=ELECTED)
     runs = {}
     for run in seen.runs:
-        # Setting 0 has no failover on seeds 1 to 4; setting 1 has two on each seed.
+        # Setting 0 has no failover on seeds 1 to 4; setting 1 has two failovers on each seed.
         count = 2 * run.point or int(run.seed > 4)
         figures = run.figures | ({} if count else {"failover_ms": None})
         runs[run.point, run.seed] = replace(
             run, figures=figures, measures=replace(run.measures, failovers=[failover] * count)
         )
     again = results(seen.campaign, runs, seen.ended)
-    # 100 x (5 .. 12) + 5,000, and the same less 4,000.
+    # 100 x (5 .. 12) + 5,000, and the same values minus 4,000.
     assert [each.mean for each in again.estimates["failover_ms"]] == [5_850.0, 1_850.0]
     assert [again.failovers("failover_ms", point) for point in (0, 1)] == [8, 16]
     assert "8 seeds<br>16 failovers" in report(again, TEXT, MADE)
@@ -252,7 +257,7 @@ def test_means_are_over_the_same_seeds_with_their_failovers() -> None:
     ("values", "parts"),
     [("[2000, 4000, 6000]", ("polyline",)), ("[2000, 4000, 9000]", ("rect",)), ("[6000, 2000]", ("polyline",))],
 )
-def test_unequal_distances_are_drawn_as_bars(values: str, parts: tuple[str]) -> None:
+def test_values_at_unequal_distances_are_drawn_as_bars(values: str, parts: tuple[str]) -> None:
     page = report(found(500, 0, text=TEXT.replace("[6000, 2000]", values)), TEXT, MADE)
     drawing = page.partition("<svg")[2].partition("</svg>")[0]
     assert tuple(part for part in ("polyline", "rect") if f"<{part}" in drawing) == parts
@@ -264,13 +269,13 @@ def test_chart_has_a_dot_for_each_seed() -> None:
     assert len(re.findall(r'<circle class="seed s1" ', drawing)) == 24
 
 
-def test_search_of_all_settings_is_stricter_than_one_cost() -> None:
+def test_comparison_of_all_settings_is_stricter_than_one_cost() -> None:
     text = TEXT.replace("[6000, 2000]", "[6000, 2000, 4000]")
     seen = found(0, 0, text=text)
     for run in seen.runs:
         run.figures["false_expiries"] = float(run.point == 1 and run.seed <= 6)
     again = results(seen.campaign, {(run.point, run.seed): run for run in seen.runs}, seen.ended)
-    # Six differences the same way: 2 / 2^6 = 0.031, below 0.05 but not below 0.05 / 2 settings.
+    # Six differences in the same direction: 2 / 2^6 = 0.031, which is below 0.05 but above 0.05 / 2 settings.
     assert again.costs["false_expiries"][0].verdict is Verdict.DIFFERENT
     assert answer(again)[1].startswith("Not enough seeds to tell a difference in anything else")
     seventh = next(run for run in seen.runs if (run.point, run.seed) == (1, 7))
@@ -281,14 +286,14 @@ def test_search_of_all_settings_is_stricter_than_one_cost() -> None:
     )
 
 
-def test_unchanged_figure_is_not_reported_as_a_cost() -> None:
+def test_unchanged_measure_is_not_reported_as_a_cost() -> None:
     assert answer(found(-4_000, 0))[1].endswith(
         "sessions that expired though the broker lived: no difference on any of 12 seeds, which are too few for a rare "
         "one (0 (0 to 0), p = 1.0000)."
     )
 
 
-def test_violated_invariant_is_reported_with_its_command() -> None:
+def test_violated_invariant_is_reported_with_its_replay_command() -> None:
     page = report(found(-4_000, 0, problems=["records: lost <b>"]), TEXT, MADE)
     assert "<code>zabka replay --seed 3</code>" in page and "records: lost &lt;b&gt;" in page
     assert "1 of them broke an invariant" in page
@@ -340,7 +345,7 @@ def test_mark_is_drawn_at_its_value() -> None:
         (99.97, "99.97"), (99.9996, "99.9996"), (0.001, "0.001"), (-0.004, "-0.004"), (-1e-13, "0"), (100.04, "100"),
     ],
 )  # fmt: skip
-def test_number_is_printed_with_the_digits_that_it_needs(value: float, text: str) -> None:
+def test_number_is_printed_with_only_the_digits_it_needs(value: float, text: str) -> None:
     assert format_number(value) == text
 
 
@@ -360,11 +365,11 @@ def test_axis_contains_its_values_and_has_round_ticks() -> None:
         ([1.0, 12.0], ["0", "2.5", "5", "7.5", "10", "12.5"]),
     ],
 )
-def test_tick_labels_of_an_axis_are_different(values: list[float], texts: list[str]) -> None:
+def test_tick_labels_of_an_axis_are_distinct(values: list[float], texts: list[str]) -> None:
     assert [text for _, text in number_axis("%", values).ticks] == texts
 
 
-def test_tables_contain_every_run_figure_and_violation(tmp_path: Path) -> None:
+def test_tables_contain_every_run_measure_and_violation(tmp_path: Path) -> None:
     rows = write_tables(found(-4_000, 2.0, problems=["broken"]), tmp_path)
     assert rows["runs"] == 24 and rows["violations"] == 1
     estimates = {(row["point"], row["figure"]): row for row in pq.read_table(tmp_path / "estimates").to_pylist()}

@@ -1,4 +1,4 @@
-"""Intervals and the stopping rule, against arithmetic and against their measured error rates."""
+"""Intervals and the stopping rule, compared with calculated values and their measured error rates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from zabka.pipeline.campaign.statistics import EXACT_SEEDS, FINEST_P, difference
 from zabka.pipeline.campaign.stopping import Verdict, compare, is_clear, level_of
 
 
-def test_p_value_is_the_share_of_sign_patterns_as_extreme() -> None:
+def test_p_value_is_the_share_of_equally_extreme_sign_patterns() -> None:
     values = np.array([3.0, -1.0, 4.0, 1.0, 5.0])
     patterns = [abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in product((1, -1), repeat=5)]
     assert sign_flip_p(values) == sum(seen >= 12 for seen in patterns) / 32
 
 
-def test_p_value_of_one_sign_is_that_of_equal_coin_flips() -> None:
+def test_p_value_of_one_sign_equals_equal_coin_flips() -> None:
     assert sign_flip_p(np.arange(1.0, 11.0)) == 2 / 2**10
 
 
@@ -30,7 +30,7 @@ def test_sampled_p_value_is_above_zero_and_near_the_exact_one() -> None:
 
 
 def test_many_seeds_allow_significance_in_many_comparisons() -> None:
-    # 500 points at five looks: the level of each comparison is 2e-5.
+    # 500 points at five looks, so the level of each comparison is 2e-5.
     assert sign_flip_p(np.full(40, 7.0)) < 0.05 / (499 * 5)
 
 
@@ -40,16 +40,16 @@ def test_seeds_to_differ_is_the_smallest_sufficient_number(level: float) -> None
     assert sign_flip_p(np.full(seeds, 1.0)) <= level < sign_flip_p(np.full(seeds - 1, 1.0))
 
 
-def test_sampled_p_value_is_at_least_the_finest_level() -> None:
+def test_sampled_p_value_is_at_least_its_resolution() -> None:
     assert sign_flip_p(np.full(60, 7.0)) == FINEST_P
 
 
-def test_zero_differences_are_no_evidence() -> None:
+def test_zero_differences_are_not_evidence() -> None:
     seen = difference({1: 5.0, 2: 6.0}, {1: 5.0, 2: 6.0, 3: 9.0}, 0.95)
     assert (seen.seeds, seen.mean, seen.low, seen.high, seen.p) == (2, 0.0, None, None, 1.0)
 
 
-def test_difference_uses_the_seeds_that_both_have() -> None:
+def test_difference_uses_only_the_seeds_of_both_settings() -> None:
     assert difference({1: 5.0, 4: 100.0}, {1: 4.0, 2: -50.0}, 0.95).mean == 1.0
     assert difference({4: 100.0}, {1: 4.0}, 0.95).mean is None
 
@@ -79,18 +79,19 @@ def test_interval_end_is_where_the_shifted_p_value_changes(count: int) -> None:
         assert sign_flip_p(values - end - inwards) > 0.1 >= sign_flip_p(values - end + inwards)
 
 
-def test_interval_needs_the_seeds_that_p_needs() -> None:
-    # Five differences the same way have p = 2 / 2^5, six have 2 / 2^6.
+def test_interval_needs_as_many_seeds_as_the_p_value() -> None:
+    # Five differences in the same direction have p = 2 / 2^5, six have 2 / 2^6.
     five, six = ({seed: 1.0 + seed for seed in range(count)} for count in (5, 6))
     assert difference(five, dict.fromkeys(five, 0.0), 0.95).low is None
-    # Two of 64 sign patterns reject nothing, so only the lowest of the group means can be the end: the first value.
+    # Two of the 64 sign patterns reject nothing, so the end of the interval can only be the lowest group mean:
+    # the first value.
     assert difference(six, dict.fromkeys(six, 0.0), 0.95).low == 1.0
 
 
-def test_rare_value_has_the_interval_of_its_share() -> None:
+def test_rare_value_has_a_binomial_interval() -> None:
     found = estimate([0.0] * 38 + [7.0, 5.0], 0.95)
     assert (found.mean, found.low, found.high) == (0.3, None, None)
-    # Clopper and Pearson: the ends have binomial tails of 2.5 %.
+    # Clopper and Pearson: the ends of the interval have binomial tails of 2.5 %.
     assert found.rare is not None and (found.rare.usual, found.rare.seeds) == (0.0, 2)
     low, high = found.rare.low, found.rare.high
     assert 1 - (1 - low) ** 40 - 40 * low * (1 - low) ** 39 == pytest.approx(0.025, abs=1e-6)
@@ -106,7 +107,7 @@ def test_detectable_difference_is_found_in_four_of_five_cases() -> None:
     assert 0.74 <= shown <= 0.86
 
 
-def test_repeated_looks_keep_the_false_positive_rate() -> None:
+def test_repeated_interim_analyses_keep_the_false_positive_rate() -> None:
     draw = np.random.default_rng(9)
     campaigns, looks, points, wrong = 150, (6, 8, 10), 4, 0
     for _ in range(campaigns):
@@ -122,7 +123,7 @@ def test_repeated_looks_keep_the_false_positive_rate() -> None:
                 equal_within=0.0,
             )
         )
-    # At most 5 % in the long run; more than 10 % of 150 campaigns would be three standard deviations away.
+    # At most 5 % in the long run; more than 10 % of 150 campaigns would be three standard deviations above that.
     assert wrong / campaigns <= 0.10
 
 
@@ -142,7 +143,7 @@ def test_difference_below_the_margin_is_equal_and_clear() -> None:
     assert [c.verdict for c in compare(paired, level=0.05, equal_within=0.01)] == [Verdict.OPEN]
 
 
-def test_rare_loss_not_seen_yet_is_not_called_equal() -> None:
+def test_unseen_rare_loss_is_not_called_equal() -> None:
     draw = np.random.default_rng(11)
     campaigns, looks, wrong = 200, (8, 16, 40), 0
     for _ in range(campaigns):

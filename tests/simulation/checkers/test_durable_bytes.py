@@ -1,4 +1,4 @@
-"""A second reader of ZooKeeper's files that shares no code with the server, checked against bytes made by hand."""
+"""An independent reader of ZooKeeper's files that shares no code with the server, tested with hand-made bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zlib import adler32
 from zabka.simulation.checkers.durable_bytes import DurableBytes, LogFile, is_whole_snapshot
 
 HEADER = b"ZKLG" + struct.pack(">iq", 2, 0)
-"""FileHeader: magic, version, dbid."""
+"""FileHeader with magic, version and dbid."""
 
 
 def zxids_in_log(data: bytes) -> list[int]:
@@ -23,7 +23,7 @@ def _record(zxid: int, end: bytes = b"\x42") -> bytes:
     return struct.pack(">qi", adler32(txn), len(txn)) + txn + end
 
 
-def test_log_holds_its_records_up_to_the_preallocated_space() -> None:
+def test_log_contains_its_records_up_to_the_preallocated_space() -> None:
     assert zxids_in_log(HEADER + _record(5) + _record(6) + bytes(100)) == [5, 6]
     assert zxids_in_log(HEADER) == []
 
@@ -47,7 +47,7 @@ def test_snapshot_is_valid_only_with_its_trailer() -> None:
     assert not is_whole_snapshot(gzip.compress(whole)[:-12])
 
 
-def test_peer_holds_transactions_of_its_logs_and_whole_snapshots() -> None:
+def test_peer_has_transactions_of_its_logs_and_whole_snapshots() -> None:
     snapshot = b"ZKSN" + bytes(60) + struct.pack(">q", 99) + b"\0\0\0\x01/"
     disk = DurableBytes()
     disk.read({"log.6": HEADER + _record(6) + _record(9), "snapshot.5": snapshot, "snapshot.8": snapshot[:-1]})
@@ -55,14 +55,14 @@ def test_peer_holds_transactions_of_its_logs_and_whole_snapshots() -> None:
     assert [zxid for zxid in range(1, 11) if disk.holds(zxid)] == [1, 2, 3, 4, 5, 6, 9]
 
 
-def test_log_read_again_counts_appended_records_only_once() -> None:
+def test_log_read_again_counts_only_appended_records() -> None:
     log = LogFile()
     log.read(HEADER + _record(5) + bytes(100))
     log.read(HEADER + _record(5) + _record(6) + bytes(60))
     assert log.zxids == [5, 6]
 
 
-def test_log_rewritten_or_truncated_is_read_from_the_start() -> None:
+def test_rewritten_or_truncated_log_is_read_from_the_start() -> None:
     log = LogFile()
     log.read(HEADER + _record(5) + _record(6) + bytes(100))
     log.read(HEADER + _record(5) + bytes(100))
@@ -71,7 +71,7 @@ def test_log_rewritten_or_truncated_is_read_from_the_start() -> None:
     assert log.zxids == [7, 6]
 
 
-def test_peer_with_a_replaced_disk_holds_nothing() -> None:
+def test_peer_with_a_replaced_disk_has_no_transactions() -> None:
     disk = DurableBytes()
     disk.read({"log.6": HEADER + _record(6)})
     disk.read({})

@@ -1,4 +1,4 @@
-"""Kafka's rules that the model leaves out: each violation is found, and no valid history is reported."""
+"""Rules of Kafka that the model omits: each violation is found, and no valid history is reported."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from zabka.simulation.checkers.kafka_znodes import KafkaZnodes, StateWritten, To
 T0 = TopicPartition("t", 0)
 TOPIC = encode_topic(TopicAssignment(None, {0: ReplicaAssignment((1,))}))
 FIRST_LIFE, SECOND_LIFE = 1, 3
-"""Transactions that register broker 2. The transaction between them ends its first registration."""
+"""Zxids of transactions that register broker 2. The transaction between them deletes its first registration."""
 
 
 class Court:
-    """The rules over fake brokers and a quorum that commits what the test commits."""
+    """The rules with fake brokers, and a quorum that commits what the test commits."""
 
     def __init__(self, *replicas: tuple[int, bool, int], lives: dict[int, int] | None = None) -> None:
         """`replicas` describes brokers 1, 2, ... as (leader of the partition, whether this broker leads, leader epoch).
-        `lives` holds the broker epochs that the controller of epoch 1 (broker 1) knows."""
+        `lives` contains the broker epochs known to the controller with epoch 1 (broker 1).
+        """
         self.said: list[str] = []
         self.checked = CheckCounts()
         self.znodes = KafkaZnodes()
@@ -71,8 +72,8 @@ class Court:
 @pytest.mark.parametrize(
     ("leads", "epoch", "said"), [(True, 3, []), (True, 4, []), (True, 2, ["FetchesNameOneEpoch"]), (False, 2, [])]
 )
-def test_leader_of_an_earlier_epoch_serves_no_follower(leads: bool, epoch: int, said: list[str]) -> None:
-    # A broker that leads a later epoch now can have served this fetch before. A former leader is not checked.
+def test_leader_of_an_earlier_epoch_serving_followers_violates(leads: bool, epoch: int, said: list[str]) -> None:
+    # A broker that now leads in a later epoch can have served this fetch before. A former leader is not checked.
     court = Court((1, leads, epoch), (1, False, 3))
     court.hear(RecordsReplicated(2, "t", 0, 3, 0, 0, 7))
     assert court.said == said
@@ -87,7 +88,7 @@ def test_leader_of_an_earlier_epoch_serves_no_follower(leads: bool, epoch: int, 
     ],
 )
 def test_isr_join_with_another_broker_epoch_is_a_violation(known: int | None, said: list[str]) -> None:
-    # A controller that does not know the second registration yet is allowed to add the first one.
+    # A controller that does not know the second registration yet may add the first one.
     court = Court(lives={} if known is None else {2: known})
     court.create("/brokers/ids/2")
     court.hear(IsrProposed(1, "t", 0, [1, 2], 0, 5, "caught_up", []))
@@ -99,7 +100,7 @@ def test_isr_join_with_another_broker_epoch_is_a_violation(known: int | None, sa
 
 
 @pytest.mark.parametrize(("known", "said"), [(FIRST_LIFE, []), (SECOND_LIFE, ["OneLifeJoins"])])
-def test_isr_proposal_for_expired_broker_means_its_last_epoch(known: int, said: list[str]) -> None:
+def test_isr_proposal_for_expired_broker_uses_its_last_epoch(known: int, said: list[str]) -> None:
     court = Court(lives={2: known})
     court.create("/brokers/ids/2")
     court.delete("/brokers/ids/2")

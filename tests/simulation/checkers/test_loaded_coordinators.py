@@ -1,4 +1,6 @@
-"""Coordinators that answer before they have read their log are found; refusals and earlier answers are not."""
+"""Coordinators that reply before they have read their log are found. Rejections and earlier replies are not
+reported.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ LOADING, NONE = int(ErrorCode.coordinator_load_in_progress), 0
 
 
 class Segment:
-    """A segment file."""
+    """Segment file of a log."""
 
     def __init__(self, size: int) -> None:
         self.node = FileNode(0.0)
@@ -41,7 +43,7 @@ class Segment:
 
 
 class Broker:
-    """Broker 1, which leads and follows the only partition of each internal topic, and one connection to it."""
+    """Broker 1, which leads and follows the only partition of each internal topic, and one connection to the broker."""
 
     name = "broker-1"
 
@@ -90,7 +92,7 @@ class Broker:
         self.answers(COMMIT, topics=rows)
 
 
-def test_answer_is_allowed_once_every_byte_was_read() -> None:
+def test_response_is_allowed_after_every_byte_was_read() -> None:
     broker = Broker()
     broker.leads()
     broker.commits(LOADING)
@@ -108,7 +110,7 @@ def test_answer_is_allowed_once_every_byte_was_read() -> None:
     assert broker.checked.counts == {NAME: 2}
 
 
-def test_broker_that_does_not_lead_must_refuse() -> None:
+def test_broker_that_is_not_the_leader_must_reject() -> None:
     broker = Broker()
     broker.commits(int(ErrorCode.not_coordinator))
     assert broker.said == []
@@ -116,7 +118,7 @@ def test_broker_that_does_not_lead_must_refuse() -> None:
     assert "it does not lead __consumer_offsets-0" in broker.said[0]
 
 
-def test_answer_to_a_request_from_before_the_end_is_allowed() -> None:
+def test_response_to_a_request_before_the_end_is_allowed() -> None:
     broker = Broker()
     broker.leads()
     broker.reads("0.log", "1.log")
@@ -131,7 +133,7 @@ def test_answer_to_a_request_from_before_the_end_is_allowed() -> None:
     assert len(broker.said) == 1
 
 
-def test_new_leadership_requires_another_read_and_a_new_epoch_does_not() -> None:
+def test_new_process_must_read_again_but_a_new_epoch_need_not() -> None:
     broker = Broker()
     broker.leads()
     broker.reads("0.log", "1.log")
@@ -145,7 +147,7 @@ def test_new_leadership_requires_another_read_and_a_new_epoch_does_not() -> None
     assert len(broker.said) == 1
 
 
-def test_loading_coordinator_answers_heartbeats_without_an_error() -> None:
+def test_loading_coordinator_accepts_heartbeats() -> None:
     broker = Broker()
     broker.leads()
     broker.asks(HEARTBEAT)
@@ -156,7 +158,7 @@ def test_loading_coordinator_answers_heartbeats_without_an_error() -> None:
     assert len(broker.said) == 1
 
 
-def test_segments_that_were_replaced_need_not_be_read() -> None:
+def test_replaced_segments_need_not_be_read() -> None:
     broker = Broker()
     broker.leads()
     del broker.segments["0.log"]
@@ -166,7 +168,7 @@ def test_segments_that_were_replaced_need_not_be_read() -> None:
 
 
 @pytest.mark.parametrize(("error", "found"), [(NONE, 1), (LOADING, 0)])
-def test_coordinators_of_transactions_and_rows_are_checked(error: int, found: int) -> None:
+def test_transaction_coordinators_and_response_rows_are_checked(error: int, found: int) -> None:
     broker = Broker()
     broker.leads(TRANSACTIONS)
     broker.asks(END)
@@ -179,7 +181,7 @@ def test_coordinators_of_transactions_and_rows_are_checked(error: int, found: in
     assert len(broker.said) == found
 
 
-def test_ranges_are_read_in_parts() -> None:
+def test_ranges_can_be_read_in_parts() -> None:
     ranges = Ranges(10)
     ranges.read(3, 5)
     ranges.read(8, 20)

@@ -1,4 +1,6 @@
-"""The required minimum ISR is the value in the quorum, as soon as a broker must have received it."""
+"""The required minimum ISR is the value committed in the quorum, from the time at which a broker must have received
+it.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,12 @@ from zabka.simulation.checkers.minimums import Minimums
 
 SESSION_MS = 6_000
 HEARD_US = 2 * SESSION_MS * 1000
-"""Time after which a broker that keeps its session must have received a change, in µs."""
+"""Time in µs after which a broker that keeps its session must have received a change."""
 CHANGED_US = 50_000_000
 
 
 def minimums(*, registered_us: int = 0, known_us: int = 0) -> Minimums:
-    """Topic t requires two replicas at first, and three since CHANGED_US. Broker 1 knows the topic."""
+    """Return the checker. Topic t first requires two replicas, and three since CHANGED_US. Broker 1 knows the topic."""
     found = Minimums(1, SESSION_MS)
     found.configured("topics/t", {"min.insync.replicas": "2"}, 1)
     found.registered(1, registered_us)
@@ -26,11 +28,11 @@ def minimums(*, registered_us: int = 0, known_us: int = 0) -> Minimums:
     ("now_us", "least"),
     [(CHANGED_US, 2), (CHANGED_US + HEARD_US - 1, 2), (CHANGED_US + HEARD_US, 3)],
 )
-def test_changed_minimum_applies_after_two_session_timeouts(now_us: int, least: int) -> None:
+def test_changed_min_isr_applies_after_two_session_timeouts(now_us: int, least: int) -> None:
     assert minimums().least(1, "t", now_us) == least
 
 
-def test_new_broker_or_new_topic_can_use_any_minimum() -> None:
+def test_new_broker_or_new_topic_can_use_any_min_isr() -> None:
     now_us = CHANGED_US + HEARD_US
     assert minimums(registered_us=now_us - 1).least(1, "t", now_us) == 1
     assert minimums(known_us=now_us - 1).least(1, "t", now_us) == 1
@@ -46,7 +48,7 @@ def test_new_broker_or_new_topic_can_use_any_minimum() -> None:
     ("entity", "least"),
     [("brokers/<default>", 1), ("users/u", 2)],
 )
-def test_topic_without_a_minimum_uses_the_broker_default(entity: str, least: int) -> None:
+def test_topic_without_min_isr_uses_the_broker_default(entity: str, least: int) -> None:
     found = Minimums(2, SESSION_MS)
     found.registered(1, 0)
     found.heard(1, "t", 0)
@@ -54,7 +56,7 @@ def test_topic_without_a_minimum_uses_the_broker_default(entity: str, least: int
     assert found.least(1, "t", CHANGED_US) == least
 
 
-def test_removed_override_restores_the_default_minimum() -> None:
+def test_removed_override_restores_the_default_min_isr() -> None:
     found = minimums()
     found.configured("topics/t", {}, CHANGED_US + 1)
     assert found.least(1, "t", CHANGED_US + 2 * HEARD_US) == 1

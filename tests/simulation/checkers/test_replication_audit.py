@@ -1,4 +1,4 @@
-"""The invariants of kafka-specification over the simulated world's own state: each violation is found."""
+"""The invariants of kafka-specification, checked on the simulated world's state: each violation is found."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def state(leader: int, epoch: int, isr: tuple[int, ...]) -> LeaderAndIsr:
 
 
 def leading(*replicas: int) -> SimpleNamespace:
-    """Leader state in epoch 0: brokers 1 and 2 are in sync, and two records are committed."""
+    """Return the leader state in epoch 0: brokers 1 and 2 are in sync, and two records are committed."""
     return SimpleNamespace(
         is_leader=True,
         leader_epoch=0,
@@ -103,7 +103,7 @@ def test_kafka_state_is_read_from_committed_transactions() -> None:
     assert (znodes.brokers, znodes.topics, znodes.states) == ({}, {}, {})
 
 
-def test_rejected_multi_changes_no_state() -> None:
+def test_rejected_multi_does_not_change_the_state() -> None:
     """The transaction of a rejected multi still lists the operations before the rejected one (PrepRequestProcessor)."""
     znodes = KafkaZnodes()
     first, second = state(1, 0, (1, 2)), state(2, 1, (2,))
@@ -134,7 +134,7 @@ def test_config_overrides_are_read_from_committed_transactions() -> None:
 
 
 def node_with(values: bytes, replica: object = None) -> Any:
-    """Broker whose log of t-0 has one record for each byte."""
+    """Return a broker whose log of t-0 has one record for each byte."""
     directory = MemoryLogDirectory()
     directory.create_partition("t-0")
     file = directory.open("t-0", "00000000000000000000.log")
@@ -174,14 +174,14 @@ def test_isr_join_without_committed_records_is_a_violation(log: bytes, said: lis
     [(b"ab", []), (b"abc", []), (b"a", ["t-0"]), (b"ax", ["t-0"])],
 )
 @pytest.mark.parametrize("is_elected", [True, False])
-def test_partition_is_forgiven_records_lost_with_the_power(log: bytes, forgiven: list[str], is_elected: bool) -> None:
+def test_record_losses_by_power_loss_are_excused(log: bytes, forgiven: list[str], is_elected: bool) -> None:
     leader = leading(1, 2)
     nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
     nodes[1].name, nodes[2].name = "broker-1", "broker-2"
     audit = ReplicationAudit(Scheduler(), nodes, CheckCounts(), lambda _: None, Minimums(1, 6_000))
     audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
     audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
-    # A follower loses power and is elected, or the leader loses power and leads again in another epoch.
+    # A follower loses power and is elected, or the leader loses power and becomes leader again in another epoch.
     loser = 2 if is_elected else 1
     audit.journalled(
         Entry("world", 1, 0, 0, FaultInjected("f1", "power_loss", nodes[loser].name, nodes[loser].name, False, 0))
@@ -192,8 +192,8 @@ def test_partition_is_forgiven_records_lost_with_the_power(log: bytes, forgiven:
     assert list(audit.forgiven()) == forgiven
 
 
-def test_power_loss_of_a_leader_counts_once_it_registers_again() -> None:
-    # The leader is dead but still registered: a reassignment gives it another epoch (seed 1309 of chaos).
+def test_power_loss_of_a_leader_counts_after_it_registers_again() -> None:
+    # The leader is dead but still registered, and a reassignment increases its epoch (seed 1309 of chaos).
     leader = leading(1, 2)
     nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
     nodes[1].name, nodes[2].name = "broker-1", "broker-2"
@@ -249,7 +249,7 @@ def test_batch_on_disk_is_checked_by_its_bytes_not_its_header() -> None:
 
 
 @pytest.mark.parametrize("rubbish", [bytes(200), b"\xcf" * 200, bytes(8) + b"\xcf\xe5\x9c\x1b" + bytes(100)])
-def test_bytes_on_disk_that_are_no_batch_are_damage(rubbish: bytes) -> None:
+def test_bytes_on_disk_that_are_not_a_batch_are_damage(rubbish: bytes) -> None:
     directory = MemoryLogDirectory()
     directory.create_partition("t-0")
     file = directory.open("t-0", "00000000000000000000.log")

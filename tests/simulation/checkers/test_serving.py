@@ -1,4 +1,4 @@
-"""Servers that answer before they serve are found; a read-only server is not."""
+"""Servers that reply before they serve are found. A read-only server is not reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ_ONLY = framed(ConnectResponse(0, 4_000, 1, b"", True).encode())
 
 
 class Court:
-    """The checker, and what it reports."""
+    """The checker and its reports."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -36,7 +36,7 @@ class Court:
         self.happened(PEER, PeerStateChanged(state, phase, 2, 1, epoch, epoch, 0))
 
 
-def test_peer_answers_from_broadcast_until_it_looks_for_a_leader() -> None:
+def test_peer_can_serve_from_broadcast_until_it_is_looking() -> None:
     court = Court()
     court.happened("peer-2", LeaderEstablished(2, 1, 0, [1, 2]))
     court.role("FOLLOWING", "BROADCAST")
@@ -52,14 +52,14 @@ def test_peer_answers_from_broadcast_until_it_looks_for_a_leader() -> None:
     assert court.checked.counts == {NAME: 4}
 
 
-def test_peer_in_an_epoch_without_an_established_leader_is_found() -> None:
+def test_peer_serving_without_an_established_leader_is_detected() -> None:
     court = Court()
     court.role("FOLLOWING", "BROADCAST", epoch=2)
     court.serving.peer_connection(PEER).sent(ATTACHED)
     assert court.said == [f"{PEER} answers a client while it is FOLLOWING in BROADCAST, epoch 2"]
 
 
-def test_read_only_server_answers_without_a_leader() -> None:
+def test_read_only_server_can_serve_without_a_leader() -> None:
     court = Court()
     court.role("LOOKING", "ELECTION")
     connection = court.serving.peer_connection(PEER)
@@ -68,7 +68,7 @@ def test_read_only_server_answers_without_a_leader() -> None:
     assert court.said == []
 
 
-def test_broker_that_is_not_registered_must_not_answer() -> None:
+def test_unregistered_broker_must_not_respond() -> None:
     court = Court()
     connection = court.serving.broker_connection(BROKER)
     court.happened(BROKER, NodeStarted("broker", 1, {}))

@@ -1,4 +1,6 @@
-"""A broker in a controlled shutdown that is chosen as leader or ISR member is found, by what its controller knows."""
+"""A broker in a controlled shutdown that is selected as leader or ISR member is found, based on its controller's
+state.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from zabka.simulation.checkers.shutdowns import NAME, Shutdowns
 T0 = TopicPartition("t", 0)
 EPOCH, OTHER_EPOCH = 4, 5
 BROKER_EPOCH = 7
-"""The registration of broker 2."""
+"""Broker epoch of broker 2's registration."""
 
 
 def state(leader: int, isr: tuple[int, ...], epoch: int = EPOCH) -> LeaderAndIsr:
@@ -27,7 +29,7 @@ def state(leader: int, isr: tuple[int, ...], epoch: int = EPOCH) -> LeaderAndIsr
 
 
 class Controller:
-    """Broker 1, the controller, and the connection on which broker 2 asks it for a shutdown."""
+    """Broker 1, the controller, and the connection on which broker 2 requests a controlled shutdown."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -63,7 +65,9 @@ class Controller:
         (state(1, (1,)), state(1, (1, 2), OTHER_EPOCH), ""),
     ],
 )
-def test_choice_of_a_leaving_broker_is_found(before: LeaderAndIsr | None, after: LeaderAndIsr, fault: str) -> None:
+def test_election_of_a_stopping_broker_is_detected(
+    before: LeaderAndIsr | None, after: LeaderAndIsr, fault: str
+) -> None:
     controller = Controller()
     controller.asked()
     controller.answers()
@@ -72,7 +76,7 @@ def test_choice_of_a_leaving_broker_is_found(before: LeaderAndIsr | None, after:
     assert controller.checked.counts == ({NAME: 1} if after.controller_epoch == EPOCH else {})
 
 
-def test_controller_knows_the_shutdown_when_it_moves_a_leadership() -> None:
+def test_moving_a_leadership_shows_a_known_shutdown() -> None:
     controller = Controller()
     controller.asked()
     controller.writes(state(1, (1,)), state(1, (1, 2)))
@@ -82,7 +86,7 @@ def test_controller_knows_the_shutdown_when_it_moves_a_leadership() -> None:
     assert len(controller.said) == 1
 
 
-def test_rejected_or_outdated_request_begins_no_shutdown() -> None:
+def test_rejected_or_outdated_request_starts_no_shutdown() -> None:
     for broker_epoch, error in ((BROKER_EPOCH, ErrorCode.not_controller), (BROKER_EPOCH - 1, ErrorCode.none)):
         controller = Controller()
         controller.asked(broker_epoch)

@@ -19,11 +19,11 @@ KEPT_IN = "__consumer_offsets-0"
 KEY = bytes.fromhex("0001 0001 67 0001 74 00000000")
 """Group g, topic t, partition 0, as Kafka's GroupMetadataManager writes it (OffsetCommitKey, version 1)."""
 OTHERS = (bytes.fromhex("0002 0001 67"), bytes.fromhex("0001 0001 68 0001 74 00000000"), KEY[:-1] + b"\x01")
-"""Keys of the group itself, of another group and of another partition."""
+"""Keys of the group itself, of another group, and of another partition."""
 
 
 def value(offset: int) -> bytes:
-    """OffsetCommitValue version 3: offset, no leader epoch, no metadata, a timestamp."""
+    """Return an OffsetCommitValue version 3: offset, no leader epoch, no metadata, and a timestamp."""
     return bytes.fromhex("0003") + offset.to_bytes(8) + bytes.fromhex("ffffffff 0000 0000000000000000")
 
 
@@ -36,8 +36,9 @@ def log_of(*offsets: int) -> bytes:
 
 
 class Court:
-    """Checker of a group whose log has one replica for each tuple of committed offsets. Brokers `in_sync` are in the
-    ISR."""
+    """Checker of a group whose log has one replica per tuple of committed offsets. The brokers in `in_sync` are in the
+    ISR.
+    """
 
     def __init__(self, *replicas: tuple[int, ...], in_sync: tuple[int, ...] = (1, 2), forgiven: bool = False) -> None:
         self.found: list[InvariantViolated] = []
@@ -74,7 +75,7 @@ def test_offset_commits_of_one_group_are_read_from_log_bytes() -> None:
         (((1, 2), (1,)), (1, 2), True, []),
     ],
 )
-def test_acknowledged_commit_is_in_the_logs_of_the_isr(
+def test_acknowledged_commit_must_be_in_the_logs_of_the_isr(
     replicas: tuple[tuple[int, ...], ...], in_sync: tuple[int, ...], forgiven: bool, said: list[str]
 ) -> None:
     court = Court(*replicas, in_sync=in_sync, forgiven=forgiven)
@@ -88,7 +89,7 @@ def test_acknowledged_commit_is_in_the_logs_of_the_isr(
     ("answered", "said"),
     [(5, []), (4, []), (6, []), (3, [ANSWERED]), (-1, [ANSWERED]), (7, [ANSWERED])],
 )
-def test_fetched_offset_is_acknowledged_last_or_still_in_doubt(answered: int, said: list[str]) -> None:
+def test_fetched_offset_must_be_the_last_acknowledged_or_pending(answered: int, said: list[str]) -> None:
     court = Court((3, 4, 5, 6), (3, 4, 5, 6))
     for offset in (3, 4, 5, 6):
         court.check.asked(offset)

@@ -38,7 +38,7 @@ def an_attempt(
 
 
 def a_loop(history: TransactionHistory, source: str, offset: int, outcome: Outcome = Outcome.COMMITTED) -> Attempt:
-    """Note a transaction of a loop that has written one input, and the group's offset after it."""
+    """Record a loop's transaction that has written one input, and the group's offset after it."""
     attempt = an_attempt(history, outcome, True, **{f"{len(history.attempts)}/{source}": OUT})
     attempt.inputs[source] = None
     attempt.offsets, attempt.kept_in = {P0: offset}, STORE
@@ -61,7 +61,7 @@ def rules(history: TransactionHistory, excused: Iterable[TopicPartition] = ()) -
         (Outcome.COMMITTED, True, []),
     ],
 )
-def test_record_is_read_only_of_transactions_asked_to_commit(outcome: Outcome, asked: bool, found: list[str]) -> None:
+def test_records_can_be_read_only_after_a_commit_request(outcome: Outcome, asked: bool, found: list[str]) -> None:
     history = TransactionHistory()
     an_attempt(history, outcome, asked, a=P0)
     history.read(P0, 7, "a")
@@ -70,7 +70,7 @@ def test_record_is_read_only_of_transactions_asked_to_commit(outcome: Outcome, a
     assert history.checked[READ] == 1
 
 
-def test_record_that_was_never_sent_is_a_violation() -> None:
+def test_reading_a_record_that_was_never_sent_is_a_violation() -> None:
     history = TransactionHistory()
     history.read(P0, 0, "made up")
     assert rules(history) == [READ]
@@ -88,7 +88,7 @@ def test_record_that_was_never_sent_is_a_violation() -> None:
         (Outcome.COMMITTED, ("a", "b", "b"), [WHOLE]),
     ],
 )
-def test_transaction_is_read_back_whole_or_not_at_all(
+def test_transaction_must_be_read_back_completely_or_not_at_all(
     outcome: Outcome, stored: tuple[str, ...], found: list[str]
 ) -> None:
     history = TransactionHistory()
@@ -99,7 +99,7 @@ def test_transaction_is_read_back_whole_or_not_at_all(
 
 
 def loops(change: Callable[[TransactionHistory], None]) -> TransactionHistory:
-    """Return the history of two inputs, each counted once in the output, after a change."""
+    """Return the history of two inputs that are each counted once in the output, after applying `change`."""
     history = TransactionHistory()
     an_attempt(history, Outcome.COMMITTED, True, a=P0, b=P0)
     a_loop(history, "a", 1)
@@ -136,14 +136,14 @@ def _aborted_and_repeated(history: TransactionHistory) -> None:
         (_offset_lags, [TOGETHER]),
     ],
 )
-def test_each_input_is_counted_once(change: Callable[[TransactionHistory], None], found: list[str]) -> None:
+def test_each_input_must_be_counted_once(change: Callable[[TransactionHistory], None], found: list[str]) -> None:
     history = loops(change)
     assert rules(history) == found
     assert history.checked[ONCE] == 2
     assert rules(loops(change), [STORE]) == []
 
 
-def test_returned_offset_belongs_to_a_transaction_asked_to_commit() -> None:
+def test_returned_offset_needs_a_requested_commit() -> None:
     history = TransactionHistory()
     attempt = a_loop(history, "a", 1, Outcome.OPEN)
     history.offset_returned(P0, 1, attempt.number)

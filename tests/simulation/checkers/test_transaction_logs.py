@@ -1,4 +1,4 @@
-"""Last stable offsets, markers and decisions are checked by the bytes of the logs."""
+"""Last stable offsets, markers and decisions, checked against the bytes of the logs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def end(marker: EndTransactionMarker, producer_id: int = 1, epoch: int = 0) -> b
 
 
 def offset_commit(number: int) -> bytes:
-    """An offset of group g in a transaction, with that metadata (OffsetCommitKey 1, OffsetCommitValue 3)."""
+    """Return an offset of group g in a transaction, with `number` as metadata (OffsetCommitKey 1, OffsetCommitValue
+    3)."""
     text = str(number).encode()
     value = struct.pack(">hqi", 3, 5, -1) + struct.pack(">h", len(text)) + text + bytes(8)
     key = bytes.fromhex("0001 0001 67 0001 74 00000000")
@@ -44,17 +45,17 @@ def offset_commit(number: int) -> bytes:
 
 
 def decision(state: int, epoch: int = 0) -> bytes:
-    """The state of transactional id x with producer id 1 (TransactionLogKey 0, TransactionLogValue 0)."""
+    """Return the state of transactional id x with producer id 1 (TransactionLogKey 0, TransactionLogValue 0)."""
     return build_batch([Record(bytes.fromhex("0000 0001 78"), struct.pack(">hqhib", 0, 1, epoch, 1_000, state), 0)])
 
 
 def log_of(batches: Sequence[bytes]) -> bytes:
-    """Return the batches with rising offsets."""
+    """Return the batches with increasing offsets."""
     return b"".join(offset.to_bytes(8) + batch[8:] for offset, batch in enumerate(batches))
 
 
 class Court:
-    """The checker, and brokers 1 and 2 with logs of their own; broker 1 leads every partition."""
+    """The checker, and brokers 1 and 2 with separate logs. Broker 1 leads every partition."""
 
     def __init__(self, *replicas: Mapping[TopicPartition, Sequence[bytes]], forgiven: Sequence[str] = ()) -> None:
         self.found: list[InvariantViolated] = []
@@ -81,7 +82,7 @@ class Court:
         self.logs = TransactionLogs(scheduler, self.nodes, replication, self.checked, self.found.append, ["t"])
 
     def moved(self, stable: int, name: TopicPartition = T0) -> list[str]:
-        """Let broker 1 serve committed records up to there; return the violations."""
+        """Make broker 1 serve committed records up to `stable`, and return the violations."""
         log = self.nodes[1].broker.replicas.partitions[name].log
         log.last_stable_offset = stable
         event = HighWatermarkMoved(1, name.topic, name.partition, 0, log.high_watermark, True)
@@ -108,7 +109,9 @@ class Court:
         ((data("a"), end(ABORT)), 3, [STABLE]),
     ],
 )
-def test_last_stable_offset_is_below_open_transactions(batches: Sequence[bytes], stable: int, found: list[str]) -> None:
+def test_last_stable_offset_must_be_below_open_transactions(
+    batches: Sequence[bytes], stable: int, found: list[str]
+) -> None:
     assert Court({T0: batches}).moved(stable) == found
 
 
@@ -127,7 +130,7 @@ def test_truncated_log_is_read_again() -> None:
     assert court.moved(1) == [STABLE]
 
 
-def test_partition_is_decided_once_all_transactions_ended() -> None:
+def test_partition_is_decided_after_all_transactions_end() -> None:
     court = Court({T0: (data("a"), end(COMMIT)), T1: (data("a"),)})
     assert not court.logs.is_decided(T0)
     court.moved(2)
@@ -155,7 +158,7 @@ def an_attempt(**records: TopicPartition) -> Attempt:
         (ABORT, COMMIT, ("__transaction_state-0",), []),
     ],
 )
-def test_partitions_of_a_transaction_get_the_same_marker(
+def test_partitions_of_a_transaction_must_get_the_same_marker(
     second: EndTransactionMarker, offsets: EndTransactionMarker, forgiven: Sequence[str], found: list[str]
 ) -> None:
     logs = {
@@ -178,7 +181,7 @@ def test_partitions_of_a_transaction_get_the_same_marker(
         (((decision(1),), (decision(1),)), ("__transaction_state-0",), []),
     ],
 )
-def test_acknowledged_commit_of_a_transaction_is_on_all_disks(
+def test_acknowledged_commit_must_be_on_all_disks(
     replicas: Sequence[Sequence[bytes]], forgiven: Sequence[str], found: list[str]
 ) -> None:
     court = Court(*({STATE: batches} for batches in replicas), forgiven=forgiven)

@@ -46,7 +46,7 @@ def framed(body: bytes) -> bytes:
 
 
 class Server:
-    """A server with one connection. The test commits transactions, and sends what the server sends."""
+    """A server with one connection. The test commits transactions and sends the server's messages."""
 
     def __init__(self, read_only: bool = False) -> None:
         self.said: list[str] = []
@@ -67,7 +67,7 @@ class Server:
         self.commit(SetDataTxn(path, b"", 1), OpCode.SET_DATA)
 
     def ask(self, op: int, body: Record, error: int = 0, xid: int = 0, missed: tuple[EventType, ...] = ()) -> None:
-        """Send a request and its reply at the last zxid, with these events about /a between them."""
+        """Send a request, these events about /a, and then its reply with the last zxid."""
         self._xid += 1
         xid = xid or self._xid
         self.connection.received(framed(Request(xid, op, body).encode()))
@@ -98,7 +98,7 @@ def test_event_of_each_change_is_accepted_once() -> None:
     assert server.said == ["peer-1 sent DATA_CHANGED of /a at 0x2, which no watch covers or which was sent before"]
 
 
-def test_missing_event_is_found_at_the_next_reply() -> None:
+def test_missing_event_is_detected_at_the_next_reply() -> None:
     server = Server()
     server.watch()
     server.set()
@@ -107,7 +107,7 @@ def test_missing_event_is_found_at_the_next_reply() -> None:
     assert server.said == ["peer-1 did not send DATA_CHANGED of /a at 0x2, and then an answer at 0x2 or later"]
 
 
-def test_missing_event_is_found_at_the_event_of_a_later_change() -> None:
+def test_missing_event_is_detected_at_a_later_event() -> None:
     server = Server()
     server.watch()
     server.watch("/", OpCode.GET_CHILDREN)
@@ -117,7 +117,7 @@ def test_missing_event_is_found_at_the_event_of_a_later_change() -> None:
     assert "did not send DATA_CHANGED of /a at 0x2" in server.said[0]
 
 
-def test_one_shot_watch_fires_once_and_a_persistent_one_always() -> None:
+def test_one_time_watch_fires_once_and_a_persistent_one_always() -> None:
     server = Server()
     server.watch()
     for _ in range(2):
@@ -181,7 +181,7 @@ def test_set_watches_reports_a_change_since_the_last_zxid(since: int, due: Event
         assert (server.said == []) == (sent == due)
 
 
-def test_answer_before_the_report_of_its_commit_is_checked_later() -> None:
+def test_reply_before_the_journalled_commit_is_checked_later() -> None:
     server = Server()
     server.watch()
     server.zxid += 1
@@ -192,7 +192,7 @@ def test_answer_before_the_report_of_its_commit_is_checked_later() -> None:
     assert "did not send DATA_CHANGED of /a at 0x2" in server.said[0]
 
 
-def test_events_about_a_restricted_znode_may_be_withheld() -> None:
+def test_events_about_a_restricted_znode_can_be_omitted() -> None:
     server = Server()
     server.commit(CreateTxn("/b", b"", [ACL(Permission.READ, "digest", "x")], False, 1))
     server.watch("/b")
@@ -201,7 +201,7 @@ def test_events_about_a_restricted_znode_may_be_withheld() -> None:
     assert server.said == []
 
 
-def test_connection_of_a_read_only_server_is_not_checked() -> None:
+def test_connection_to_a_read_only_server_is_not_checked() -> None:
     server = Server(read_only=True)
     server.event(CHANGED)
     assert server.said == []

@@ -1,4 +1,4 @@
-"""World of a few machines with short programs, for tests of the event loop and sockets."""
+"""World of a few machines with short programs, for tests of the event loop and of sockets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Program = Callable[[], Coroutine[Any, Any, Any]]
 
 
 class SmallWorld:
-    """Machines of one ground. `ended` holds the result or exception of each program, by address."""
+    """Machines of one simulated world. `ended` contains each program's result or exception, keyed by address."""
 
     def __init__(self, *, pieces: float = 0.0) -> None:
         self.ground = Ground(1, Scheduler(), pieces=pieces)
@@ -62,7 +62,7 @@ class Noted(asyncio.Protocol):
 
     @property
     def received(self) -> bytes:
-        """All received bytes."""
+        """Return all received bytes."""
         return b"".join(self.reads)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -98,7 +98,7 @@ def serving(protocol: Noted) -> Program:
 
 
 def calling(protocol: Noted, *words: bytes) -> Program:
-    """Return a program that connects and writes these byte strings."""
+    """Return a program that connects and sends these byte strings."""
 
     async def program() -> None:
         transport, _ = await asyncio.get_running_loop().create_connection(lambda: protocol, THERE, PORT)

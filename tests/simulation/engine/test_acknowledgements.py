@@ -1,4 +1,6 @@
-"""TCP's acknowledgements: with data of the receiver, at once for every second segment, or after 40 ms (RFC 1122)."""
+"""TCP's acknowledgements: sent with data of the receiver, at once for every second segment, or after 40 ms (RFC
+1122).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from zabka.simulation.engine.tcp import ACK_DELAY_US, RTO_MIN_US, Kind, Link, Se
 
 
 class Wire:
-    """A connection, and its segments with the time at which each was sent."""
+    """A connection, and its segments with their send times."""
 
     def __init__(self) -> None:
         self.world = SmallWorld()
@@ -64,7 +66,7 @@ def test_reply_carries_the_acknowledgement(wire: Wire) -> None:
     assert wire.sent[1][1].ack == wire.sent[0][1].seq + 3
 
 
-def test_every_second_segment_is_acknowledged_at_once(wire: Wire) -> None:
+def test_every_second_segment_is_acknowledged_immediately(wire: Wire) -> None:
     wire.write(wire.caller, b"one")
     wire.world.run(0.015)
     wire.write(wire.caller, b"two")
@@ -74,7 +76,7 @@ def test_every_second_segment_is_acknowledged_at_once(wire: Wire) -> None:
     assert wire.kinds()[3:] == [], "both segments are acknowledged"
 
 
-def test_lost_segment_is_sent_again_after_the_timeout(wire: Wire) -> None:
+def test_lost_segment_is_retransmitted_after_the_timeout(wire: Wire) -> None:
     wire.world.ground.network.cut(HERE, THERE)
     wire.write(wire.caller, b"one")
     wire.world.run((RTO_MIN_US - 1_000) / 1e6)
@@ -86,8 +88,8 @@ def test_lost_segment_is_sent_again_after_the_timeout(wire: Wire) -> None:
     assert wire.server.received == b"one"
 
 
-def test_timeout_counts_from_the_oldest_segment_that_is_not_acknowledged(wire: Wire) -> None:
-    """An acknowledgement stops the timer; the next segment starts it again."""
+def test_timeout_starts_at_the_oldest_unacknowledged_segment(wire: Wire) -> None:
+    """An acknowledgement stops the timer. The next segment restarts it."""
     wire.write(wire.caller, b"one")
     wire.world.run(0.1)
     wire.world.ground.network.cut(HERE, THERE)

@@ -1,4 +1,4 @@
-"""Choice sequences: a seed without a choice sequence records its draws, and a choice sequence replays them."""
+"""Choice sequences: a seed without one records its draws, and a choice sequence replays them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.simulation.draws import derive_random, draw_below
 
 
 def mixed_draws(random: Random) -> list[float]:
-    """Return draws of every kind that the world makes, in turn."""
+    """Return draws of every kind used by the world, in turn."""
     drawn: list[float] = []
     for stop in (1, 2, 7, 1000, 8_000, 1 << 40):
         drawn += [random.random(), random.randrange(0, stop), draw_below(random, stop), random.getrandbits(31)]
@@ -20,30 +20,30 @@ def played(stream: Stream, seed: int = 7) -> Random:
     return derive_random(ReplayedSeed(Choices(seed, {"x": stream})), "x")
 
 
-def test_empty_tape_gives_the_draws_of_its_seed() -> None:
+def test_empty_choice_sequence_gives_the_draws_of_its_seed() -> None:
     assert mixed_draws(derive_random(ReplayedSeed(Choices(7)), "x")) == mixed_draws(derive_random(7, "x"))
 
 
-def test_taped_seed_equals_the_number_of_its_seed() -> None:
+def test_replayed_seed_equals_its_number() -> None:
     assert ReplayedSeed(Choices(19)) % 10 == 9
     assert f"{ReplayedSeed(Choices(19))}" == "19"
 
 
-def test_recorded_draws_replay_the_same() -> None:
+def test_recorded_draws_replay_the_same_values() -> None:
     seed = ReplayedSeed(Choices(7))
     first = mixed_draws(derive_random(seed, "x"))
     words = seed.recorded()["x"]
     assert mixed_draws(played(Stream(words=words), seed=8)) == first
 
 
-def test_tape_word_gives_the_highest_bits_of_a_draw() -> None:
+def test_choice_word_gives_the_highest_bits_of_a_draw() -> None:
     random = played(Stream(words=(3 << 62, 3 << 62, WORD_MAX)))
     assert random.getrandbits(4) == 0b1100
     assert random.random() == 0.75
     assert random.getrandbits(64) == WORD_MAX
 
 
-def test_ended_stream_gives_only_zeros() -> None:
+def test_stream_gives_only_zeros_after_its_end() -> None:
     random = played(Stream(words=(WORD_MAX,), ends=True))
     assert random.getrandbits(8) == 255
     assert [random.random(), random.getrandbits(64), random.randrange(0, 5)] == [0.0, 0, 0]

@@ -1,4 +1,4 @@
-"""Gates: frames are held, dropped, delayed and reordered by their kind, and all other bytes pass at once."""
+"""Gates: frames are held, dropped, delayed and reordered by type, and all other bytes pass immediately."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HERE, THERE = "10.0.0.1", "10.0.0.2"
 
 
 class TwoBytes:
-    """Frames of two bytes; the first is the kind."""
+    """Frames of two bytes. The first byte is the type."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -47,7 +47,7 @@ class Connection:
         return rule
 
 
-def test_held_frame_holds_back_the_later_frames_until_its_release() -> None:
+def test_held_frame_holds_back_later_frames_until_its_release() -> None:
     connection = Connection()
     rule = connection.rule(Action.HOLD)
     connection.gate.write(b"a1x2b3x4")
@@ -84,7 +84,7 @@ def test_delayed_frame_is_sent_after_its_delay() -> None:
     assert connection.sent == b"x1a2"
 
 
-def test_frame_that_was_begun_before_the_rule_is_completed() -> None:
+def test_frame_started_before_the_rule_is_completed() -> None:
     connection = Connection()
     connection.gate.write(b"a1x")
     assert connection.sent == b"a1x"
@@ -95,7 +95,7 @@ def test_frame_that_was_begun_before_the_rule_is_completed() -> None:
 
 
 @pytest.mark.parametrize("piece", [b"x", b"a1x", b"x1"])
-def test_rule_of_another_link_lets_all_bytes_pass_at_once(piece: bytes) -> None:
+def test_rule_of_another_link_passes_all_bytes_immediately(piece: bytes) -> None:
     connection = Connection()
     connection.rule(Action.HOLD, source=THERE)
     connection.gate.write(piece)

@@ -1,4 +1,4 @@
-"""Virtual time: the order of calls, tasks, pauses and ended nodes."""
+"""Virtual time: the order of calls, tasks, pauses and node exits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def runtime(scheduler: Scheduler | None = None) -> SimRuntime:
     return SimRuntime(scheduler or Scheduler(), derive_random(1, "test"))
 
 
-def test_calls_run_in_the_order_of_time_then_of_scheduling() -> None:
+def test_calls_run_in_order_of_time_and_scheduling() -> None:
     scheduler, seen = Scheduler(), list[str]()
     for time_us, name in ((20, "c"), (10, "a"), (10, "b")):
         scheduler.at(time_us, lambda name=name: seen.append(name))
@@ -27,7 +27,7 @@ def test_calls_run_in_the_order_of_time_then_of_scheduling() -> None:
     assert scheduler.now_us == 100
 
 
-def test_call_continues_at_a_later_time_if_no_other_call_is_due() -> None:
+def test_call_can_advance_the_clock_if_no_other_call_is_due() -> None:
     scheduler, seen = Scheduler(), list[tuple[str, bool, int]]()
 
     def first() -> None:
@@ -50,7 +50,7 @@ def test_call_continues_at_a_later_time_if_no_other_call_is_due() -> None:
     ]
 
 
-def test_single_step_never_continues_at_a_later_time() -> None:
+def test_single_step_never_advances_the_clock_further() -> None:
     scheduler, seen = Scheduler(), list[bool]()
     scheduler.at(10, lambda: seen.append(scheduler.continue_at(15)))
     scheduler.step()
@@ -74,7 +74,7 @@ def test_task_sleeps_in_virtual_time() -> None:
     assert run_task(node.scheduler, node, nap()) == 60_000
 
 
-def test_task_on_a_future_without_a_result_is_a_deadlock() -> None:
+def test_waiting_for_a_future_without_a_result_is_a_deadlock() -> None:
     node = runtime()
 
     async def wait() -> None:
@@ -112,7 +112,8 @@ def test_paused_node_runs_due_calls_in_order_when_resumed() -> None:
 
 
 def test_resumed_node_handles_packets_before_timers() -> None:
-    # As in asyncio's _run_once and libuv's uv_run: an event loop that wakes up polls its sockets before its timers.
+    # Like asyncio's _run_once and libuv's uv_run, an event loop that wakes up polls its sockets before its
+    # timers.
     node, seen = runtime(), list[str]()
     node.pause()
     node.call_later(10, lambda: seen.append("timer"))
@@ -123,7 +124,7 @@ def test_resumed_node_handles_packets_before_timers() -> None:
     assert seen == ["packet", "timer"]
 
 
-def test_stopped_node_runs_no_calls_and_only_cleanup() -> None:
+def test_stopped_node_runs_only_cleanup() -> None:
     node, seen = runtime(), list[str]()
 
     async def work() -> None:

@@ -1,5 +1,6 @@
-"""Simulated processes: turns, timers and clocks follow the world's virtual time, and a kill stops everything at
-once."""
+"""Simulated processes: turns, timers and clocks use the world's virtual time, and a kill stops everything
+immediately.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +111,7 @@ def test_to_thread_returns_its_result_or_raises(world: SmallWorld) -> None:
 
 
 def test_sigkill_drops_tasks_and_timers_without_finally(world: SmallWorld) -> None:
-    """Callbacks that are ready to run are dropped, too."""
+    """Callbacks that are ready to run are also dropped."""
     happened: list[str] = []
 
     async def beside() -> None:
@@ -136,7 +137,7 @@ def test_sigkill_drops_tasks_and_timers_without_finally(world: SmallWorld) -> No
     assert HERE not in world.ended
 
 
-def test_paused_process_takes_no_turn_until_it_is_resumed(world: SmallWorld) -> None:
+def test_paused_process_runs_nothing_until_it_is_resumed(world: SmallWorld) -> None:
     ticks: list[float] = []
 
     async def program() -> None:
@@ -185,12 +186,12 @@ def test_sigterm_calls_the_registered_handler(world: SmallWorld) -> None:
 
 
 def test_end_of_the_world_creates_no_real_event_loop(world: SmallWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `finally` of a killed process runs then, outside of every turn, and can use asyncio."""
+    """At the end, a `finally` of a killed process runs outside of every turn, and can use asyncio."""
     created: list[str] = []
     reached: list[str] = []
 
     class Policy(asyncio.DefaultEventLoopPolicy):
-        """A policy that has not created a loop yet."""
+        """Event loop policy that has not created a loop yet."""
 
         def new_event_loop(self) -> asyncio.AbstractEventLoop:
             created.append("a loop")
@@ -203,7 +204,7 @@ def test_end_of_the_world_creates_no_real_event_loop(world: SmallWorld, monkeypa
             await asyncio.sleep(10)
         finally:
             reached.append("finally")
-            # Of no awaitables: gather then asks for the current loop.
+            # With no awaitables, gather uses the current event loop.
             await asyncio.gather()
 
     machine = world.machine(HERE, program)

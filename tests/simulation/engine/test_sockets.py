@@ -31,12 +31,12 @@ def connect(world: SmallWorld, *words: bytes, keeps_open: bool = False) -> tuple
     return caller, server
 
 
-def test_written_bytes_arrive(world: SmallWorld) -> None:
+def test_written_bytes_arrive_at_the_peer(world: SmallWorld) -> None:
     _, server = connect(world, b"one", b"two")
     assert server.received == b"onetwo"
 
 
-def test_read_can_return_a_part_of_a_write() -> None:
+def test_read_can_return_part_of_a_write() -> None:
     world = SmallWorld(pieces=1.0)
     _, server = connect(world, b"x" * 100)
     assert server.received == b"x" * 100
@@ -45,7 +45,7 @@ def test_read_can_return_a_part_of_a_write() -> None:
 
 
 def test_writer_pauses_while_the_peer_does_not_read(world: SmallWorld) -> None:
-    """The writer resumes when the peer reads again."""
+    """The writer resumes once the other end reads again."""
     caller, server = connect(world)
     assert caller.transport is not None
     assert server.transport is not None
@@ -104,7 +104,7 @@ def test_listen_on_a_port_in_use_fails(world: SmallWorld) -> None:
     assert world.ended[THERE].errno == errno.EADDRINUSE
 
 
-def test_sigkill_ends_connections_with_fin(world: SmallWorld) -> None:
+def test_sigkill_closes_connections_with_fin(world: SmallWorld) -> None:
     caller, _ = connect(world)
     world.machines[THERE].kill()
     world.run(1)
@@ -147,7 +147,7 @@ def test_keepalive_detects_a_machine_without_power(world: SmallWorld) -> None:
     assert caller.transport is not None
     keep_alive(caller.transport)
     world.machines[THERE].lose_power()
-    # Idle for 10 s, then three probes 5 s apart: `zabka.ensemble.server.net.sockets.keep_alive`.
+    # 10 s idle, then three probes at intervals of 5 s: `zabka.ensemble.server.net.sockets.keep_alive`.
     world.run(20)
     assert caller.happened == ["made"]
     world.run(10)
@@ -210,7 +210,7 @@ def test_one_way_cut_still_carries_the_other_direction(world: SmallWorld) -> Non
     assert caller.received == b"not heard"
 
 
-def test_paused_process_kernel_accepts_connections_and_bytes(world: SmallWorld) -> None:
+def test_paused_process_kernel_accepts_connections_and_data(world: SmallWorld) -> None:
     caller, server = Noted(), Noted()
     machine = world.machine(THERE, serving(server))
     world.run(0.1)
@@ -236,7 +236,7 @@ def test_slow_link_delays_bytes(world: SmallWorld) -> None:
     assert server.received == b"late"
 
 
-def test_connection_endpoints_agree_on_their_addresses(world: SmallWorld) -> None:
+def test_both_ends_of_a_connection_agree_on_their_addresses(world: SmallWorld) -> None:
     caller, server = connect(world)
     assert caller.transport is not None
     assert server.transport is not None

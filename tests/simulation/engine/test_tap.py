@@ -1,4 +1,4 @@
-"""A tap records every message of a simulated world, and changes nothing in it."""
+"""A tap records every message of a simulated world without changing the run."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from zabka.simulation.scenarios.scenario import Verdict
 
 FAILOVER = "kafka-1211"
 REGISTERING_US = 10_000
-"""Time within which a broker learns of its registration after the controller does, in µs."""
+"""Maximum time in µs until a broker knows about its registration after the controller does."""
 WHOLE, IN_PIECES = pytest.param(1, marks=pytest.mark.long), 9
-"""Seeds whose reads return all received bytes, and parts of them."""
+"""Seeds in which a read returns all received bytes, and only part of them."""
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_messages_with_the_bug_are_equal_until_they_diverge(
     assert tap.messages != tap_of_bug.messages
 
 
-def test_message_line_holds_the_whole_message(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
+def test_message_round_trips_as_a_line(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
     for message in failover[1].messages[:500]:
         assert read_message(message_line(message)) == message
 

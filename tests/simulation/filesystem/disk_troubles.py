@@ -1,4 +1,4 @@
-"""Faults of one disk and of the process on it, drawn from a seed, for runs over the simulated file system."""
+"""Seeded faults of one disk and of the process that uses it, for runs on the simulated file system."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from typing import NamedTuple
 from zabka.simulation.filesystem.volume import Volume
 
 COMMON = ("power", "kill", "full", "sync fails", "write fails", "read fails")
-"""Faults of every kind of run; each run leaves some of them out."""
+"""Faults possible in every kind of run. Each run omits some of them."""
 IN_MID_OPERATION = 0.7
-"""Share of power losses that occur between two operations of the process instead of between two actions of the run."""
+"""Fraction of power losses that occur between two operations of the process instead of between two actions of the
+run.
+"""
 _NONE: Mapping[str, Callable[[], None]] = MappingProxyType({})
 
 
 class Measure(NamedTuple):
     """Limits of faults: operations until a power loss, bytes of space on a full disk, and paths with failing
-    operations."""
+    operations.
+    """
 
     operations: int
     room_bytes: int
@@ -27,8 +30,9 @@ class Measure(NamedTuple):
 
 
 class DiskTroubles:
-    """Injects faults of `kinds` into a volume. `lose_power` and `kill` end its process; `own` holds a run's own
-    kinds."""
+    """Injects faults of `kinds` into a volume. `lose_power` and `kill` end its process. `own` contains the run's own
+    kinds of faults.
+    """
 
     def __init__(
         self, random: Random, volume: Volume, kinds: Sequence[str], measure: Measure,
@@ -42,7 +46,7 @@ class DiskTroubles:
         self._by_kind = {"kill": kill, "power": self._power_goes, "full": self._fill, **own}
 
     def befall(self, reached: Counter[str]) -> None:
-        """Draw, count and inject one fault. Do nothing if the run has left all of them out."""
+        """Draw, count and inject one fault. Do nothing if the run omits all kinds."""
         if not self._kinds:
             return
         kind = self._random.choice(self._kinds)

@@ -1,8 +1,8 @@
-"""Run of a broker's real partition log in its real log directory, on a simulated file system, driven by a seed.
+"""Run of a broker's real partition log and log directory on a simulated file system, driven by a seed.
 
-The checker records the appended batches by offset, the flushed end offset, and the content of the small files. A start
-after a kill must find all written data. A start after a power loss must find all flushed data unchanged; any other data
-that it finds must have been appended at that offset at some time.
+The checker records the appended batches by offset, the flushed end offset, and the content of the small files. A
+start after a kill must find all written data. A start after a power loss must find all flushed data unchanged. Any
+other data that it finds must have been appended at that offset at some time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Violation(AssertionError):
 
 
 class LogRun:
-    """Run of one seed."""
+    """Run of a real partition log with one seed."""
 
     def __init__(self, seed: int, actions: int = 150) -> None:
         self.random = derive_random(seed, "log run")
@@ -64,23 +64,25 @@ class LogRun:
         self._directory: FileLogDirectory | None = None
         self._workers: SimWorkers | None = None
         self._batches: dict[int, bytes] = {}
-        """Batches in the log, by base offset."""
+        """Batches in the log, keyed by base offset."""
         self._ghosts: dict[int, set[bytes]] = {}
-        """Every batch that was ever written at an offset."""
+        """Every batch ever written at an offset, keyed by that offset."""
         self._flushed = 0
-        """Records before this offset are on the platter."""
+        """Records before this offset are durable."""
         self._start = 0
         self._epoch = 1
         self._failed_syncs = 0
         self._sure = NO_LIMIT
-        """From this offset on a flush guarantees nothing: a flush failed and left blocks that the next one takes for
-        clean."""
+        """From this offset on, a flush guarantees nothing: an earlier flush failed, and the next flush treats its
+        blocks as clean.
+        """
         self._lost_power = False
         self._checkpoint: list[int | None] = [None]
-        """Values that the file can hold: the last one written for certain, then those whose write was begun."""
+        """Values that the file can contain: the last one certainly written, followed by those whose write had started.
+        """
         self._is_claimed = self._has_topic_id = False
         self._is_named = False
-        """Whether anything was flushed. Until then a power loss can remove the replica's directory."""
+        """Whether anything was flushed. Until then, a power loss can remove the replica's directory."""
 
     def run(self) -> Counter[str]:
         """Run the actions. Return how often each event occurred. Raises Violation."""
@@ -128,7 +130,7 @@ class LogRun:
         offset, segments = log.end_offset, len(log.segments)
         headers = split_batches(data) or []
         stored, _ = patch_batches(data, headers, offset, self._epoch)
-        # If the append fails, the batch may have been written or not.
+        # If the append fails, it is unknown whether the batch was written.
         self._ghosts.setdefault(offset, set()).add(bytes(stored))
         log.append_as_leader(data, headers, self._epoch)
         self._batches[offset] = bytes(stored)
@@ -190,7 +192,7 @@ class LogRun:
             raise Violation(f"meta.properties says something else: {strange}") from None
         self._is_claimed = True
         log = PartitionLog(directory, TP, segment_bytes=8_000)
-        # The name of a file that is found counts as durable, even if the sync of its directory had failed.
+        # Once a file is found, its name counts as durable, even if the sync of its directory failed.
         self._has_topic_id &= not self._lost_power or (self._is_named and not self._failed_syncs)
         if self._has_topic_id and read_topic_id(directory, str(TP)) != TOPIC_ID:
             raise Violation(f"{PARTITION_METADATA} is gone")

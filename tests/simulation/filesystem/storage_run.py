@@ -1,8 +1,8 @@
-"""Run of the real storage on a simulated file system, driven by a seed, with faults and a check of every start.
+"""Run of the real storage on a simulated file system, driven by a seed, with faults and a check at every start.
 
 The checker knows which operations were submitted and acknowledged. A history is identified by its last transaction,
-because a new epoch begins after each truncation, as in ZAB. A start must find one of the histories since the last
-acknowledged history, byte for byte.
+because a new epoch begins after each truncation, as in ZAB. A start must find, byte for byte, the last acknowledged
+history or a later one.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from zabka.simulation.filesystem.volume import PowerLost, Volume
 DATA = Path("/data")
 POLICY = RecoveryPolicy(other_voters=2)
 NO_SNAPSHOT = "has no snapshot at or before"
-"""Error text at which the peer stops: a TRUNC to a zxid before the oldest snapshot."""
+"""Error message with which the peer stops: a TRUNC to a zxid before the oldest snapshot."""
 KINDS = (*COMMON, "stall", "rot")
-"""Faults of a disk; each run leaves some of them out."""
+"""Disk faults. Each run omits some of them."""
 
 
 class Violation(AssertionError):
@@ -55,7 +55,7 @@ class Violation(AssertionError):
 
 
 class StorageRun:
-    """Run of one seed."""
+    """Run of the real storage with one seed."""
 
     def __init__(self, seed: int, actions: int = 120, kinds: tuple[str, ...] | None = None) -> None:
         self.random = derive_random(seed, "storage run")
@@ -81,17 +81,18 @@ class StorageRun:
         self._parents: dict[int, int] = {}
         self._digests: dict[int, int] = {0: DataTree().digest}
         self._trees: dict[int, TreeSnapshot] = {}
-        """Trees of histories that a leader sent as a snapshot."""
+        """Trees of histories that a leader sent as snapshots."""
         self._ends = [0]
-        """The history on the disk after each of the submitted operations."""
+        """The history on disk after each submitted operation."""
         self._acknowledged = 0
         """Index into `_ends` of the last acknowledged history. A start must find this one or a later one."""
         self._base = 0
-        """The snapshot with which the process started, or which has replaced its history since."""
+        """Zxid of the snapshot with which the process started, or of the snapshot that has replaced its history since.
+        """
         self._cut: list[int] = []
-        """Transactions removed by truncations; a learner can still hold them."""
+        """Transactions removed by truncations. A learner can still have them."""
         self._begun: dict[int, int] = {}
-        """By epoch: the index into `_ends` of the earliest history that is allowed once the epoch is current."""
+        """Index into `_ends` of the earliest history allowed once the epoch is current, keyed by epoch."""
         self._complete = True
         """Whether the history was complete at the last start."""
         self._barriers: dict[int, int] = {}
@@ -181,7 +182,7 @@ class StorageRun:
         return Barrier(self._tokens)
 
     def _begin_epoch(self) -> None:
-        """Accept an epoch and then make it current. No transaction of the epoch is written before."""
+        """Accept an epoch and then make it current. Before that, no transaction of the epoch is written."""
         assert self._running is not None
         self._power_may_go()
         self._epoch += 1
@@ -198,7 +199,7 @@ class StorageRun:
             return
         target = self.random.choice(path[-12:-1])
         if self.random.random() < 0.5:
-            # A learner is sent transactions that are about to be truncated.
+            # A learner receives transactions that are about to be truncated.
             self._ask(self.random.choice(path[-6:-1]), path)
         # A crash during the truncation leaves some of the transactions that it removes.
         self._ends += [zxid for zxid in reversed(path) if zxid >= target]
@@ -252,21 +253,23 @@ class StorageRun:
         )
 
     def path_of(self, end: int) -> list[int]:
-        """Return the history that ends at this zxid, oldest first, as far as its transactions are known."""
+        """Return the known transactions of the history that ends at this zxid, oldest first."""
         path = [end]
         while self._parents.get(path[-1], -1) >= 0:
             path.append(self._parents[path[-1]])
         return path[::-1]
 
     def _power_may_go(self) -> None:
-        """Let the power fail, in some runs, during the next operations: the next submission takes several of them."""
+        """Make the power fail in some runs, during the next operations. The next submission consists of several
+        operations.
+        """
         if "power" in self._kinds and self.random.random() < 0.3:
             self._volume.lose_power_after(self.random.randrange(0, 40))
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def _rot(self) -> None:
-        """Flip a bit in a log or snapshot. The next start finds the damage."""
+        """Flip a bit in a log or snapshot. The next start detects the damage."""
         prefixes = (f"{self._log_dir}/version-2/{LOG_PREFIX}.", f"{DATA}/version-2/{SNAPSHOT_PREFIX}.")
         paths = [path for path, node in self._volume.files() if path.startswith(prefixes) and node.blocks]
         if paths:
@@ -276,7 +279,7 @@ class StorageRun:
             self._volume.rot(Path(path), number * 8 * 4096 + self.random.randrange(0, 8 * 4096))
 
     def lose_power(self) -> None:
-        """Switch the host off and on."""
+        """Turn the host off and on."""
         self.reached["power lost"] += 1
         self._volume.lose_power()
         self._end()
@@ -325,7 +328,7 @@ class StorageRun:
             raise Violation(f"a start finds {zxid_text(end)}, which nobody wrote")
         if found.complete and end not in self._ends[self._begun.get(found.current_epoch, 0) :]:
             raise Violation(f"epoch {found.current_epoch} was begun behind more than {zxid_text(end)}")
-        # A record that was torn while it was written can look like damage to a synced record.
+        # A record that was torn during its write can look like damage to a synced record.
         excused = "rot" in self._kinds or len(allowed) > 1 or not self._complete
         if not found.complete and not excused:
             raise Violation("a history is not complete although all of it was acknowledged and nothing has rotted")
@@ -372,7 +375,7 @@ class StorageRun:
         self._epoch = epoch
         self._waits = False
         if recovery.damages and not recovery.recovered.complete:
-            # The process starts again and gets everything from the leader (`PeerDriver.on_truncated`).
+            # The process restarts and receives everything from the leader (`PeerDriver.on_truncated`).
             self.reached["damage found by a truncation"] += 1
             self._end()
             return
@@ -380,7 +383,7 @@ class StorageRun:
         self._running.storage.submit([SaveCurrentEpoch(Epoch(epoch)), self._barrier()])
 
     def read(self, after: Zxid, txns: list[Txn] | None) -> None:
-        """Check the transactions that were read for a learner whose last transaction is `after`."""
+        """Check the transactions read for a learner whose last transaction is `after`."""
         self.reached["log read"] += txns is not None
         path = self.path_of(self._ends[-1])
         if after in path:
@@ -389,7 +392,7 @@ class StorageRun:
             raise Violation(f"{zxid_text(txns[0].zxid)} comes behind {zxid_text(after)}, which was cut")
 
     def failed(self, reason: str) -> None:
-        """Stop the peer. Its host starts it again, in some runs after a power loss."""
+        """Stop the peer. Its host restarts it, in some runs after a power loss."""
         self.reached["stopped"] += 1
         if not self._kinds and NO_SNAPSHOT not in reason:
             raise Violation(f"the storage stopped although nothing befell it: {reason}")
@@ -400,13 +403,14 @@ class StorageRun:
 
 
 class _Process:
-    """One process of the peer, from its start to its end."""
+    """One process of the peer, from start to end."""
 
     def __init__(self, run: StorageRun, directories: Directories, files: ProcessFiles) -> None:
         self._run = run
         self.cutting = 0
         self.cut: list[int] = []
-        """Transactions that the truncation under way removes; `cutting` is the index into `_ends` at which it ends."""
+        """Transactions that the truncation in progress removes. `cutting` is the index into `_ends` at which it ends.
+        """
         self.workers = SimWorkers(run._scheduler, run.random, files, future=_nobody_waits, power_lost=run.lose_power)
         self.storage = Storage(
             directories,

@@ -1,4 +1,4 @@
-"""The simulated file system compared with a real directory, and its power losses compared with a model of POSIX."""
+"""The simulated file system, compared with a real directory, and its power losses, compared with a model of POSIX."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OPERATIONS = st.one_of(
 
 
 class Process:
-    """Runs operations on a directory of some file system, and returns the result or errno of each."""
+    """Process that runs operations on a directory of some file system, and returns each result or errno."""
 
     def __init__(self, files: Files, root: Path) -> None:
         self._files = files
@@ -153,7 +153,7 @@ def test_empty_write_past_the_end_does_not_extend_the_file() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(OPERATIONS, max_size=30), st.booleans())
-def test_simulated_files_return_what_the_kernel_returns(operations: list[tuple[Any, ...]], journal: bool) -> None:
+def test_simulated_files_behave_like_the_kernel(operations: list[tuple[Any, ...]], journal: bool) -> None:
     volume = Volume(Random(1))
     volume.has_journal = journal
     with tempfile.TemporaryDirectory() as real:
@@ -183,13 +183,13 @@ STEPS = st.lists(
 )
 BLOCK = 4096
 Content = tuple[int, tuple[int, int]]
-"""A file's size in blocks, and the byte that fills each of its two blocks (0: a hole)."""
+"""A file's size in blocks, and the byte that fills each of its two blocks (0 for a hole)."""
 State = frozenset[tuple[str, Content]]
 """Content of each file name."""
 
 
 class Model:
-    """Contents that each file and name can have on the platter according to POSIX, whatever the implementation."""
+    """Contents that each file and name can have on disk according to POSIX, independent of the implementation."""
 
     def __init__(self) -> None:
         self.now: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Runs of a broker's real log directory over a simulated file system, with and without injected mistakes."""
+"""Runs of a broker's real log directory on a simulated file system, with and without injected bugs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEEDS = range(80)
 SEEDS_FOR_A_BUG = range(300)
 
 
-def test_log_run_keeps_flushed_batches_and_adds_none() -> None:
+def test_log_runs_keep_flushed_batches_and_add_none() -> None:
     reached: Counter[str] = Counter()
     for seed in SEEDS:
         reached += LogRun(seed).run()
@@ -27,7 +27,7 @@ def test_log_run_keeps_flushed_batches_and_adds_none() -> None:
 
 
 @pytest.mark.long
-def test_log_run_keeps_flushed_batches_in_many_more_runs() -> None:
+def test_log_runs_keep_flushed_batches_with_many_more_seeds() -> None:
     for seed in range(1000, 5000):
         LogRun(seed).run()
 
@@ -75,11 +75,11 @@ INJECTED: dict[Callable[[], AbstractContextManager[None]], str] = {
     small_files_are_not_synced: "meta.properties|holds|partition.metadata is gone",
     a_write_that_failed_is_not_taken_back: "was written, and is not there|holds what nobody wrote|flushed, and is gone",
 }
-"""Injected mistakes, each with a pattern that matches the violations that it causes."""
+"""Injected bugs, each with a pattern that matches its violations."""
 
 
 @pytest.mark.parametrize("mistake", INJECTED, ids=lambda mistake: mistake.__name__)
-def test_injected_mistake_is_found(mistake: Callable[[], AbstractContextManager[None]]) -> None:
+def test_injected_log_bug_is_detected(mistake: Callable[[], AbstractContextManager[None]]) -> None:
     found = "nothing was found"
     with mistake():
         for seed in SEEDS_FOR_A_BUG:

@@ -1,4 +1,4 @@
-"""Names of log segments after a power loss: the shortest sequences that lost or changed a record."""
+"""Names of log segments after a power loss: the shortest sequences that once lost or changed a record."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TP = TopicPartition("orders", 0)
 SEEDS = range(60)
 SEGMENT_BYTES = 1_000
 SMALL, LARGE = 100, 600
-"""Bytes of a record. A segment holds one large record."""
+"""Sizes of a record in bytes. A segment holds one large record."""
 A_SECTOR = SECTOR_BYTES - 70
-"""Bytes of a record whose batch fills a sector."""
+"""Size in bytes of a record whose batch fills a sector."""
 
 
 class Host:
-    """A disk, and the process that has the log open."""
+    """A disk, and the process that has opened the log on it."""
 
     def __init__(self, seed: int) -> None:
         self.volume = Volume(Random(seed))
@@ -44,7 +44,7 @@ class Host:
             self.log.append_as_leader(data, split_batches(data) or [], epoch)
 
     def append_behind_a_gap(self, epoch: int, offset: int) -> None:
-        """Append a record at `offset` as a follower of a leader whose log compaction removed the records before it."""
+        """Append a record at `offset`, as a follower does whose leader has compacted away the records before it."""
         data = build_batch([Record(None, bytes([epoch]), 1000)])
         self.log.append_as_follower(*patch_batches(data, split_batches(data) or [], offset, epoch))
 
@@ -67,7 +67,7 @@ def host(request: pytest.FixtureRequest) -> Iterator[Host]:
     return Host(request.param)
 
 
-def test_flush_into_a_file_of_a_killed_process_is_durable(host: Host) -> None:
+def test_flush_of_a_file_left_by_a_killed_process_is_durable(host: Host) -> None:
     host.kill()
     host.append(1, SMALL)
     host.log.flush()
@@ -75,7 +75,7 @@ def test_flush_into_a_file_of_a_killed_process_is_durable(host: Host) -> None:
     assert host.epochs() == [1]
 
 
-def test_flush_of_a_segment_of_a_killed_process_is_durable(host: Host) -> None:
+def test_flush_of_a_segment_left_by_a_killed_process_is_durable(host: Host) -> None:
     host.append(1, LARGE, LARGE)
     host.kill()
     host.append(2, SMALL)
@@ -94,7 +94,7 @@ def test_truncated_segments_do_not_return_after_new_records(host: Host) -> None:
 
 
 def test_log_truncated_in_a_compaction_gap_keeps_its_end_offset(host: Host) -> None:
-    """Without the fix the broker reported records that it had lost, and as leader assigned their offsets again."""
+    """Otherwise the broker reports records that it has lost, and as leader assigns their offsets again."""
     host.append(1, SMALL)
     host.append_behind_a_gap(1, 9)
     host.log.flush()
@@ -122,8 +122,8 @@ def test_records_removed_after_damage_do_not_return(host: Host) -> None:
     assert host.epochs() in ([], [1], [2])
 
 
-def test_truncated_batches_do_not_continue_the_batch_over_them() -> None:
-    """All batches have the same length, so old batches can follow directly after the new batch on the disk."""
+def test_truncated_batches_do_not_follow_their_replacement() -> None:
+    """All batches have the same length, so that old batches can directly follow the new batch on disk."""
     reasons = set()
     for seed in range(200):
         host = Host(seed)

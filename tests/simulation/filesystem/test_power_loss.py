@@ -1,4 +1,4 @@
-"""Simulated file system: data after kills and power losses, and injected errors. Each test covers one rule."""
+"""The simulated file system: data after kills and power losses, and injected errors. Each test covers one rule."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_unsynced_removals_survive_in_order_only_with_a_journal(journal: bool, s
     assert {(exists(FILE, files), exists(OTHER, files)) for files in found} == states
 
 
-def test_file_replaced_durably_holds_the_new_content() -> None:
+def test_durably_replaced_file_has_the_new_content() -> None:
     def act(files: Files, volume: Volume) -> None:
         replace_file(FILE, b"old", "tmp", files)
         replace_file(FILE, b"new", "tmp", files)
@@ -183,7 +183,7 @@ def test_file_replaced_durably_holds_the_new_content() -> None:
     assert contents(after_power_loss(act)) == {b"new"}
 
 
-def test_directory_whose_name_is_lost_loses_its_files() -> None:
+def test_directory_with_a_lost_name_loses_its_files() -> None:
     def act(files: Files, volume: Volume) -> None:
         files.mkdir(Path("/d"))
         durable(files, b"x", Path("/d/file"))
@@ -191,8 +191,8 @@ def test_directory_whose_name_is_lost_loses_its_files() -> None:
     assert contents(after_power_loss(act), Path("/d/file")) == {None, b"x"}
 
 
-def test_failed_sync_marks_blocks_clean_and_next_skips_them() -> None:
-    """The Linux kernel behaves in this way (fsyncgate, 2018)."""
+def test_failed_sync_marks_blocks_clean_and_next_sync_skips_them() -> None:
+    """The Linux kernel does this (fsyncgate, 2018)."""
 
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"a" * SECTOR_BYTES)
@@ -219,7 +219,7 @@ def test_data_rewritten_after_a_failed_sync_is_synced_next() -> None:
     assert contents(after_power_loss(act)) == {b"b" * SECTOR_BYTES}
 
 
-def test_evicted_clean_blocks_are_read_from_the_platter() -> None:
+def test_evicted_clean_blocks_are_read_from_the_disk() -> None:
     seen: set[bytes] = set()
     for seed in SEEDS:
         volume = volume_of(seed)
@@ -261,7 +261,7 @@ def test_unlinked_file_frees_its_space_when_it_is_closed() -> None:
 
 
 @pytest.mark.parametrize("operation", ["open", "read", "write", "sync", "rename", "unlink", "list"])
-def test_injected_error_occurs_once_and_only_in_its_path(operation: str) -> None:
+def test_injected_error_occurs_once_and_only_at_its_path(operation: str) -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     acts: dict[str, Callable[[Path], object]] = {
@@ -283,7 +283,7 @@ def test_injected_error_occurs_once_and_only_in_its_path(operation: str) -> None
     acts[operation](Path("/b/file"))
 
 
-def test_rotten_bit_is_read_changed() -> None:
+def test_bit_rot_changes_the_bytes_that_are_read() -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     durable(files, b"\0" * 10)
@@ -293,7 +293,7 @@ def test_rotten_bit_is_read_changed() -> None:
     assert read_bytes(FILE, ProcessFiles(volume)) == b"\0\0\0\x04" + bytes(6)
 
 
-def test_rotten_bit_is_hidden_by_a_block_in_memory() -> None:
+def test_bit_rot_is_hidden_by_a_cached_block() -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     durable(files, b"\0" * SECTOR_BYTES)
@@ -360,7 +360,7 @@ def test_file_lock_ends_with_its_process() -> None:
     second.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_every_start_of_the_host_has_another_boot_id() -> None:
+def test_every_host_boot_has_another_boot_id() -> None:
     volume = volume_of(1)
     before = read_bytes(Path(BOOT_ID), ProcessFiles(volume))
     assert read_bytes(Path(BOOT_ID), ProcessFiles(volume)) == before

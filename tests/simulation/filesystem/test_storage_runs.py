@@ -1,4 +1,4 @@
-"""Runs of the real storage over a simulated file system, with and without injected mistakes."""
+"""Runs of the real storage on a simulated file system, with and without injected bugs."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ SEEDS_FOR_A_BUG = range(400)
 
 @pytest.fixture(autouse=True)
 def disks_are_soon_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the window of 64 syncs after which a disk counts as quick. Processes of a run end before that."""
+    """Shorten the window of 64 syncs after which a disk is considered fast. A run's processes end before that."""
     monkeypatch.setattr(sync_pace, "WINDOW", 4)
 
 
-def test_storage_run_loses_no_acknowledged_write_and_adds_none() -> None:
+def test_storage_runs_lose_no_acknowledged_write_and_add_none() -> None:
     reached: Counter[str] = Counter()
     for seed in SEEDS:
         reached += StorageRun(seed).run()
@@ -52,7 +52,7 @@ def test_storage_run_loses_no_acknowledged_write_and_adds_none() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
-def test_storage_loses_no_acknowledged_write_in_many_more_runs() -> None:
+def test_storage_runs_lose_no_write_with_many_more_seeds() -> None:
     for seed in range(1000, 4000):
         StorageRun(seed).run()
 
@@ -62,7 +62,7 @@ def test_storage_without_faults_never_stops() -> None:
         StorageRun(seed, kinds=()).run()
 
 
-def test_storage_run_is_the_same_every_time() -> None:
+def test_storage_run_is_deterministic() -> None:
     assert [StorageRun(seed).run() for seed in range(5)] == [StorageRun(seed).run() for seed in range(5)]
 
 
@@ -75,7 +75,7 @@ def test_new_data_directory_survives_a_power_loss() -> None:
         assert files.listdir(Path("/new/data")) == files.listdir(Path("/new/log")) == ["version-2"]
 
 
-def test_interrupted_purge_leaves_every_snapshot_with_its_log() -> None:
+def test_interrupted_purge_keeps_the_log_of_every_snapshot() -> None:
     for seed, stop in itertools.product(range(15), range(25)):
         volume = Volume(Random(seed))
         files = ProcessFiles(volume)
@@ -106,7 +106,7 @@ def durable_is_said_before_the_sync() -> Iterator[None]:
 
 @contextmanager
 def names_are_not_synced() -> Iterator[None]:
-    """Small files, including the epochs, are renamed without a sync of their directory."""
+    """Injected bug: small files, including the epochs, are renamed without syncing their directory."""
     with patch.object(small_files, "sync_directory", lambda directory, files: None):
         yield
 
@@ -149,7 +149,7 @@ def the_log_right_behind_the_snapshot_is_purged() -> Iterator[None]:
 
 @contextmanager
 def recovery_trusts_the_kernel() -> Iterator[None]:
-    """After a failed sync the next process syncs what it reads instead of writing it again."""
+    """Injected bug: after a failed sync, the next process syncs the data that it reads instead of writing it again."""
     with patch.object(recovery, "write_again", small_files.sync_file):
         yield
 
@@ -185,7 +185,7 @@ def an_epoch_begins_before_its_history_is_durable() -> Iterator[None]:
 
 @contextmanager
 def a_damaged_log_is_cut_by_a_truncation() -> Iterator[None]:
-    """Earlier behaviour: if damage lies before the end of the truncation, the log ends at the damage."""
+    """Earlier bug: if there is damage before the truncation point, the log ends at the damage."""
 
     def truncate_logs(directory: Path, zxid: int, files: Files) -> None:
         for first, path in reversed(log.list_logs(directory, files)):
@@ -204,15 +204,16 @@ def a_damaged_log_is_cut_by_a_truncation() -> Iterator[None]:
 
 @contextmanager
 def a_read_position_survives_a_truncation() -> Iterator[None]:
-    """Earlier behaviour: the first transaction of a later epoch can follow any transaction."""
+    """Earlier bug: the first transaction of a later epoch can follow any transaction."""
     with patch.object(LogReader, "forget_positions", lambda self: None), _any_epoch_follows():
         yield
 
 
 @contextmanager
 def reading_goes_on_behind_a_bad_record() -> Iterator[None]:
-    """Earlier behaviour: the next file follows, and the first transaction of a later epoch can follow any
-    transaction."""
+    """Earlier bug: the next file follows the damage, and the first transaction of a later epoch can follow any
+    transaction.
+    """
 
     def records_from(paths: Sequence[Path], offset: int, files: Files) -> Iterator[tuple[Path, int, bytes]]:
         for path in paths:
@@ -242,7 +243,7 @@ def _any_epoch_follows() -> Iterator[None]:
 
 
 class _Lax:
-    """A ReadLog whose borders allow the first transaction of any later epoch to follow."""
+    """ReadLog that allows the first transaction of any later epoch to follow."""
 
     def __init__(self, wanted: Any) -> None:
         self._wanted = wanted
@@ -280,14 +281,15 @@ INJECTED: dict[Callable[[], AbstractContextManager[None]], str] = {
     reading_goes_on_behind_a_bad_record: "comes behind",
     a_diff_may_have_a_hole: "comes behind",
 }
-"""Injected mistakes, each with a pattern that matches the violations that it causes."""
+"""Injected bugs, each with a pattern that matches its violations."""
 SLOW = (snapshots_are_named_before_they_are_synced, failed_syncs_are_tried_again)
-"""Mistakes that take many seeds."""
+"""Injected bugs that take many seeds to find."""
 
 
 def first_violation(seeds: range, wanted: str = "") -> tuple[int, str]:
-    """Return the first seed whose violation matches `wanted`, and its text. Return -1 and the last violation if none
-    does."""
+    """Return the first seed whose violation matches `wanted`, and the violation. Return -1 and the last violation if
+    none matches.
+    """
     found = "nothing was found"
     for seed in seeds:
         try:
@@ -303,7 +305,7 @@ def first_violation(seeds: range, wanted: str = "") -> tuple[int, str]:
     "mistake",
     [pytest.param(each, marks=[pytest.mark.long] if each in SLOW else [], id=each.__name__) for each in INJECTED],
 )
-def test_injected_mistake_is_found(mistake: Callable[[], AbstractContextManager[None]]) -> None:
+def test_injected_storage_bug_is_detected(mistake: Callable[[], AbstractContextManager[None]]) -> None:
     with mistake():
         seed, shown = first_violation(SEEDS_FOR_A_BUG, INJECTED[mistake])
     assert seed >= 0, shown

@@ -1,4 +1,4 @@
-"""Jobs of a simulated process: each step is an event, and no step runs after the process ends."""
+"""Jobs of a simulated process: each step is an event, and no step runs after the process has ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE = Path("/file")
 
 
 class Host:
-    """A host with one process."""
+    """Host with one process."""
 
     def __init__(self, seed: int = 1) -> None:
         self.scheduler = Scheduler()
@@ -57,7 +57,7 @@ def test_worker_step_runs_later_as_one_event() -> None:
     assert all(at <= 2 * STARTS_US_MAX for at, _ in host.told)
 
 
-def test_worker_step_reports_when_its_operations_are_done() -> None:
+def test_worker_report_waits_for_its_operations() -> None:
     host = Host()
     host.volume.stall_next_sync(1_000_000)
 
@@ -107,7 +107,7 @@ def test_job_waits_until_it_is_woken() -> None:
     assert [what for _, what in host.told] == ["woken"]
 
 
-def test_pause_lasts_its_full_time_unless_it_can_be_woken() -> None:
+def test_pause_lasts_its_full_time_unless_interruptible() -> None:
     host = Host()
 
     def job(what: str, pause: Pause) -> Job:
@@ -126,7 +126,7 @@ def test_pause_lasts_its_full_time_unless_it_can_be_woken() -> None:
     assert host.told[0][0] < 1_100_000 and host.told[1][0] >= 2_000_000
 
 
-def test_joined_job_runs_its_steps_at_once() -> None:
+def test_joined_job_runs_its_steps_immediately() -> None:
     host = Host()
 
     def job() -> Job:

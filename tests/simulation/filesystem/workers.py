@@ -1,4 +1,6 @@
-"""Jobs of a simulated process (`zabka.ensemble.runtime.workers`): each step is one event, when a seed chooses."""
+"""Jobs of a simulated process (`zabka.ensemble.runtime.workers`). Each step is one event, at a time drawn from a
+seed.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STARTS_US_MAX = 200
-"""The maximum time for which a runnable thread waits for a core."""
+"""Maximum time in µs for which a runnable thread waits for a core."""
 STEPS_MAX = 10_000_000
 
 
 class SimWorkers:
-    """One process's threads. `power_lost` is called if the power is lost during an operation of a step.
+    """Threads of one process. `power_lost` is called if the power fails during a step's operation.
 
     File operations of the event loop itself are not part of a step: their caller must handle `PowerLost`.
     """
@@ -43,7 +45,7 @@ class SimWorkers:
         self._power_lost = power_lost
         self._jobs: list[_SimWork] = []
         self._began_us: int | None = None
-        """The start of the current step."""
+        """Start time of the current step."""
         files.volume.attach(self.kill)
 
     def start(self, job: Job, name: str) -> Work:
@@ -55,7 +57,7 @@ class SimWorkers:
         return work
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Perform one call, in one step."""
+        """Run one function call in one step."""
         future = self._future()
 
         def job() -> Job:
@@ -72,7 +74,7 @@ class SimWorkers:
         return future
 
     def breathe(self) -> None:
-        """Do nothing: a step is not interrupted."""
+        """Do nothing, because a step is never interrupted."""
         return
 
     def now_s(self) -> float:
@@ -84,12 +86,12 @@ class SimWorkers:
         return (self._scheduler.now_us + (self._files.took_us if self._began_us is not None else 0)) * 1000
 
     def post(self, callback: Callable[..., object], *args: object) -> None:
-        """Call in the event loop, at the time when the step's operations so far have ended."""
+        """Call in the event loop, when the operations that the step has run so far have ended."""
         at_us = self._scheduler.now_us + (self._files.took_us if self._began_us is not None else 0)
         self._scheduler.post(at_us, lambda: callback(*args) if self._files.is_alive else None)
 
     def kill(self) -> None:
-        """End the process: all jobs stop."""
+        """End the process and stop all its jobs."""
         self._files.kill()
         for work in self._jobs:
             work.stop_work()
@@ -105,11 +107,11 @@ class SimWorkers:
 
     @property
     def now_us(self) -> int:
-        """The virtual time in µs."""
+        """Virtual time in µs."""
         return self._scheduler.now_us
 
     def carry_out(self, job: Job) -> tuple[Pause | None, int]:
-        """Run one step of a job. Return its pause (None: it has ended) and its duration in µs."""
+        """Run one step of a job. Return its pause (None if the job has ended) and its duration in µs."""
         outer_us, outer_took_us = self._began_us, self._files.took_us
         if outer_us is None:
             self._files.took_us = 0
@@ -128,7 +130,7 @@ class SimWorkers:
 
 
 class _SimWork:
-    """One job."""
+    """One job of a simulated process."""
 
     def __init__(self, workers: SimWorkers, job: Job, name: str) -> None:
         self.name = name
@@ -138,7 +140,7 @@ class _SimWork:
         self._woken = False
         self._next: Call | None = None
         self._busy_until_us = 0
-        """The end of the last step; its effects were all visible at its start."""
+        """End time of the last step, whose effects were all visible at its start."""
 
     def wake(self) -> None:
         self._woken = True
@@ -150,7 +152,7 @@ class _SimWork:
         return self._job is not None
 
     def join(self, within_s: float | None = None) -> None:
-        """Run its steps at once. Raises AssertionError if the job itself waits and there is no time limit."""
+        """Run the job's steps immediately. Raises AssertionError if the job itself waits and there is no time limit."""
         for _ in range(STEPS_MAX):
             if self._job is None:
                 return
@@ -162,7 +164,7 @@ class _SimWork:
         raise AssertionError(f"{self.name} does not end")
 
     def stop_work(self) -> None:
-        """Stop the job, because the process has ended."""
+        """Stop the job because the process has ended."""
         if self._next is not None:
             self._next.cancel()
         if (job := self._job) is not None:

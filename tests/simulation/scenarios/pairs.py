@@ -1,6 +1,6 @@
-"""Scripts of the outage library, each with an injected bug and the text that a problem must contain with this bug.
+"""Scripts of the outage library, each with an injected bug and the string that one of its problems must contain.
 
-A script whose bug is a configuration key of a broker, or a step of the script, holds both by itself
+A script whose bug is a configuration key of a broker or a step of the script specifies both itself
 (`WorldScenario.shows`). All other scripts are in this table, which proves that they show their bugs.
 """
 
@@ -13,7 +13,7 @@ ANOTHER_HISTORY = "history with another of its own"
 
 
 class Pair(NamedTuple):
-    """Script, name of an injected bug, and text that one of the problems must contain when both are combined."""
+    """Script, name of an injected bug, and string that one of the problems must contain when both are combined."""
 
     script: str
     injected_bug: str

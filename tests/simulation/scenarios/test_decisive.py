@@ -22,7 +22,7 @@ def moments(name: str) -> tuple[Event | None, Event | None]:
 
 
 def test_honeycomb_2017_is_decided_by_a_zombie_controller_write() -> None:
-    """The ensemble rejects the write of the deposed controller; with the bug it is written."""
+    """The ensemble rejects the deposed controller's write. With the bug, the write is applied."""
     held, bug = moments("honeycomb-2017")
     assert isinstance(held, e.WriteFenced)
     assert isinstance(bug, e.IsrChanged)
@@ -36,8 +36,10 @@ def test_controller_killed_is_decided_by_the_next_election() -> None:
 
 
 @pytest.mark.parametrize("name", LONE)
-def test_protocol_script_is_decided_when_the_last_peer_joined(name: str) -> None:
-    """The peer then has the history that the script expects. Only the frozen leader ends in an election."""
+def test_protocol_script_is_decided_when_the_last_peer_joins(name: str) -> None:
+    """The peer then has the history that the script expects. Only the script with the frozen leader ends in an
+    election.
+    """
     held, _ = moments(name)
     assert isinstance(held, e.PeerStateChanged)
     ends = ("LOOKING", "ELECTION") if name == "zookeeper-1675" else ("FOLLOWING", "BROADCAST")
@@ -45,7 +47,7 @@ def test_protocol_script_is_decided_when_the_last_peer_joined(name: str) -> None
 
 
 def test_every_play_has_a_decisive_moment_after_its_start() -> None:
-    """No play opens at the start of its processes."""
+    """No play opens at the moment when its processes start."""
     for name, scenario in LIBRARY.items():
         verdict = play(scenario)
         found = decisive(scenario, verdict)

@@ -1,6 +1,6 @@
-"""Kafka's outages: every historical behaviour has a script that shows it and holds without it.
+"""Kafka's outages: every historical behavior has a script that shows it, and that passes without it.
 
-`tests.simulation.scenarios.test_scenarios.test_scenario_has_no_problems` checks that each script holds.
+`tests.simulation.scenarios.test_scenarios.test_scenario_runs_without_problems` checks that each script passes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def test_every_replayable_outage_is_in_the_library() -> None:
     assert [outage for outage in REPLAYABLE if outage not in known] == []
 
 
-def test_outage_whose_bug_shows_nothing_is_a_problem() -> None:
-    """The bug of the script is harmless: its hypothesis holds, and the verdict reports that as a problem."""
+def test_outage_with_an_ineffective_bug_is_a_problem() -> None:
+    """The script's bug is harmless: the hypothesis holds, which the verdict reports as a problem."""
     found = LIBRARY["kafka-708"]
     assert isinstance(found, WorldScenario)
     harmless = WorldScenario(
@@ -49,6 +49,6 @@ def test_outage_is_reported_with_and_without_its_bug(capsys: pytest.CaptureFixtu
     assert "with zabka.historical=empty-isr" in said and "the ISR is empty" in said
 
 
-def test_two_outages_have_steps_that_only_their_bug_takes() -> None:
+def test_two_outages_have_steps_taken_only_with_their_bug() -> None:
     by_hand = [s.name for s in OUTAGES if any(isinstance(step, WithBug) for step in s.steps)]
     assert by_hand == ["kafka-2729", "kafka-14190"]

@@ -1,4 +1,4 @@
-"""Each script of the outage library shows its bug by the expected text, and has no problem without the bug."""
+"""Each script of the outage library shows its bug with the expected string, and has no problem without the bug."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def names(pair: Pair) -> str:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=names)
 def test_script_reports_its_bug_with_the_expected_text(pair: Pair) -> None:
-    """The script holds without the bug, and an ordinary start holds with it, so the script is what shows the bug."""
+    """The script passes without the bug, and an ordinary start passes with it. Therefore the script is what shows the
+    bug.
+    """
     script = LIBRARY[pair.script]
     assert play(script).problems == []
     with BUGS[pair.injected_bug]():
@@ -63,7 +65,7 @@ def test_script_reports_its_bug_with_the_expected_text(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-def test_every_script_reports_some_bug(name: str) -> None:
+def test_every_script_detects_some_bug(name: str) -> None:
     script = LIBRARY[name]
     by_itself = isinstance(script, WorldScenario) and script.shows
     assert by_itself or any(pair.script == name for pair in PAIRS)
@@ -98,19 +100,19 @@ def test_injected_bug_of_a_removed_rule_is_rejected() -> None:
         pass
 
 
-def test_bug_is_not_shown_by_other_problems() -> None:
+def test_unrelated_problems_do_not_count_as_detection_of_a_bug() -> None:
     injected_bug = InjectedBug(injected.commit_on_a_minority, ("durable only on",))
     assert injected_bug.shown(["liveness: nobody leads"]) is None
     assert injected_bug.shown(["liveness: nobody leads", "committed and durable only on [3]"]) is not None
 
 
 @pytest.mark.parametrize("bug", injected_table.RARE)
-def test_bug_that_seeds_rarely_find_has_a_script(bug: str) -> None:
+def test_bug_that_seeds_rarely_detect_has_a_script(bug: str) -> None:
     assert Pair(injected_table.RARE[bug], bug, injected_table.text_in_script(bug)) in PAIRS
 
 
-def test_three_log_reading_bugs_are_shown_separately() -> None:
-    """Scripts of the other two bugs hold when only the first bug is injected."""
+def test_three_log_reading_bugs_are_detected_separately() -> None:
+    """The scripts of the other two bugs pass when only one of the bugs is injected."""
     with BUGS["the log is read by its numbers"]():
         for script in ("diff-over-bit-rot", "position-behind-a-truncation"):
             assert play(LIBRARY[script]).problems == []

@@ -1,4 +1,4 @@
-"""Request faults as steps of a script, in the simulated world."""
+"""Request faults as steps of a script in the simulated world."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def uses(verdict: Verdict) -> list[Entry]:
 REFUSED = rule(api="Produce", topic="orders", effect="error", error="INVALID_REQUIRED_ACKS", times=2)
 
 
-def test_step_makes_a_producer_meet_the_error() -> None:
+def test_disturb_step_makes_a_producer_receive_the_error() -> None:
     verdict = played(
         *OPENED,
         Disturb(REFUSED),
@@ -47,7 +47,7 @@ def test_step_makes_a_producer_meet_the_error() -> None:
     assert [entry.event.subject for entry in uses(verdict)] == ["orders-0", "orders-0"]  # type: ignore[attr-defined]
 
 
-def test_use_in_a_world_has_the_fault_as_its_cause() -> None:
+def test_application_of_a_simulated_fault_is_caused_by_the_fault() -> None:
     verdict = played(*OPENED, Disturb(REFUSED), Produce("orders-0"))
     causes = Causes()
     for entry in verdict.journal:
@@ -55,7 +55,7 @@ def test_use_in_a_world_has_the_fault_as_its_cause() -> None:
     assert {causes.chain(entry).end for entry in uses(verdict)} == {End.FAULT}
 
 
-def test_isr_shrink_is_explained_by_the_fault_of_its_fetches() -> None:
+def test_isr_shrink_is_caused_by_the_fault_on_fetches() -> None:
     verdict = played(
         *OPENED,
         Disturb(rule(api="Fetch", client_id="broker-*", effect="close", for_ms=20_000)),
@@ -69,7 +69,7 @@ def test_isr_shrink_is_explained_by_the_fault_of_its_fetches() -> None:
     assert {causes.chain(entry).end for entry in shrunk} == {End.FAULT}
 
 
-def test_heal_ends_a_request_fault() -> None:
+def test_heal_step_ends_a_request_fault() -> None:
     verdict = played(
         *OPENED,
         Disturb(msgspec.structs.replace(REFUSED, times=0), "controller"),
@@ -79,7 +79,7 @@ def test_heal_ends_a_request_fault() -> None:
     assert (verdict.problems, uses(verdict)) == ([], [])
 
 
-def test_step_loses_the_answer_to_a_create() -> None:
+def test_step_can_drop_the_reply_to_a_create() -> None:
     verdict = played(
         Join("a", (1, 2, 3), 20_000),
         Disturb(rule(opcode="create", path="/x", effect="drop_response", times=1)),
@@ -92,7 +92,7 @@ def test_step_loses_the_answer_to_a_create() -> None:
 
 
 @pytest.mark.parametrize("step", [Disturb(REFUSED, "broker-1")])
-def test_step_can_be_written_to_a_file(step: Disturb) -> None:
+def test_disturb_step_round_trips_as_json(step: Disturb) -> None:
     assert msgspec.json.decode(msgspec.json.encode(step), type=Disturb) == step
 
 

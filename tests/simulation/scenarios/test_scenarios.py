@@ -1,4 +1,4 @@
-"""The outage library: each script of an outage of ZooKeeper and related systems has no problem here."""
+"""The outage library: each script of an outage of ZooKeeper and related systems passes without problems."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SERIOUS_BUGS = [
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-def test_scenario_has_no_problems(name: str) -> None:
+def test_scenario_runs_without_problems(name: str) -> None:
     assert play(LIBRARY[name]).problems == []
 
 
@@ -36,7 +36,7 @@ def test_every_serious_bug_has_a_scenario() -> None:
 
 
 @pytest.mark.parametrize("name", ["zookeeper-4712", "diff-over-a-purge", "zookeeper-710"])
-def test_scenario_read_back_from_its_file_is_equal(name: str, tmp_path: Path) -> None:
+def test_scenario_file_round_trips(name: str, tmp_path: Path) -> None:
     path = tmp_path / "scenario.json"
     write_scenario(LIBRARY[name], path)
     assert read_scenario(path) == LIBRARY[name]
@@ -93,7 +93,9 @@ def test_file_step_fails_in_a_script_without_files() -> None:
     assert played.problems == ["step 2 (Purge): this script's disks are no files"]
 
 
-def test_failed_scenario_exits_with_1_and_prints_its_replay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_failed_scenario_exits_with_1_and_prints_replay_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     path = tmp_path / "wrong.json"
     write_scenario(CoreScenario("wrong", "", "Nobody holds anything.", steps=(Start(), Expect("log", 1, "1.1"))), path)
     assert cli.run([str(path)], None) == 1
@@ -146,7 +148,9 @@ def test_script_with_an_unknown_peer_is_rejected(step: str, capsys: pytest.Captu
         ("zookeeper-1549", True, "run it --simulated"),
     ],
 )
-def test_bad_arguments_get_one_clear_line(name: str, live: bool, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arguments_are_reported_in_one_line(
+    name: str, live: bool, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run([name], LivePlayer() if live else None) == 2
     error = capsys.readouterr().err
     assert said in error and len(error.splitlines()) == 1

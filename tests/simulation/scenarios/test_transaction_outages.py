@@ -28,7 +28,7 @@ def chain_of(entries: list[Entry], kind: type[Event]) -> Chain:
 
 
 def told(chain: Chain) -> list[str]:
-    """Return the types of a chain's events, and what led to each change of a transactional id."""
+    """Return the types of a chain's events, and what caused each change of a transactional id."""
     return [
         f"{step.event.state}, {step.event.after}"
         if isinstance(step.event, e.TransactionChanged)
@@ -37,19 +37,19 @@ def told(chain: Chain) -> list[str]:
     ]
 
 
-def test_stuck_consumer_leads_to_the_killed_producer() -> None:
+def test_stuck_consumer_is_caused_by_the_killed_producer() -> None:
     chain = chain_of(played("producer-killed").journal, e.LastStableOffsetHeld)
     assert told(chain) == ["last_stable_offset_held", "Ongoing, partitions added", "fault_injected"]
     fault = chain.steps[-1].event
     assert isinstance(fault, e.FaultInjected) and (fault.kind, fault.target) == ("crash", "client-shop")
 
 
-def test_abort_after_the_timeout_leads_to_the_killed_producer() -> None:
+def test_abort_after_the_timeout_is_caused_by_a_killed_producer() -> None:
     chain = chain_of(played("producer-killed").journal, e.MarkerWritten)
     assert told(chain) == ["marker_written", "PrepareAbort, timed out", "fault_injected"]
 
 
-def test_stuck_consumer_leads_to_the_late_record() -> None:
+def test_stuck_consumer_is_caused_by_the_late_record() -> None:
     shown = played("late-produce").shown
     assert shown is not None
     chain = chain_of(shown.journal, e.LastStableOffsetHeld)
@@ -62,20 +62,20 @@ def test_stuck_consumer_leads_to_the_late_record() -> None:
     assert isinstance(begun, e.TransactionBegun) and not begun.is_verified
 
 
-def test_verified_transaction_has_no_late_record() -> None:
+def test_verified_transaction_accepts_no_late_record() -> None:
     begun = [entry.event for entry in played("late-produce").journal if isinstance(entry.event, e.TransactionBegun)]
     assert [event.is_verified for event in begun] == [True]
     assert not any(isinstance(entry.event, e.LastStableOffsetHeld) for entry in played("late-produce").journal)
 
 
-def test_marker_of_the_next_coordinator_leads_to_the_dead_one() -> None:
+def test_next_coordinators_marker_is_caused_by_the_crash() -> None:
     chain = chain_of(played("coordinator-fails-over").journal, e.MarkerWritten)
     found = told(chain)
     assert found[:3] == ["marker_written", "PrepareCommit, loaded", "leader_elected"]
     assert found[-1] == "fault_injected" and chain.end is End.FAULT
 
 
-def test_stable_offset_is_moved_by_the_marker() -> None:
+def test_stable_offset_move_is_caused_by_the_marker() -> None:
     leader = [
         entry
         for entry in played("producer-killed").journal

@@ -1,4 +1,4 @@
-"""Scripts can be played on a thread with its own event loop, and while other threads run."""
+"""Scripts can be played in a thread with its own event loop while other threads run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.simulation.scenarios.scenario import Verdict
 
 SCRIPT = "zookeeper-3144"
 WITHIN_S = 0.5
-"""Maximum difference between two clocks of this machine that are read one after the other, in seconds."""
+"""Maximum difference in seconds between two of this machine's clocks, read one after the other."""
 
 
 def test_script_plays_on_a_thread_with_a_running_event_loop() -> None:
@@ -25,7 +25,7 @@ def test_script_plays_on_a_thread_with_a_running_event_loop() -> None:
     assert asyncio.run(play_here()).problems == []
 
 
-def test_other_threads_stay_in_real_time_during_a_play() -> None:
+def test_other_threads_use_real_time_during_a_play() -> None:
     over = threading.Event()
     apart_s: list[float] = []
 
@@ -47,6 +47,6 @@ def test_other_threads_stay_in_real_time_during_a_play() -> None:
 
 
 def test_script_with_another_seed_has_another_history() -> None:
-    """The seed determines the delays, so the same seed gives the same history."""
+    """The seed determines the delays, so that the same seed results in the same history."""
     one, again, other = (list(play(seeded(LIBRARY[SCRIPT], seed)).lines()) for seed in (1, 1, 2))
     assert one == again != other

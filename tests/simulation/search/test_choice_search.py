@@ -1,5 +1,6 @@
-"""The search with choice sequences plays plain seeds unchanged, finds injected bugs, shrinks its findings, and can be
-resumed."""
+"""The search with choice sequences plays plain seeds unchanged, finds injected bugs, shrinks findings, and can be
+resumed.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def found_in(search: ChoiceSearch, runs_max: int) -> Found:
 @pytest.mark.parametrize(
     "scenario", ["ensemble", "disks", "swarm", pytest.param("swarm-ensemble", marks=pytest.mark.long)]
 )
-def test_tape_and_its_recording_replay_the_history_of_the_seed(scenario: str) -> None:
+def test_choices_and_their_recording_replay_the_seeds_history(scenario: str) -> None:
     plain, seed = SeedRun(2, SCENARIOS[scenario]), ReplayedSeed(Choices(2))
     taped = SeedRun(seed, SCENARIOS[scenario])
     plain.execute()
@@ -75,7 +76,7 @@ def test_swarm_seeds_have_no_violation(scenario: str) -> None:
         assert run_choices(Choices(seed), scenario, SETTINGS).problems == []
 
 
-def test_run_over_files_is_the_same_every_time() -> None:
+def test_run_over_files_is_deterministic() -> None:
     one, again = (run_choices(Choices(7), FILES, SETTINGS) for _ in range(2))
     assert (one.written, one.reached) == (again.written, again.reached)
 
@@ -96,7 +97,7 @@ def test_mutation_keeps_the_length_of_actions() -> None:
         assert len(words) % ACTION_NUMBERS == 0
 
 
-def test_corpus_keeps_a_tape_with_a_new_or_higher_count() -> None:
+def test_corpus_keeps_choices_with_a_new_or_higher_count() -> None:
     corpus = Corpus()
     assert corpus.keep_run(Choices(1), {10: 1}) is not None
     assert corpus.keep_run(Choices(2), {10: 1}) is None
@@ -105,7 +106,7 @@ def test_corpus_keeps_a_tape_with_a_new_or_higher_count() -> None:
     assert [kept.choices.seed for kept in corpus.kept] == [1, 3, 4]
 
 
-def test_corpus_chooses_rare_features_more_often() -> None:
+def test_corpus_selects_rare_features_more_often() -> None:
     corpus, random = Corpus(), Random(1)
     corpus.keep_run(Choices(1), {10: 1})
     corpus.keep_run(Choices(2), {20: 1})
@@ -115,7 +116,7 @@ def test_corpus_chooses_rare_features_more_often() -> None:
     assert chosen.count(2) > chosen.count(1)
 
 
-def test_run_continues_from_the_place_of_a_rare_feature() -> None:
+def test_run_continues_from_the_position_of_a_rare_feature() -> None:
     corpus, random = Corpus(), Random(1)
     kept = corpus.keep_run(Choices(1), {10: 1, 20: 1, 30: 1}, {10: 4, 20: 9})
     for _ in range(500):
@@ -125,7 +126,7 @@ def test_run_continues_from_the_place_of_a_rare_feature() -> None:
     assert [corpus.place(kept, random) for _ in range(20)].count(9) > 15
 
 
-def test_tape_without_places_continues_from_the_start() -> None:
+def test_choices_without_positions_continue_from_the_start() -> None:
     corpus = Corpus()
     kept = corpus.keep_run(Choices(1), {10: 1})
     assert kept is not None
@@ -133,7 +134,7 @@ def test_tape_without_places_continues_from_the_start() -> None:
 
 
 @pytest.mark.parametrize("scenario", [PROTOCOL, FILES])
-def test_run_continued_from_a_place_reaches_it_again(scenario: str) -> None:
+def test_run_continued_from_a_position_reaches_it_again(scenario: str) -> None:
     ran = run_choices(Choices(11), scenario, SETTINGS)
     last = max(ran.places.values())
     for state, place in list(ran.places.items())[:: len(ran.places) // 3]:
@@ -142,7 +143,7 @@ def test_run_continued_from_a_place_reaches_it_again(scenario: str) -> None:
         assert place == last or again.written.streams["steps"].words != ran.written.streams["steps"].words
 
 
-def test_run_continued_from_an_action_is_equal_until_then() -> None:
+def test_run_continued_from_an_action_is_equal_up_to_it() -> None:
     ran = run_choices(Choices(3), "swarm", SETTINGS)
     place = max(ran.places.values()) // 2
     again = run_choices(gone_on_from(ran.written, place, Random(5)), "swarm", SETTINGS)
@@ -155,7 +156,7 @@ def test_run_continued_from_an_action_is_equal_until_then() -> None:
 # -- findings
 
 
-def test_injected_bug_is_found_and_its_tape_is_shrunk() -> None:
+def test_injected_bug_is_detected_and_its_choices_are_shrunk() -> None:
     wanted = Requested(PROTOCOL, injected_bug=INJECTED_BUG)
     found = found_in(ChoiceSearch(wanted), 2_000)
     with injected(INJECTED_BUG):
@@ -164,12 +165,12 @@ def test_injected_bug_is_found_and_its_tape_is_shrunk() -> None:
         verdict = play_choices(choices, PROTOCOL, SETTINGS)
     assert "committed and durable only on" in problems[0]
     assert runs > 0
-    # Start, elect and run everything; then a write whose proposal reaches no disk.
+    # Start, elect and run everything, and then a write whose proposal reaches no disk.
     assert len(verdict.taken) <= 8
     assert run_choices(choices, PROTOCOL, SETTINGS).problems == []
 
 
-def test_search_is_the_same_every_time() -> None:
+def test_search_is_deterministic() -> None:
     def choice_sequences() -> list[Choices]:
         search = ChoiceSearch(Requested(PROTOCOL, seed=3))
         list(search.run_here(40))
@@ -184,7 +185,7 @@ def test_plain_search_uses_only_seeds() -> None:
     assert [search.next_choices().streams for _ in range(60)] == [{}] * 60
 
 
-def test_findings_of_one_invariant_are_of_one_kind() -> None:
+def test_violations_of_one_invariant_are_one_kind_of_finding() -> None:
     assert kind_of("WeakIsr: broker 1 leads") == kind_of("WeakIsr: broker 2 leads")
     assert kind_of("liveness: a serving ensemble did not come true") != kind_of("liveness: reading every record back")
 
@@ -234,7 +235,7 @@ def test_shrinking_removes_unneeded_faults_and_keeps_times() -> None:
 # -- files
 
 
-def test_tape_file_round_trips(tmp_path: Path) -> None:
+def test_choices_file_round_trips(tmp_path: Path) -> None:
     file = ChoicesFile(
         PROTOCOL, Choices(3, {"steps": Stream(own=1, words=(1, 2), tail=4)}), ["tickTime=500"], INJECTED_BUG, ["x"]
     )
@@ -242,7 +243,7 @@ def test_tape_file_round_trips(tmp_path: Path) -> None:
     assert read_choices(tmp_path / "choices.json") == file
 
 
-def test_search_resumes_from_its_folder(tmp_path: Path) -> None:
+def test_search_resumes_from_its_directory(tmp_path: Path) -> None:
     wanted = Requested(PROTOCOL, seed=5)
     search, folder = ChoiceSearch(wanted), ChoicesFolder(tmp_path, wanted)
     for kept, _ in search.run_here(30):
@@ -255,7 +256,7 @@ def test_search_resumes_from_its_folder(tmp_path: Path) -> None:
     assert [kept.choices for kept in again.corpus.kept] == [kept.choices for kept in search.corpus.kept]
 
 
-def test_tape_folder_holds_one_search(tmp_path: Path) -> None:
+def test_choices_directory_is_used_by_one_search(tmp_path: Path) -> None:
     folder = ChoicesFolder(tmp_path, Requested(PROTOCOL))
     folder.save(1, 0.1)
     with pytest.raises(OtherSearch):
@@ -276,7 +277,7 @@ def test_every_seed_scenario_can_be_searched() -> None:
     assert set(SCENARIOS) < set(SEARCHED)
 
 
-def test_tape_file_that_is_not_json_is_rejected(tmp_path: Path) -> None:
+def test_choices_file_that_is_not_json_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "choices.json").write_bytes(b"{")
     with pytest.raises(msgspec.DecodeError):
         read_choices(tmp_path / "choices.json")
@@ -305,7 +306,7 @@ def test_search_counts_a_finding_only_with_the_bug() -> None:
     assert "which is not the oldest one proposed" in tried.problem
 
 
-def test_search_of_the_table_ends_at_its_limits() -> None:
+def test_search_for_the_table_ends_at_its_limits() -> None:
     bug = next(bug for bug in search_table.bugs() if bug.name == BUG)
     assert search_table.search(bug, search_table.Limits(runs=2)).runs == 2
     assert search_table.search(bug, search_table.Limits(runs=2, cpu_s=1e-9)).runs == 1

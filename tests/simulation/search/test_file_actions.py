@@ -1,4 +1,4 @@
-"""Actions of runs over real files: after each action only messages that are held back are in flight."""
+"""Actions of runs with real files: after each action, only messages on hold are in flight."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL = (1, 2, 3)
 
 @pytest.fixture
 def cores(tmp_path: Path) -> Iterator[BareFileEnsemble]:
-    """Return three serving servers, with server 3 as leader and two writes on all of them."""
+    """Return three serving servers with leader 3 and two writes on all of them."""
     made = BareFileEnsemble(tmp_path, snap_count=1_000, commit_log_count=1)
     take(made, (Start(), Elect(ALL), Run(), Write(3, 2), Run()))
     assert list(serving(made)) == list(ALL)
@@ -43,7 +43,7 @@ def take(cores: BareFileEnsemble, stretch: Stretch, quiet: Quiet | None = None) 
         assert cores.problems == []
 
 
-def test_messages_of_a_vanished_machine_are_no_longer_held_back(cores: BareFileEnsemble) -> None:
+def test_messages_of_a_vanished_machine_are_released(cores: BareFileEnsemble) -> None:
     quiet = Quiet()
     quiet.follow(Run(hold=("3 > 1", "2 > 1", "disk 2")))
     take(cores, (Vanish(3), Run()), quiet)
@@ -70,7 +70,7 @@ def test_restart_of_all_starts_running_servers_or_every_server(cores: BareFileEn
     assert list(serving(cores)) == list(ALL)
 
 
-def test_blinking_machine_is_damaged_in_any_record(cores: BareFileEnsemble) -> None:
+def test_restarted_machine_can_have_damage_in_any_record(cores: BareFileEnsemble) -> None:
     flips = [step for stretch in file_actions.blinks(cores, 2) for step in stretch if isinstance(step, Rot)]
     assert flips == [Rot(2, "1.1"), Rot(2, "1.2")]
 
@@ -111,7 +111,7 @@ def test_ensemble_serves_in_epoch_2_with_its_earlier_writes(tmp_path: Path, peer
     cores.close()
 
 
-def test_peer_back_on_a_slow_disk_serves_after_its_disk_is_done(cores: BareFileEnsemble) -> None:
+def test_peer_returning_on_a_slow_disk_serves_after_its_disk(cores: BareFileEnsemble) -> None:
     quiet = Quiet()
     take(cores, next(stretch for stretch in file_actions.stops(cores)), quiet)
     at_once, slowly = file_actions.returns(cores)
@@ -123,7 +123,7 @@ def test_peer_back_on_a_slow_disk_serves_after_its_disk_is_done(cores: BareFileE
 
 
 def test_last_write_of_a_leader_reaches_itself_or_one_other_peer(cores: BareFileEnsemble) -> None:
-    """A leader that alone has the write is truncated when it returns."""
+    """A leader that is the only server with the write truncates it when it returns."""
     quiet = Quiet()
     _, and_dies, *_ = file_actions.last_writes(cores)
     take(cores, and_dies, quiet)
@@ -135,8 +135,9 @@ def test_last_write_of_a_leader_reaches_itself_or_one_other_peer(cores: BareFile
 
 
 def test_peer_return_is_interrupted_after_one_leader_packet(cores: BareFileEnsemble) -> None:
-    """The return is interrupted while the peer's log is truncated. A snapshot at this moment would keep the truncated
-    write, as the injected bug does."""
+    """The return is interrupted while the peer's log is truncated. A snapshot at this moment would contain the
+    truncated write, as with the injected bug.
+    """
     quiet = Quiet()
     _, and_dies, *_ = file_actions.last_writes(cores)
     take(cores, and_dies, quiet)
@@ -150,7 +151,7 @@ def test_peer_return_is_interrupted_after_one_leader_packet(cores: BareFileEnsem
     assert cores.files(3).history() == cores.files(2).history()
 
 
-def test_interrupted_return_shows_a_snapshot_during_a_truncation(
+def test_interrupted_return_detects_snapshot_during_truncation(
     cores: BareFileEnsemble,
 ) -> None:
     with INJECTED["a spoiled snapshot is made good at once"]():
@@ -166,7 +167,7 @@ def test_interrupted_return_shows_a_snapshot_during_a_truncation(
 
 
 def test_two_leaders_without_followers_give_up(cores: BareFileEnsemble) -> None:
-    """The server without a vote keeps looking, and neither leader gets a follower, until both time out."""
+    """The server without a vote remains LOOKING, and neither leader gets a follower, until both time out."""
     take(cores, (Isolate(3), Confer((1, 2)), Vanish(1), Start((1,)), Confer((1, 3)), Vanish(1), Rot(1, "1.2")))
     take(cores, (Start((1,)), Confer((1,))))
     states = [status.state for peer in ALL if (status := cores.nodes[peer].status) is not None]
@@ -174,7 +175,7 @@ def test_two_leaders_without_followers_give_up(cores: BareFileEnsemble) -> None:
     assert recover(cores) == []
 
 
-def test_two_machines_lose_power_together_or_in_a_row(cores: BareFileEnsemble) -> None:
+def test_two_machines_lose_power_together_or_in_sequence(cores: BareFileEnsemble) -> None:
     dark = list(file_actions.blackouts(cores, 2))
     assert [stretch[:2] for stretch in dark if len(stretch) == 5] == [
         (Vanish(1), Vanish(2)), (Vanish(1), Vanish(3)), (Vanish(2), Vanish(3)),
@@ -199,7 +200,7 @@ def test_connections_to_a_vanished_machine_close_on_settling(cores: BareFileEnse
 
 @pytest.fixture
 def five(tmp_path: Path) -> Iterator[BareFileEnsemble]:
-    """Return five serving servers, with server 5 as leader and two writes on all of them."""
+    """Return five serving servers with leader 5 and two writes on all of them."""
     made = BareFileEnsemble(tmp_path / "five", 5, snap_count=1_000, commit_log_count=1)
     take(made, (Start(), Elect(made.voters), Run(), *(Write(5), Run()) * 2))
     yield made
@@ -207,7 +208,7 @@ def five(tmp_path: Path) -> Iterator[BareFileEnsemble]:
 
 
 def test_failed_return_leaves_a_write_that_no_other_peer_gets(five: BareFileEnsemble) -> None:
-    """The other servers elect a leader without these two."""
+    """The other servers elect a leader without the returning peer and its leader."""
     take(five, (*down(1, five), *(Write(5), Run()) * 2))
     vain = list(file_actions.returns_in_vain(five))
     take(five, vain[0])
@@ -221,7 +222,7 @@ def test_failed_return_leaves_a_write_that_no_other_peer_gets(five: BareFileEnse
 def test_failed_return_stops_a_running_peer_and_needs_5_servers(
     five: BareFileEnsemble, cores: BareFileEnsemble
 ) -> None:
-    """An ensemble of three has no majority without the returning peer and the leader."""
+    """An ensemble of three has no quorum without the returning peer and the leader."""
     gone = [stretch[0] for stretch in file_actions.returns_in_vain(five)]
     assert gone == [Crash((peer,)) for peer in (1, 2, 3, 4) for _ in range(3)]
     take(five, next(file_actions.returns_in_vain(five)))
@@ -259,8 +260,8 @@ def down(peer: int, cores: BareFileEnsemble) -> Stretch:
     return (Crash((peer,)), Run(), Confer(others), Run())
 
 
-def test_return_after_absence_shows_reading_past_damage(cores: BareFileEnsemble, tmp_path: Path) -> None:
-    """The leader's log has a hole at the end of an epoch, which the zxids alone do not reveal."""
+def test_return_after_absence_detects_reading_past_damage(cores: BareFileEnsemble, tmp_path: Path) -> None:
+    """The leader's log has a hole at the end of an epoch, which the zxids alone do not show."""
 
     def absence(cores: BareFileEnsemble) -> Stretch:
         return next(stretch for stretch in file_actions.absences(cores, 3) if stretch[-1] == Rot(3, "1.3"))
@@ -283,9 +284,10 @@ def test_return_after_absence_shows_reading_past_damage(cores: BareFileEnsemble,
     other.close()
 
 
-def test_blinks_in_a_row_show_election_of_an_incomplete_peer(cores: BareFileEnsemble) -> None:
-    """The leader loses a write that one follower lacks. That follower restarts, and both are a majority without the
-    write."""
+def test_restarts_in_sequence_detect_election_of_incomplete_peer(cores: BareFileEnsemble) -> None:
+    """The leader loses a write that one follower lacks. That follower restarts, and the two form a quorum without the
+    write.
+    """
     with INJECTED["who has lost history is elected for its past"]():
         in_a_row = list(file_actions.blinks_in_a_row(cores, 3))
         [blinks] = [stretch for stretch in in_a_row if {Write(3), Rot(3, "1.3"), Vanish(1)} <= set(stretch)]
@@ -297,9 +299,10 @@ def test_blinks_in_a_row_show_election_of_an_incomplete_peer(cores: BareFileEnse
     )
 
 
-def test_return_after_a_failed_one_shows_stale_log_positions(five: BareFileEnsemble) -> None:
-    """The leader reads its log up to a write that is then truncated. It leads again, and continues from that position
-    for a peer that still holds the write."""
+def test_return_after_a_failed_one_detects_stale_log_positions(five: BareFileEnsemble) -> None:
+    """The leader reads its log up to a write that is then truncated. It becomes leader again, and continues from that
+    position for a peer that still has the write.
+    """
     with INJECTED["places in the log outlive what was there"]():
         _, _, leads_again, *_ = file_actions.returns_in_vain(five)
         take(five, leads_again)

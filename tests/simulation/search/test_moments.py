@@ -1,4 +1,4 @@
-"""Actions that lead to one moment: a run with few other actions reaches it, and no invariant breaks."""
+"""Actions that lead to one moment: a run with few other actions reaches it, and no invariant is violated."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from zabka.simulation.settings import world_settings
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SeedRun]:
-    """Return a function that plays a swarm seed with these actions, each drawn twice as often as an action that
-    repairs."""
+    """Return a function that plays a swarm seed with these actions, each drawn twice as often as a repairing action."""
 
     def played(seed: int, *allowed: SearchAction) -> SeedRun:
         def actions(run: SeedRun, stage: Stage) -> list[SearchAction]:
@@ -33,7 +32,9 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SeedRun]:
 
 
 SEED = 115
-"""First seed in which the two actions follow each other on a topic that requires more than one in-sync replica."""
+"""First seed in which the two actions occur one after the other on a topic that requires more than one in-sync
+replica.
+"""
 
 
 def test_high_watermark_known_only_to_a_dead_leader_is_lost(play: Callable[..., SeedRun]) -> None:

@@ -1,4 +1,6 @@
-"""Searches over the bare protocol find no violation without a bug, find injected bugs, and their findings replay."""
+"""Searches of the bare protocol find no violation without a bug, find injected bugs, and their findings can be
+replayed.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ def test_same_steps_lead_to_the_same_state() -> None:
     assert one.digest() == other.digest()
 
 
-def test_fork_recovers_with_any_disk_queue() -> None:
+def test_forked_ensemble_recovers_with_any_disk_queue() -> None:
     cores = led_by_3()
     Crash((1,)).play(cores)
     Run().play(cores)
@@ -87,7 +89,7 @@ def test_fork_recovers_with_any_disk_queue() -> None:
         cores.sync_disk(moved[0])
 
 
-def test_clones_and_fingerprints_follow_closures() -> None:
+def test_clones_and_fingerprints_include_closures() -> None:
     box: dict[str, list[int]] = {"list": [1]}
 
     def grow() -> None:
@@ -101,8 +103,8 @@ def test_clones_and_fingerprints_follow_closures() -> None:
     assert fingerprint(grow) == fingerprint(twin)
 
 
-def test_fields_left_out_of_a_fingerprint_exist() -> None:
-    """A renamed field would count again, and a new field of the old name would be left out."""
+def test_fields_excluded_from_a_fingerprint_exist() -> None:
+    """Otherwise a renamed field would be included, and a new field with the old name would be omitted."""
     cores = led_by_3()
     Crash((1,)).play(cores)
     Run().play(cores)
@@ -133,7 +135,7 @@ def test_fields_left_out_of_a_fingerprint_exist() -> None:
         Bounds(peers=3, writes=0, crashes=0, begin=Begin.POWER_ON, elections=1),
     ],
 )
-def test_exhausted_scope_has_no_violation(bounds: Bounds) -> None:
+def test_exhaustive_search_of_the_scope_finds_no_violation(bounds: Bounds) -> None:
     found = explore(bounds)
     assert found.exhausted and found.problems == []
     assert found.states > 100 and found.settled > 1
@@ -155,8 +157,8 @@ def test_interrupted_search_reports_its_progress() -> None:
     assert found.depth > 1
 
 
-def test_remembered_turns_equal_played_turns() -> None:
-    """The shortcuts of a search make no difference: the same steps without shortcuts lead to the same state."""
+def test_cached_transitions_equal_executed_transitions() -> None:
+    """The shortcuts of a search do not change the result: the same steps without shortcuts lead to the same state."""
     for seed in range(3):
         random = Random(seed)
         remembered, direct = BareEnsemble(turns=CachedTransitions()), BareEnsemble()
@@ -178,7 +180,9 @@ def test_remembered_turns_equal_played_turns() -> None:
 
 
 def test_proposal_in_flight_is_truncated_and_resent_on_return() -> None:
-    """Found by the search: 2 has logged a write that 1 and 3 commit while 2 returns, and 2 must truncate it first."""
+    """Found by the search: server 2 has logged a write that 1 and 3 commit while 2 returns. Server 2 must truncate it
+    first.
+    """
     cores = led_by_3()
     back = (Crash((2,), 1), Start((2,)), Elect((1, 2, 3)), Deliver(2, 3, link=1), Deliver(3, 2), SyncDisk(2))
     joined = (Deliver(2, 3), Deliver(3, 2, until="Trunc"), SyncDisk(3), SyncDisk(2))
@@ -211,7 +215,7 @@ ONE_WRITE = Bounds(writes=1, crashes=0)
         ("who comes back ahead is cut back", Bounds(writes=1, crashes=0, breaks=1), 17),
     ],
 )
-def test_injected_bug_is_found_in_the_fewest_steps(
+def test_injected_bug_is_detected_in_the_fewest_steps(
     bug: str, bounds: Bounds, length: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved = tmp_path / "found.json"
@@ -222,7 +226,7 @@ def test_injected_bug_is_found_in_the_fewest_steps(
     assert "VIOLATED" in said and f"in {length} steps" in said
 
 
-def test_transcript_has_every_step_and_the_violation() -> None:
+def test_transcript_contains_every_step_and_the_violation() -> None:
     with injected_ensemble.INJECTED["leader counts itself before its fsync"]():
         found = explore(ONE_WRITE)
         performed = list(transcript(3, found.steps))

@@ -1,4 +1,4 @@
-"""Sequences of steps that a random search draws as one."""
+"""Sequences of steps that a random search draws as a unit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALL = (1, 2, 3)
 
 @pytest.fixture
 def cores() -> BareEnsemble:
-    """Return three serving servers, with server 3 as leader and one write on all of them."""
+    """Return three serving servers with leader 3 and one write on all of them."""
     made = BareEnsemble()
     take(made, Quiet(), (Start(), Elect(ALL), Run(), Write(3), Run()))
     return made
@@ -33,7 +33,7 @@ def ends(cores: BareEnsemble) -> list[int]:
 
 
 def performed(cores: BareEnsemble) -> list[int]:
-    """Return the counter of the last zxid that each server knows to be committed."""
+    """Return, for each server, the counter of the last zxid that it knows to be committed."""
     return [status.last_committed & 0xFF for peer in ALL if (status := cores.nodes[peer].status) is not None]
 
 
@@ -69,7 +69,7 @@ def test_follower_that_briefly_lost_its_leader_follows_again(cores: BareEnsemble
 
 
 @pytest.mark.parametrize("is_injected", [False, True])
-def test_uneven_write_and_blip_show_truncation_of_a_commit(cores: BareEnsemble, is_injected: bool) -> None:
+def test_uneven_write_and_blip_detect_truncation_of_a_commit(cores: BareEnsemble, is_injected: bool) -> None:
     quiet, injected_bug = Quiet(), injected_ensemble.INJECTED["who comes back ahead is cut back"]
     take(cores, quiet, uneven(cores, 2, "1 > 3", "3 > 2"))
     assert performed(cores) == [2, 1, 1]

@@ -1,4 +1,4 @@
-"""Hypothesis state machine over the bare protocol. It shrinks a violation and saves it as a scenario."""
+"""Hypothesis state machine of the bare protocol. It shrinks a violation and saves it as a scenario."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHOICES = st.integers(0, 30)
 
 
 class ZabMachine(RuleBasedStateMachine):
-    """Take any possible step at any time. At the end all faults are repaired, and the ensemble must recover."""
+    """Run any possible step at any time. At the end all faults are repaired, and the ensemble must recover."""
 
     peers = 3
     save_to: Path = Path(".hypothesis") / "zab-failure.json"
@@ -39,7 +39,7 @@ class ZabMachine(RuleBasedStateMachine):
         self.check(self.cores.problems)
 
     def check(self, problems: list[str]) -> None:
-        """Save a failing run and fail. The last saved run is the smallest, because hypothesis ends with it."""
+        """Save a failing run, and fail. The last saved run is the smallest, because hypothesis runs it last."""
         if problems:
             found = CoreScenario("found", "Found by the state machine", problems[0], steps=tuple(self.steps))
             self.save_to.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Clusters of whole broker processes: seeds hold every invariant, replay byte for byte, and find injected mistakes."""
+"""Clusters of whole broker processes: seeds satisfy every invariant, replay byte for byte, and find injected bugs."""
 
 from __future__ import annotations
 
@@ -122,11 +122,11 @@ INJECTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {
     the_first_commit_counts: (14, ANSWERED),
     a_topics_minimum_is_not_read: (8, "NothingCommittedUnderMinIsr"),
 }
-"""Injected mistakes, each with the seed that finds it and the text of its problem."""
+"""Injected bugs, each with the seed that finds it and its problem message."""
 
 
 @pytest.mark.parametrize("mistake", INJECTED, ids=lambda mistake: mistake.__name__)
-def test_seed_finds_an_injected_mistake_and_holds_without_it(
+def test_seed_detects_an_injected_bug_and_passes_without_it(
     mistake: Callable[[], AbstractContextManager[None]],
 ) -> None:
     seed, shown = INJECTED[mistake]
@@ -135,7 +135,7 @@ def test_seed_finds_an_injected_mistake_and_holds_without_it(
 
 
 @pytest.mark.long
-def test_every_cluster_place_is_reached_in_one_seed_of_ten() -> None:
+def test_every_cluster_probe_is_reached_in_one_seed_of_ten() -> None:
     reached = Counter[str]()
     for seed in range(1, SEEDS):
         outcome = run_seed(seed, WHOLE_CLUSTER)

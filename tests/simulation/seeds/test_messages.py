@@ -1,4 +1,4 @@
-"""A tap records every message of a world of whole processes, and changes nothing in it."""
+"""A tap records every message of a world of whole processes without changing the run."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from zabka.simulation.seeds.whole_cluster import WHOLE_CLUSTER
 from zabka.simulation.seeds.whole_ensemble import WHOLE
 
 SEED = {WHOLE: 1, WHOLE_CLUSTER: 3}
-"""Seeds with three peers, a killed process and a machine that loses power."""
+"""Seeds with three peers, a killed process, and a machine that loses power."""
 END_OF_SNAPSHOT = b"\0\0\0\nBenWasHere"
 SNAP = 15
 Performed = tuple[MessageTap, list[Entry], dict[tuple[str, int, str, int], bytearray], dict[str, str]]
 
 
 def listen(scenario: str, monkeypatch: pytest.MonkeyPatch) -> Performed:
-    """Run a seed. Return its tap, its journal, the bytes written by each end of each connection, and machine names by
-    address."""
+    """Run a seed. Return its tap, its journal, the bytes written by each end of each connection, and machine names
+    keyed by address.
+    """
     written: dict[tuple[str, int, str, int], bytearray] = defaultdict(bytearray)
     names: dict[str, str] = {}
     write, attach = SocketTransport.write, Machine.__init__
@@ -66,7 +67,7 @@ def told(request: pytest.FixtureRequest) -> Iterator[Performed]:
 
 
 def frames(data: bytes) -> int:
-    """Return the number of frames. Each frame follows its length."""
+    """Return the number of frames. Each frame begins with its length."""
     count = at = 0
     while at + 4 <= len(data):
         at += 4 + int.from_bytes(data[at : at + 4])
@@ -81,7 +82,7 @@ def opening(data: bytes) -> int:
 
 
 def behind(data: bytes, at: int) -> int:
-    """Return the end of the buffer at `at`, which begins with its size (-1 for none)."""
+    """Return the end of the buffer at `at`, which begins with its size (-1 for a null buffer)."""
     return at + 4 + max(0, int.from_bytes(data[at : at + 4], signed=True))
 
 
@@ -103,7 +104,7 @@ def packets(data: bytes) -> int:
 
 
 def said(written: dict[tuple[str, int, str, int], bytearray], names: dict[str, str]) -> Counter[tuple[str, str, bool]]:
-    """Count the messages in the bytes by sender, receiver, and whether they are on an election port."""
+    """Count the messages in the bytes, keyed by sender, receiver, and whether they are on an election port."""
     found: Counter[tuple[str, str, bool]] = Counter()
     for (here, port, there, other_port), data in written.items():
         way = names[here], names[there]
@@ -117,8 +118,9 @@ def said(written: dict[tuple[str, int, str, int], bytearray], names: dict[str, s
 
 
 def differences(told: Performed) -> list[str]:
-    """Return the pairs of processes with different messages in tap and bytes. Messages on a connection that ended in
-    the same turn are never written as bytes."""
+    """Return the pairs of processes whose messages differ between tap and bytes. Messages on a connection that ended in
+    the same turn are never written as bytes.
+    """
     tap, _, written, names = told
     there = said(written, names)
     heard = Counter((each.source, each.target, each.group == "election") for each in tap.messages)
@@ -139,7 +141,7 @@ def test_tapped_messages_agree_with_the_bytes(told: Performed) -> None:
     }  # fmt: skip
 
 
-def test_unnoted_message_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrecorded_message_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     note, noted = ProcessNotes.note, Counter[str]()
 
     def forgetful(notes: ProcessNotes, us: int, sent: bool, line: Any, key: str, content: Any, size: Any) -> None:
@@ -233,7 +235,7 @@ def test_messages_do_not_depend_on_the_hash_seed() -> None:
     assert done.stdout == f"{sha256(b''.join(tap.lines())).hexdigest()}\n"
 
 
-def test_control_messages_between_brokers_name_both(told: Performed) -> None:
+def test_control_messages_name_both_brokers(told: Performed) -> None:
     tap, *_ = told
 
     def is_control(message: Message) -> bool:

@@ -1,4 +1,6 @@
-"""Ensembles of whole processes: seeds hold every invariant, replay byte for byte, and reach every place of interest."""
+"""Ensembles of whole processes: seeds satisfy every invariant, replay byte for byte, and reach every coverage
+probe.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,7 @@ def test_calm_ensemble_elects_once_and_expires_no_session() -> None:
 
 
 @pytest.mark.long
-def test_thread_that_sleeps_does_not_change_the_world() -> None:
+def test_sleeping_thread_does_not_change_the_world() -> None:
     ended = threading.Event()
 
     def rest() -> None:
@@ -104,7 +106,7 @@ def test_thread_that_sleeps_does_not_change_the_world() -> None:
         beside.join()
 
 
-def test_shapes_depend_on_the_seed_alone() -> None:
+def test_shapes_depend_only_on_the_seed() -> None:
     shapes = [draw_shape(derive_random(seed, "serving shape")) for seed in range(30)]
     assert shapes == [draw_shape(derive_random(seed, "serving shape")) for seed in range(30)]
     assert {shape.peers for shape in shapes} == {3, 4, 5}
@@ -127,7 +129,7 @@ def test_server_replaced_by_an_empty_one_receives_a_snapshot() -> None:
     run.world.end_world()
 
 
-def test_damage_on_a_disk_is_found_at_the_next_start() -> None:
+def test_damage_on_a_disk_is_detected_at_the_next_start() -> None:
     run = ServingRun(7, CALM)
     with run.in_virtual_time():
         run.boot()
@@ -178,7 +180,7 @@ PURGING = CALM._replace(
 
 
 @pytest.mark.long
-def test_diff_with_a_hole_after_a_purge_is_found() -> None:
+def test_diff_with_a_hole_after_a_purge_is_detected() -> None:
     with the_log_is_read_by_its_numbers():
         run = ServingRun(3, PURGING, "replace_after_purge")
         problems = run.execute().problems
@@ -192,7 +194,7 @@ def test_empty_server_that_joins_after_a_purge_gets_everything() -> None:
 
 
 @pytest.mark.long
-def test_every_place_is_reached_in_one_seed_of_ten() -> None:
+def test_every_coverage_probe_is_reached_in_one_seed_of_ten() -> None:
     reached = Counter[str]()
     for seed in range(1, SEEDS):
         outcome = run_seed(seed, WHOLE)
@@ -202,13 +204,13 @@ def test_every_place_is_reached_in_one_seed_of_ten() -> None:
 
 @contextmanager
 def acknowledged_before_the_sync() -> Iterator[None]:
-    """The log is written but never synced."""
+    """Injected bug: the log is written but never synced."""
     with patch.object(LogWriter, "sync", lambda self: None):
         yield
 
 
 @pytest.mark.long
-def test_unsynced_acknowledged_write_is_missing_on_the_platters() -> None:
+def test_unsynced_acknowledged_write_is_missing_on_the_disks() -> None:
     problems = serve_seed(1, [acknowledged_before_the_sync()]).problems()
 
     assert any(
@@ -218,7 +220,7 @@ def test_unsynced_acknowledged_write_is_missing_on_the_platters() -> None:
 
 
 @pytest.mark.long
-def test_whole_process_finding_is_shrunk_to_its_one_fault() -> None:
+def test_whole_process_finding_is_shrunk_to_its_only_fault() -> None:
     wanted = Requested(WHOLE)
     with acknowledged_before_the_sync():
         ran = run_choices(Choices(1), WHOLE, wanted.world())

@@ -15,7 +15,7 @@ def job(said: list[str], name: str, *pauses: Pause) -> Job:
     said.append(f"{name} ends")
 
 
-def test_jobs_run_until_they_wait_when_work_is_called() -> None:
+def test_work_runs_jobs_until_they_wait() -> None:
     inline_workers, said = InlineWorkers(), list[str]()
     one, two = (
         inline_workers.start(job(said, "a", GO_ON, WAIT), "a"),
@@ -51,7 +51,7 @@ def test_job_woken_by_another_runs_in_the_same_call_to_work() -> None:
     assert said == ["a0", "a ends"]
 
 
-def test_joined_job_runs_at_once_and_fails_if_it_waits() -> None:
+def test_joined_job_runs_immediately_and_fails_if_it_waits() -> None:
     inline_workers, said = InlineWorkers(), list[str]()
     inline_workers.start(job(said, "a", GO_ON), "a").join()
     assert said == ["a0", "a ends"]

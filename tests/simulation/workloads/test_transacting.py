@@ -1,4 +1,4 @@
-"""Transactional clients in the simulated world: their work without faults, and the faults that they are there for."""
+"""Transactional clients in the simulated world: their work without faults, and the faults that target them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from zabka.simulation.settings import WorldSettings, world_settings
 
 WITHOUT_METADATA = 197
 INJECTED_AT = 4
-"""A seed whose faults strike right after decisions: kills, pauses and cuts."""
+"""Seed whose faults occur directly after decisions: kills, pauses and partitioned links."""
 WITH_FAULTS = 12
-"""A seed of chaos with transactional clients."""
+"""Seed of chaos with transactional clients."""
 RULES = {
     *(transaction_history.READ, transaction_history.WHOLE, transaction_history.KEPT, transaction_history.ONCE),
     *(transaction_history.TOGETHER, transaction_history.FENCED),
@@ -45,7 +45,7 @@ def taken_over(entries: Iterable[Entry]) -> int:
 
 
 def injected_after_a_decision(entries: Iterable[Entry], within_us: int = 50_000) -> Counter[str]:
-    """Return the faults of each kind that affected a coordinator shortly after its decision."""
+    """Return the number of faults of each type that affected a coordinator shortly after its decision."""
     decided: dict[str, int] = {}
     found: Counter[str] = Counter()
     for entry in entries:
@@ -77,7 +77,7 @@ def test_chaos_seed_with_transactions_checks_every_rule() -> None:
     assert {name for name in RULES if outcome.checked.get(name)} == RULES
 
 
-def test_faults_strike_between_a_decision_and_its_markers() -> None:
+def test_faults_occur_between_a_decision_and_its_markers() -> None:
     run = SeedRun(INJECTED_AT, CHAOS, world_settings(OF_TRANSACTIONS))
     outcome = run.execute()
     assert outcome.problems == []
@@ -86,7 +86,7 @@ def test_faults_strike_between_a_decision_and_its_markers() -> None:
     assert taken_over(run.world.record.entries) > 0
 
 
-def test_share_of_seeds_with_transactions_is_that_of_the_scenario() -> None:
+def test_share_of_seeds_with_transactions_matches_the_scenario() -> None:
     for scenario in (CHAOS, SWARM):
         count = sum(has_transactions(seed, scenario, WorldSettings()) for seed in range(1_000))
         assert abs(count / 1_000 - scenario.transactions_chance) < 0.03
@@ -96,7 +96,9 @@ def test_share_of_seeds_with_transactions_is_that_of_the_scenario() -> None:
     assert not any(has_transactions(seed, each, WorldSettings()) for seed in range(100) for each in others)
 
 
-def test_coordinator_without_metadata_leaves_no_marker_out() -> None:
-    """All brokers restart between a decision and its markers; the new coordinator loads before it gets any metadata."""
+def test_coordinator_without_metadata_writes_every_marker() -> None:
+    """All brokers restart between a decision and its markers. The new coordinator loads its log before it receives any
+    metadata.
+    """
     run = SeedRun(WITHOUT_METADATA, CHAOS)
     assert run.execute().problems == []

@@ -1,7 +1,7 @@
-"""The invariants of a history: of ZAB, controllers, replicas and records, and of what clients saw.
+"""The invariants of a history: of ZAB, controllers, replicas and records, and of the results that clients saw.
 
 Each checker is a separate fold over entries, or over the calls and replies of clients, and does not depend on the code
-that it checks. Its rules come from the papers, from TLA+ specifications, from Kafka and ZooKeeper, and each module
+that it checks. Its rules come from the papers, from TLA+ specifications, and from Kafka and ZooKeeper; each module
 names its source. The simulated world runs the checkers at every step; live tests and campaigns run them on whole
 journals. They import only `journal`, and every package may import them.
 

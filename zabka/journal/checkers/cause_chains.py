@@ -1,8 +1,8 @@
-"""Invariant: every decision has a first cause: a fault, a request, a timer or a start, through earlier events only.
+"""Invariant: the causes of every decision lead back to a fault, a request, a timer or a start.
 
-It is checked over a whole history at the journal's full level, because an effect may be logged before its cause on
-another node. Each step also has to fit: the cause of a decision must be about the same session, partition or epoch, and
-the data of a decision must agree with its result.
+Each cause must be earlier than its effect. The checker needs a whole history at the journal's full level, because an
+effect may be logged before its cause on another node. Each step also has to fit: the cause of a decision must be about
+the same session, partition or epoch, and the data of a decision must agree with its result.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ CHECKED = (
     SessionClosed, ControllerElected, ControllerResigned, LeaderElected, LeaderEstablished, IsrChanged, LogTruncated,
     RecordsLost, TransactionChanged, MarkerWritten,
 )  # fmt: skip
-"""The decisions that are checked."""
+"""The event types whose chains of causes are checked."""
 
 
 def broken_chains(entries: Sequence[Entry]) -> list[Violation]:
-    """Return the decisions whose chain of causes does not end, does not fit, or does not lead backwards."""
+    """Return the decisions whose chain of causes does not end, does not fit, or does not lead back in time."""
     causes = Causes()
     committed: set[int] = set()
     elections: set[str] = set()
@@ -70,7 +70,7 @@ def broken_chains(entries: Sequence[Entry]) -> list[Violation]:
 def _is_unlogged(chain: Chain, elections: set[str]) -> bool:
     """Return whether the chain ends at an election that its controller could not log.
 
-    The controller died before it received the reply.
+    The controller died before it received the reply to its write.
     """
     last = chain.steps[-1].event
     names_election = isinstance(last, FollowershipTaken | TransactionChanged) and chain.says.startswith("election ")
@@ -78,7 +78,7 @@ def _is_unlogged(chain: Chain, elections: set[str]) -> bool:
 
 
 def _end_fault(chain: Chain, committed: set[int]) -> str:
-    """Return what is wrong with the end of a chain; empty if it is correct."""
+    """Return why the end of a chain is wrong; empty if it is correct."""
     word, _, rest = chain.says.partition(" ")
     known = {
         "timer": rest in TIMERS,
@@ -103,7 +103,7 @@ def _end_fault(chain: Chain, committed: set[int]) -> str:
 
 
 def _late(chain: Chain, causes: Causes) -> str:
-    # A broker logs its registration when the reply arrives; the controller may have seen it before.
+    # A broker logs its registration when the reply arrives; the controller may have read the registration before.
     steps = [step for step in chain.steps if not isinstance(step.event, BrokerRegistered)]
     for effect, cause in pairwise(steps):
         if causes.place(cause) >= causes.place(effect):
@@ -165,7 +165,7 @@ _FITS: dict[type[Event], Callable[[Event, Event], bool]] = {
     LogTruncated: _truncated_fits,
     RecordsLost: _lost_fits,
 }
-"""By type of effect: whether a cause can have led to it."""
+"""By type of effect: a function that returns whether a cause can have led to it."""
 
 
 def _disagreement(event: Event) -> str:

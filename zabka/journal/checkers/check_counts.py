@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 class CheckCounts:
-    """A count for each invariant, by name."""
+    """A count of checks for each invariant."""
 
     __slots__ = ("counts",)
 

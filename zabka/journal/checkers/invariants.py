@@ -33,7 +33,7 @@ class Checker(Protocol):
     def checked(self) -> int | None:
         """The number of entries that could have shown a violation.
 
-        None for a checker that only forwards reports of others.
+        None for a checker that only forwards reports of nodes.
         """
         ...
 
@@ -53,7 +53,7 @@ class OneLeaderPerEpoch:
         self._leaders: dict[int, int] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare with the earlier leader of that epoch."""
+        """Compare a new leader with the earlier leader of that epoch."""
         event = entry.event
         if isinstance(event, e.LeaderEstablished):
             self.checked += 1
@@ -74,7 +74,7 @@ class CommittedPrefixesAgree:
         self._last: dict[str, int] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare with the commits of other peers under that zxid."""
+        """Compare a commit with the commits of other peers under that zxid."""
         event = entry.event
         if isinstance(event, e.TxnCommitted):
             row = (event.session_id, event.cxid, event.operation, event.path, event.error, event.digest)
@@ -107,7 +107,7 @@ class DigestsAgree:
         self._digests: dict[int, dict[str, int]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare with the other peers at that zxid."""
+        """Compare a digest with the other peers' digests at that zxid."""
         event = entry.event
         assert isinstance(event, e.TxnCommitted | e.ZxidCheckpoint)
         if isinstance(event, e.TxnCommitted) and not event.digest:
@@ -153,7 +153,7 @@ class AcknowledgedWritesSurvive:
             if event.state == "LEADING" and event.phase != "BROADCAST":
                 self._last_zxid[entry.node] = event.last_zxid
         elif isinstance(event, e.LeaderEstablished):
-            # Writes acknowledged in an older epoch must be in the history of this leader.
+            # Writes acknowledged in an older epoch must be in this leader's history.
             had = self._last_zxid.get(entry.node, 0)
             self.checked += 0 < self._acknowledged >> 32 < event.epoch
             if self._acknowledged >> 32 < event.epoch and had < self._acknowledged:
@@ -170,7 +170,7 @@ class AcknowledgedWritesSurvive:
 
 
 class EphemeralsEndWithSessions:
-    """Once a session's end is applied, its ephemerals are deleted and none is created later."""
+    """After a session's end is applied, its ephemerals are deleted and none is created later."""
 
     name = "no ephemeral outlives its session"
     watches = (e.NodeStarted, e.LearnerSynced, e.EphemeralCreated, e.EphemeralDeleted, e.SessionClosed)
@@ -207,7 +207,7 @@ CLOSE_SESSION = "closeSession"
 
 
 class EndedSessionsWriteNothing:
-    """No transaction of a session is applied after the session's end, by the order of zxids."""
+    """No transaction of a session is applied after the session's end, in zxid order."""
 
     name = "no session writes after its end"
     watches = (e.TxnCommitted,)
@@ -220,7 +220,8 @@ class EndedSessionsWriteNothing:
         """The highest zxid of each session's other transactions."""
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare the end of a session with its other transactions, in whatever order nodes apply them."""
+        """Compare the end of a session with its other transactions, independent of the order in which nodes apply
+        them."""
         event = entry.event
         assert isinstance(event, e.TxnCommitted)
         session_id = event.session_id
@@ -240,7 +241,7 @@ class EndedSessionsWriteNothing:
 class ControllerEpochsRise:
     """Controller epochs strictly rise, and no write of a lower epoch takes effect after a higher epoch began.
 
-    The order is that of the ensemble: the zxid of the write is compared with the zxid of the election.
+    The order is the ensemble's: the zxid of the write is compared with the zxid of the election.
     """
 
     name = "controller epochs rise and fence"
@@ -248,7 +249,7 @@ class ControllerEpochsRise:
 
     def __init__(self) -> None:
         self.checked = 0
-        self._elections: list[tuple[int, int, int]] = []  # (zxid, epoch, broker), in the order seen
+        self._elections: list[tuple[int, int, int]] = []  # (zxid, epoch, broker), in the order of observation.
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Compare elections with each other, and partition writes with the elections."""
@@ -273,9 +274,9 @@ class ControllerEpochsRise:
 
 
 class OneLeaderPerLeaderEpoch:
-    """At most one broker, and one process of it, leads a partition in a leader epoch.
+    """At most one broker, and one process of that broker, leads a partition in a leader epoch.
 
-    A restart begins another leader epoch.
+    A restarted broker needs a new leader epoch.
     """
 
     name = "one leader per partition and leader epoch"
@@ -288,7 +289,7 @@ class OneLeaderPerLeaderEpoch:
         self._led_by: dict[tuple[str, int, int], tuple[str, int]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare with the earlier leader of that leader epoch."""
+        """Compare a new leader with the earlier leader of that leader epoch."""
         event = entry.event
         if isinstance(event, e.NodeStarted):
             self._lives[entry.node] = self._lives.get(entry.node, 0) + 1
@@ -330,11 +331,11 @@ class IsrWithinAssignment:
         self.checked = 0
         self._replicas: dict[TopicPartition, dict[int, None]] = {}
         self._assigned: dict[TopicPartition, int] = {}
-        """The zxid that wrote the assignment."""
+        """The zxid of the last write of each partition's assignment."""
         self._writes: dict[tuple[TopicPartition, int], tuple[int, ...]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Check every write of a partition's state; no partition epoch can be written twice with different ISRs."""
+        """Check every write of a partition's state. A partition epoch cannot be written twice with different ISRs."""
         event = entry.event
         if isinstance(event, e.TopicDeleted):
             for key in [key for key in self._writes if key[0].topic == event.topic]:
@@ -369,11 +370,14 @@ class IsrWithinAssignment:
 
 
 _ID_IN_USE = "BrokerIdInUse"
-"""Another process holds the broker's id: the broker reports it and retries, which violates nothing."""
+"""The problem of a broker whose id another process has.
+
+The broker reports it and retries; no invariant is violated.
+"""
 
 
 class NothingSelfReported:
-    """No node has reported an impossible state of its own, such as a tree digest that differs from the leader's."""
+    """No node has reported an impossible state, such as a tree digest that differs from the leader's."""
 
     name = "no node and no check of the world reports a broken rule"
     watches = (e.InvariantViolated, e.ControllerEventFailed)
@@ -429,7 +433,7 @@ class Watchdog:
         return {name: checked for name, checked in counts if checked is not None}
 
     def see(self, entry: Entry) -> None:
-        """Process the next entry; violations are added to `violations`."""
+        """Process the next entry; add its violations to `violations`."""
         kind = type(entry.event)
         watching = self._watching.get(kind)
         if watching is None:

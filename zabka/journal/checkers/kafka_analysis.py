@@ -1,13 +1,13 @@
 """Anomalies in what clients of a Kafka cluster saw, as Jepsen's kafka workload defines them.
 
-A history has the acknowledgement of each record sent and the records that consumers polled. Every value is sent once,
-so that a value identifies its send. Pure: used for simulated and live histories.
+A history has the acknowledgement of each sent record, and the records that consumers polled. Every value is sent once,
+so a value identifies its send. This module is pure, for simulated and live histories.
 
 lost write          an acknowledged value was never polled, though polls went beyond its offset, or to the log's end
 inconsistent offset one offset of a partition had two values, in polls or acknowledgements
 duplicate           one value was polled at two offsets of a partition, or in two partitions
-nonmonotonic poll   a consumer's next records have offsets that it had reached in that assignment already
-skipped poll        a consumer's next records leave out some that are known to be between
+nonmonotonic poll   a consumer polled records at offsets that it had already reached in that assignment
+skipped poll        a consumer's next records omit known records between them
 nonmonotonic send   a producer's later record, sent after the first was acknowledged, got a lower offset
 unknown value       a polled value was never sent, or was sent to another partition
 """
@@ -49,8 +49,8 @@ class Sent(NamedTuple):
 class Polled(NamedTuple):
     """The records of one partition in one poll of a consumer.
 
-    `assignment` is incremented when the consumer gets the partition again or seeks in it: later polls need not continue
-    the earlier ones.
+    `assignment` is incremented when the consumer is assigned the partition again or seeks in it, because later polls
+    then need not continue the earlier ones.
     """
 
     consumer: str
@@ -68,7 +68,7 @@ class Read(NamedTuple):
 
 
 class Found(NamedTuple):
-    """One anomaly of one partition."""
+    """An anomaly in one partition."""
 
     anomaly: Anomaly
     partition: str
@@ -79,7 +79,7 @@ class Found(NamedTuple):
 
 
 class KafkaHistory:
-    """A growing history."""
+    """A growing history of sends and polls."""
 
     __slots__ = ("ends", "polled", "reads", "sent")
 
@@ -88,7 +88,7 @@ class KafkaHistory:
         self.polled: list[Polled] = []
         self.reads: list[Read] = []
         self.ends: dict[str, int] = {}
-        """The log end offset of each partition after all sends, for partitions that were polled up to there."""
+        """The log end offset of each partition after all sends, for partitions that were polled up to that offset."""
 
     @property
     def acknowledged(self) -> int:
@@ -98,7 +98,7 @@ class KafkaHistory:
     def violations(self, acks: Iterable[int] = (ACKS_ALL,)) -> list[Found]:
         """Return all anomalies. Only records acknowledged with one of `acks` must not be lost.
 
-        With acks=1 only the leader acknowledges; after its loss, the same offsets are given to other records.
+        With acks=1 only the leader acknowledges; if it is lost, other records can get the same offsets.
         """
         shown = _by_offset(self.polled)
         binding = tuple(acks)

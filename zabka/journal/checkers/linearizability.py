@@ -1,9 +1,9 @@
 """Linearizability checker for histories of concurrent operations, similar to Porcupine.
 
 Each operation has a call and a return, unless its outcome is unknown. A history is linearizable if each operation can
-be placed at a moment between its call and its return such that a sequential object would have given the same answers
+be assigned a moment between its call and its return such that a sequential object would have given the same results
 (Herlihy and Wing 1990). The search is Wing and Gong's with Lowe's memory of earlier attempts ("Testing for
-linearizability", 2017): place the earliest possible operation and continue; take it back if that leads nowhere; and
+linearizability", 2017): place the earliest possible operation and continue; undo the placement if it leads nowhere;
 never try the same set of placed operations in the same state again. Histories of independent objects are checked
 separately (P-compositionality), which keeps the sets small.
 """
@@ -17,10 +17,10 @@ STEPS_MAX = 5_000_000
 
 
 class Operation(NamedTuple):
-    """A client's operation on one object, and its answer.
+    """A client's operation on one object, and its result.
 
-    `returned_us` is None if the client never learnt the outcome: a connection broke, a process died. Such an operation
-    may have taken effect at any time after its call, or never.
+    `returned_us` is None if the client never learnt the outcome, because a connection broke or a process died. Such an
+    operation may have taken effect at any time after its call, or never.
     """
 
     client: str
@@ -32,14 +32,14 @@ class Operation(NamedTuple):
 
 
 Step = Callable[[Any, Operation], tuple[bool, Hashable]]
-"""Returns whether the operation can have this answer in this state, and the state after it."""
+"""Returns whether the operation can have its result in this state, and the state after it."""
 
 
 class Verdict(NamedTuple):
     """The result of a check.
 
-    `linearizable` is None if the search was given up after `STEPS_MAX` placements. If it is False, `placed` is the
-    longest order found and `stuck` are the operations that could not follow it.
+    `linearizable` is None if the search stopped after `STEPS_MAX` placements. If it is False, `placed` is the longest
+    valid order found, and `stuck` contains the operations that could not follow it.
     """
 
     linearizable: bool | None
@@ -64,7 +64,7 @@ class _Event:
 
 
 def check(operations: Iterable[Operation], step: Step, initial: Hashable, steps_max: int = STEPS_MAX) -> list[Verdict]:
-    """Return one verdict per key, in order of appearance. The operations can be in any order."""
+    """Return one verdict per key, in order of first appearance. The operations can be in any order."""
     by_key: dict[str, list[Operation]] = {}
     for operation in operations:
         by_key.setdefault(operation.key, []).append(operation)
@@ -82,7 +82,7 @@ def check_one(key: str, operations: Sequence[Operation], step: Step, initial: Ha
     steps = 0
     event = head.after
     while unreturned:
-        # An operation that is not placed returns here, so no later call can come first.
+        # An operation that is not placed yet returns here, so no later call can precede it.
         if event is None or not event.is_call:
             if len(placed) >= len(longest):
                 longest = tuple(call.operation for call, _ in placed)
@@ -115,7 +115,7 @@ def check_one(key: str, operations: Sequence[Operation], step: Step, initial: Ha
 def _linked(operations: Sequence[Operation]) -> _Event:
     """Return the head of the list of events, ordered by time.
 
-    At the same microsecond a call precedes a return, so such operations count as concurrent. That can only hide a
+    At the same microsecond a call precedes a return, so the two operations count as concurrent. That can only hide a
     violation, never invent one.
     """
     timed: list[tuple[int, bool, int, _Event]] = []
@@ -162,7 +162,7 @@ def _put_back(call: _Event) -> None:
 
 
 def _open_calls(head: _Event) -> tuple[Operation, ...]:
-    """Return the calls before the first remaining return."""
+    """Return the operations that were called before the first remaining return."""
     found = []
     event = head.after
     while event is not None and event.is_call:

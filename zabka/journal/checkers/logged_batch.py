@@ -1,4 +1,4 @@
-"""A batch of a replica's log, according to the journal."""
+"""A batch of a replica's log, as the journal records it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zabka.journal import events as e
 
 
 class LoggedBatch(NamedTuple):
-    """The offsets and checksum of a batch, which identify it until it is compacted."""
+    """A batch's offsets and checksum, which identify it until it is compacted."""
 
     first: int
     last: int
@@ -16,7 +16,7 @@ class LoggedBatch(NamedTuple):
     compacted: bool = False
 
     def is_kept_as(self, found: LoggedBatch | None, compacted_to: int) -> bool:
-        """Return whether `found`, at the same first offset, is this batch or one is the compacted form of the other.
+        """Return whether `found`, at the same first offset, is this batch or a more or less compacted form of it.
 
         Compaction has reached the offset `compacted_to` on some replica, which other replicas may have copied.
         """

@@ -1,7 +1,7 @@
 """Invariants of records: every committed or acknowledged record is in every later leader's log.
 
-The checker keeps a model of every replica's log, built from the journal alone: batches appended and replicated, offsets
-truncated. A batch is identified by its offsets and checksum, or, once it is compacted, by its offsets.
+The checker models every replica's log from the journal alone: batches appended and replicated, and offsets truncated. A
+batch is identified by its offsets and checksum, or by its offsets alone after it was compacted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FORGETTING = ("power_loss", "disk_replaced")
 
 
 class _Durable(NamedTuple):
-    """A batch that must not be lost, the reason, and the leader epoch since then."""
+    """A batch that must not be lost, with the reason and the leader epoch from which on this applies."""
 
     batch: LoggedBatch
     why: str
@@ -26,20 +26,20 @@ class _Durable(NamedTuple):
 
 
 class _Loss:
-    """The batches that a replica lost in one power loss, and the replicas in sync then or since."""
+    """The batches that a replica lost in one power loss, and the replicas that were in sync then or later."""
 
     __slots__ = ("batches", "disk_was_replaced", "in_sync", "is_known", "left_isr")
 
     def __init__(self, in_sync: dict[int, int], is_known: bool) -> None:
         self.batches: dict[LoggedBatch, None] = {}
         self.in_sync = in_sync
-        """Brokers, and the zxid that wrote the ISR in which each was found."""
+        """In-sync brokers, each with the zxid that wrote the ISR in which it was found."""
         self.is_known = is_known
-        """Whether every write of the state since is in the journal."""
+        """Whether the journal has every write of the state since the power loss."""
         self.left_isr = False
-        """Whether the replica has been outside the ISR since, and not eligible."""
+        """Whether the replica has been outside the ISR without being eligible since the power loss."""
         self.disk_was_replaced = False
-        """Whether the broker can return without this log."""
+        """Whether the broker can return without this log, because its disk was replaced."""
 
 
 class _Partition:
@@ -68,7 +68,7 @@ class _Partition:
         self.unclean = -1
         """The epoch of the last unclean election.
 
-        Later acknowledgements of an earlier leader that does not know of that election do not count.
+        Later acknowledgements by an earlier leader that does not know of that election do not count.
         """
         self.recovering = False
         """Whether no leader has changed the ISR since the unclean election."""
@@ -78,22 +78,23 @@ class _Partition:
         self.elected: dict[int, int] = {}
         """The zxid that wrote each leader epoch."""
         self.unlogged: dict[int, list[range]] = {}
-        """Offsets that brokers found in this log although the journal lacks them.
+        """Offset ranges that brokers found in this log although the journal lacks them.
 
-        A failed append leaves the bytes it has written, perhaps including whole batches.
+        A failed append leaves the bytes that it has written, perhaps including whole batches.
         """
         self.unloaded: dict[int, _Loss] = {}
-        """Brokers that lost power and have neither loaded this log since nor created it again."""
+        """Brokers that lost power and have since neither loaded this log nor created it again."""
         self.losses: dict[int, list[_Loss]] = {}
-        """Losses that brokers found when they loaded this log, without batches that they received again."""
+        """Losses that brokers found when they loaded this log, except batches that they received again."""
         self.compacted_to = -1
-        """The last offset that compaction may have removed from a replica, and so from replicas that copied it."""
+        """The last offset that compaction may have removed from a replica, and therefore from replicas that copied it.
+        """
 
 
 class CommittedRecordsSurvive:
     """Records below a leader's high watermark, or acknowledged with acks=all, are in every later leader's log.
 
-    They can be lost in two ways only, and the journal must show it:
+    They can be lost in only two ways, and the journal must show it:
 
     - An unclean election. If that election is not in the journal, the state is marked as recovering from it.
     - A power loss of the last in-sync replica, because brokers do not fsync and Kafka relies on replication.
@@ -101,27 +102,27 @@ class CommittedRecordsSurvive:
     The power loss is an excuse only if all of the following is true:
 
     - The new leader had the record and lost it in a power loss.
-    - It has not left the ISR since, or it is eligible. Any other replica must catch up first.
+    - The new leader has not left the ISR since, or it is eligible. Any other replica must catch up first.
     - Every other member of the ISR either lost the record in a power loss too, or had left by the time of the election:
-      its registration had ended or was a new one. The ISR is the one last written before the power loss, or any later
+      its registration had ended or was a new one. The ISR is the last one written before the power loss, or any later
       one. One member that stayed is enough for a violation, because it should have been elected.
 
     The leader itself can reduce that set by removing followers that lag. A replica that the controller removes from the
     ISR still counts, with three exceptions:
 
-    - It is not assigned any longer. A reassignment relies on the ISR, too, and deletes the other copies.
+    - It is no longer assigned. A reassignment also relies on the ISR, and deletes the other copies.
     - It asked to leave. A controlled shutdown hands over to the members that are considered alive.
-    - It had lost a log directory, so that its records are out of reach.
+    - It had lost a log directory, so that its records cannot be read.
 
     If the journal lacks a write of the state, because the controller died before logging it, the later ISR is unknown
     and the loss is not checked.
 
-    A disk that was replaced by an empty one counts as a power loss that took everything on it. Kafka creates such a log
-    again and lets it lead if no other replica was in sync. A log directory that only failed excuses nothing: its
-    records are out of reach until it is repaired, and another replica must lead, or none.
+    A disk that was replaced by an empty one counts as a power loss of all its records. Kafka creates such a log again
+    and lets it lead if no other replica was in sync. A log directory that only failed is no excuse: its records cannot
+    be read until it is repaired, so another replica must lead, or none.
 
     Compacted records may be missing from a log that continues after them, or their batch may have fewer records. Which
-    of them had to stay depends on keys, which the journal does not contain.
+    records had to stay depends on keys, which the journal does not contain.
 
     A new leader's own high watermark can start lower, as in Kafka.
     """
@@ -151,7 +152,7 @@ class CommittedRecordsSurvive:
         self.checked = 0
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._brokers: dict[str, int] = {}
-        """Nodes that have been leader or follower, and so have logs to lose."""
+        """Nodes that have been leader or follower, and therefore have logs to lose."""
         self._registered: dict[int, tuple[int, int]] = {}
         self._closed: dict[int, int] = {}
         self._lost_directories: dict[int, None] = {}
@@ -165,7 +166,7 @@ class CommittedRecordsSurvive:
         return found
 
     def see(self, entry: Entry) -> Iterable[str]:
-        """Follow logs, acknowledgements and states; check at each LeadershipTaken."""
+        """Track logs, acknowledgements and states; check at each LeadershipTaken."""
         event = entry.event
         if isinstance(event, _APPENDS):
             self._append(event)
@@ -189,7 +190,7 @@ class CommittedRecordsSurvive:
         return ()
 
     def _follow_lives(self, entry: Entry) -> None:
-        """Process the events about followers, registrations, sessions, power losses, loaded logs and deleted topics."""
+        """Process events about followers, registrations, sessions, power losses, loaded logs and deleted topics."""
         event = entry.event
         if isinstance(event, e.FollowershipTaken):
             self._take_role(entry.node, event)
@@ -225,11 +226,11 @@ class CommittedRecordsSurvive:
                 del self._partitions[name]
 
     def _take_role(self, node: str, event: e.LeadershipTaken | e.FollowershipTaken) -> None:
-        """Process the role of a broker, which has its log open now and reports where the log ends.
+        """Process the new role of a broker, which has opened its log and reports the log's end.
 
         The broker has loaded everything on its disk before that. If it loaded no such log after a power loss, it had no
-        replica then, and starts with an empty log: the power loss took nothing and is over. Batches that the model has
-        beyond the log's end went with a deletion, which is no excuse, unless the disk was replaced meanwhile.
+        replica at that time, and starts with an empty log: the power loss took nothing and is settled. Batches that the
+        model has beyond the log's end were deleted, which is no excuse, unless the disk was replaced in the meantime.
         """
         self._brokers[node] = event.broker_id
         partition = self._of(event.topic, event.partition)
@@ -249,7 +250,7 @@ class CommittedRecordsSurvive:
             return
         if isinstance(event, e.LeaderElected):
             if event.recovering and not event.unclean and not partition.recovering:
-                # There was an unclean election, and its controller died before logging it.
+                # There was an unclean election whose controller died before logging it.
                 partition.durable.clear()
                 partition.unclean = max(partition.unclean, event.leader_epoch - 1)
             partition.recovering = event.recovering
@@ -297,10 +298,10 @@ class CommittedRecordsSurvive:
             found = held.get(first, batch if is_unlogged else None)
             is_kept = batch.is_kept_as(found, partition.compacted_to)
             if leader_epoch > event.leader_epoch or (batch.first < event.log_end_offset and is_kept):
-                # The batch is kept, or this is an earlier leader that learnt late of its election.
+                # The batch is kept, or this is an earlier leader that learned late of its election.
                 continue
             if self._is_excused(partition, batch, event):
-                # The batch is lost for good: this leader's log is the partition's log now.
+                # The batch is lost permanently, because this leader's log is now the partition's log.
                 del partition.durable[first]
                 continue
             yield (
@@ -310,7 +311,7 @@ class CommittedRecordsSurvive:
             return
 
     def _is_excused(self, partition: _Partition, batch: LoggedBatch, event: e.LeadershipTaken) -> bool:
-        """Return whether a power loss of the last in-sync replica took that batch."""
+        """Return whether the loss of that batch is due to a power loss of the last in-sync replica."""
         loss = _loss_of(partition, event.broker_id, batch)
         if loss is None or loss.left_isr:
             return False
@@ -325,7 +326,7 @@ class CommittedRecordsSurvive:
         )
 
     def _stayed(self, broker: int, since_zxid: int, until_zxid: int) -> bool:
-        """Return whether the broker was registered all the time between two transactions."""
+        """Return whether the broker was continuously registered between two transactions."""
         if broker not in self._registered:
             return False
         broker_epoch, session_id = self._registered[broker]
@@ -340,7 +341,7 @@ def _follow_isr(
     partition_epoch: int,
     lost_directories: dict[int, None],
 ) -> None:
-    """Process a write of the state; `partition_epoch` is the one before it."""
+    """Process a write of the state; `partition_epoch` is the epoch before this write."""
     loss.is_known = loss.is_known and event.partition_epoch == partition_epoch + 1
     # An eligible replica was in sync when the ISR shrank, and can lead once no member of the ISR can.
     loss.left_isr = loss.left_isr or broker not in (*event.isr, *event.eligible)
@@ -357,7 +358,10 @@ def _follow_isr(
 
 
 def _lose(partition: _Partition, broker: int, end_offset: int, excuse: _Loss | None) -> None:
-    """Truncate the model of a broker's log at its real end; the lost batches have that excuse, or none."""
+    """Truncate the model of a broker's log at its real end.
+
+    `excuse` applies to the lost batches; None if there is none.
+    """
     gone = _truncate(partition, broker, end_offset)
     if excuse is not None and gone:
         excuse.batches.update(dict.fromkeys(gone))

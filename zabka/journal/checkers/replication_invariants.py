@@ -1,7 +1,7 @@
-"""Invariants of replicas' logs in any history: those of kafka-specification that a journal can show.
+"""Invariants of replicas' logs in any history: the invariants of kafka-specification that a journal can show.
 
 They need no order between nodes, so they apply to live histories as well as to simulated ones. The simulated world
-checks the others against the brokers' own state (`zabka.simulation.checkers.replication_audit`).
+checks the other invariants against the brokers' own state (`zabka.simulation.checkers.replication_audit`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class LogsMatch:
     """All replicas have the same batch at an offset of a leader epoch.
 
     A leader epoch belongs to one leader, which assigns each offset once, so epoch and offset identify a batch. (This is
-    Kafka's form of Raft's log matching, which truncation by epoch relies on.) It does not apply to compacted batches,
-    because each replica compacts at its own time.
+    Kafka's form of Raft's log matching, on which truncation by epoch relies.) The invariant does not apply to compacted
+    batches, because each replica compacts at a different time.
     """
 
     name = "epoch and offset name one batch"
@@ -32,7 +32,7 @@ class LogsMatch:
         self._batches: dict[TopicPartition, dict[tuple[int, int], tuple[int, int, int]]] = {}
 
     def see(self, entry: Entry) -> Iterable[str]:
-        """Compare with the first replica that had that epoch and offset."""
+        """Compare a batch with the first replica's batch at that epoch and offset."""
         event = entry.event
         if isinstance(event, e.RecordsReplicated) and event.compacted:
             return ()
@@ -75,7 +75,7 @@ class HighWatermarkWithinLog:
         self._led: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
 
     def see(self, entry: Entry) -> Iterable[str]:
-        """Follow each replica's log end; check each change of its high watermark."""
+        """Track each replica's log end; check each change of its high watermark."""
         event = entry.event
         if isinstance(event, _APPENDS):
             self._ends[_key(event)] = event.last_offset + 1
@@ -109,12 +109,12 @@ class HighWatermarkWithinLog:
 class OnlyUncleanElectionsLeaveTheIsr:
     """Every elected leader was in the ISR or eligible in the previous state, or the election is marked as unclean.
 
-    While replicas are eligible, the election of any replica can be marked as unclean. It may be an ISR member that
-    restarted without its records and should have given way to them, or an eligible replica that a later change of
-    min.insync.replicas has excluded.
+    While replicas are eligible, the election of any replica can be marked as unclean. The elected replica may be an ISR
+    member that restarted without its records and should have given way to the eligible ones. Or it may be an eligible
+    replica that a later change of min.insync.replicas has excluded.
 
-    The previous state is that of the previous partition epoch, whenever it is logged. If its controller died before
-    logging it, the election is not checked.
+    The previous state is the state of the previous partition epoch, whenever it is logged. If its controller died
+    before logging it, the election is not checked.
     """
 
     name = "only unclean elections leave the ISR"

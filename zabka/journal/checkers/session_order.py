@@ -1,8 +1,8 @@
-"""The guarantees of one ZooKeeper session: its own writes are visible, reads never go back, watch events come first.
+"""The guarantees of one ZooKeeper session: own writes are visible, reads never go back, watch events come first.
 
 Plain reads are not linearizable and need not be, because a server may lag. The guarantee is FIFO order per client (Hunt
-et al. 2010, section 2.3): a session sees its own writes, never an older state after a newer one, and the event of a
-watch before the change it is about.
+et al. 2010, section 2.3). A session sees its own writes and never an older state after a newer one, and it receives a
+watch event before it sees the change.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ class Seen(NamedTuple):
     """One result that a session received, in order of arrival.
 
     - `wrote`: its own create or set took effect at `zxid`.
-    - `read`: it read the node in the state that transaction `zxid` left.
-    - `watched`: the same, for a read that also set a data watch.
-    - `event`: a watch of the node fired; the event has no zxid.
+    - `read`: it read the znode in the state after transaction `zxid`.
+    - `watched`: like `read`, but the read also set a data watch.
+    - `event`: a watch of the znode fired; the event has no zxid.
     """
 
     session: str
@@ -27,7 +27,7 @@ class Seen(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A session's knowledge of a node: the newest transaction seen, and the one at which its watch was set."""
+    """A session's knowledge of a znode: the newest transaction seen, and the transaction at which its watch was set."""
 
     newest: int = 0
     watched_at: int | None = None

@@ -4,8 +4,8 @@ Sources: Zab.tla, ZkV3_7_0.tla and their after-action additions (mixed_v1.tla, M
 checker processes one entry at a time with O(1) work, amortised. Invariants that need the disks (processConsistency, the
 acknowledgement rules) are in `zabka.simulation.steps.rules`.
 
-A zxid identifies a transaction, because `Integrity` checks that it is proposed only once; the other checkers rely on
-that and compare only zxids.
+A zxid identifies a transaction, because `Integrity` checks that each zxid is proposed only once. The other checkers
+rely on that and compare only zxids.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Leadership:
         self._leaders: dict[int, str] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare with the earlier leader of that epoch."""
+        """Compare a new leader with the earlier leader of that epoch."""
         event = entry.event
         assert isinstance(event, e.PeerStateChanged)
         if event.state == "LEADING" and event.phase in ("SYNCHRONIZATION", "BROADCAST"):
@@ -43,7 +43,7 @@ class Leadership:
 
 
 class Integrity:
-    """Every delivered transaction was broadcast before with the same content, and each zxid is broadcast once."""
+    """Every delivered transaction was broadcast earlier with the same content, and each zxid is broadcast once."""
 
     name = "Integrity"
     watches: tuple[type[Event], ...] = (e.TxnProposed, e.TxnCommitted)
@@ -85,7 +85,7 @@ class DeliveryOrder:
         self._at: dict[str, int] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Find each delivery's place in the order and compare it with the peer's last one."""
+        """Find each delivery's position in the order and compare it with the peer's last position."""
         event, node = entry.event, entry.node
         if isinstance(event, e.TxnCommitted):
             yield from self._delivered(node, event.zxid)
@@ -129,7 +129,7 @@ class PrimaryIntegrity:
         self._highest = 0
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare the first delivery of an older epoch's transaction with the histories of the primaries since."""
+        """Compare the first delivery of an older epoch's transaction with the histories of all later primaries."""
         event = entry.event
         if isinstance(event, e.LeaderEstablished):
             self._established.append((event.epoch, event.zxid))
@@ -152,10 +152,9 @@ class CommittedLog:
     A new leader has all of them (leaderLogCompleteness), no synchronisation removes one (committedLogDurability), and
     no peer serves an older state than before (monotonicRead).
 
-    A peer that joins a leader may truncate a proposal of that same leader and receive it again, if the proposal was not
+    A peer that joins a leader may truncate a proposal of that leader and receive it again, if the proposal was not
     committed when the leader planned the synchronisation. The leader does not count that peer's earlier
-    acknowledgement, so a quorum has the proposal without it. A transaction that the peer itself has delivered must
-    stay.
+    acknowledgement, so a quorum has the proposal without it. The peer must keep a transaction that it has delivered.
     """
 
     name = "committedLogDurability"
@@ -180,7 +179,7 @@ class CommittedLog:
         return self._committed[-1] if self._committed else 0
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare with all transactions committed so far."""
+        """Compare a log or state with all transactions committed so far."""
         event, node = entry.event, entry.node
         if isinstance(event, e.TxnCommitted):
             if not self._committed or event.zxid > self._committed[-1]:
@@ -189,7 +188,7 @@ class CommittedLog:
         elif isinstance(event, e.PeerStateChanged):
             self._accepted[node] = event.accepted_epoch
         elif isinstance(event, e.LeaderEstablished):
-            # A leader that is established late may have been replaced in a higher epoch already.
+            # A leader that is established late may already have been replaced in a higher epoch.
             older = bisect_right(self._committed, (event.epoch << 32) - 1)
             self.checked += older > 0
             if older and self._committed[older - 1] > event.zxid:
@@ -210,7 +209,7 @@ class CommittedLog:
 
 
 class MessagesLegal:
-    """Our peers never receive a message that the protocol does not allow at that point.
+    """Peers of the ensemble never receive a message that the protocol does not allow at that point.
 
     The names are stateInconsistent, proposalInconsistent, commitInconsistent, ackInconsistent and messageIllegal.
     """

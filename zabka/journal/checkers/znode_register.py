@@ -1,7 +1,7 @@
-"""A znode as a sequential object: the possible answers to create, set, delete and a read after a quorum sync.
+"""A znode as a sequential object: the possible results of create, set, delete, and a read after a quorum sync.
 
-A step function for `zabka.journal.checkers.linearizability`. The state is None while there is no node, otherwise data
-and version.
+A step function for `zabka.journal.checkers.linearizability`. The state is None while the znode does not exist,
+otherwise its data and version.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Asked(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The outcome: ok, no_node, node_exists or bad_version, with data and version for a read."""
+    """An outcome: ok, no_node, node_exists or bad_version, with data and version for a read."""
 
     outcome: Literal["ok", "no_node", "node_exists", "bad_version"]
     data: bytes = b""
@@ -33,11 +33,11 @@ class Answered(NamedTuple):
 
 
 UNKNOWN: None = None
-"""The answer of an operation without a known outcome: any outcome is possible."""
+"""The result of an operation whose outcome is unknown: any outcome is possible."""
 
 
 def step(state: Hashable, operation: Operation) -> tuple[bool, Hashable]:
-    """Return whether the znode can give this answer in this state, and the state after it."""
+    """Return whether the znode can give this result in this state, and the state after it."""
     asked = operation.asked
     assert isinstance(asked, Asked)
     assert state is None or isinstance(state, tuple)

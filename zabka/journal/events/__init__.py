@@ -1,14 +1,14 @@
 """The event schema: facts that assign values.
 
-An event says what is now true on one node, so that a fold over events consists of assignments and never re-implements a
-protocol. `Event` is the body that protocol code emits. `Entry` is the body with its envelope (node, number, times),
-which the writer adds. Offsets, epochs, versions and zxids are plain integers here; JSON has zxids as integers too (the
-page formats them).
+An event states what is now true on one node, so that a fold over events consists of assignments and never re-implements
+a protocol. `Event` is the body that protocol code emits. `Entry` is the body with its envelope (node, number, times),
+which the writer adds. Offsets, epochs, versions and zxids are plain integers here; zxids are integers in JSON too (the
+dashboard formats them).
 
-There is one file for each kind of node that writes, and all events are imported from here. Begin here, too. A new event
+There is one file for each kind of node that writes events, and all events are imported from this package. A new event
 is a class in one of those files, a name in `EVENT_TYPES` below, an entry in `zabka/journal/sentences.json`, and a line
 of the golden file (`tests.journal.golden_files`). A type that is not in the list cannot be written, so everything in a
-journal can be read back. Every package may import this one; it imports only `zabka.journal.event` from ours.
+journal can be read back. Every package may import this one, which imports only `zabka.journal.event`.
 
 Levels: `NORMAL` events are always written. `FULL` events (every commit, every acknowledgement) are written by simulated
 runs and by nodes that were started with the full journal level.

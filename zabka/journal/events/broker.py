@@ -10,7 +10,7 @@ from zabka.journal.event import Event, Level
 
 
 class BrokerRegistered(Event):
-    """The broker's ephemeral exists in /brokers/ids; its czxid is the broker epoch."""
+    """The broker's ephemeral znode exists in /brokers/ids; its czxid is the broker epoch."""
 
     broker_id: int
     broker_epoch: int
@@ -19,7 +19,7 @@ class BrokerRegistered(Event):
 
 
 class BrokerSessionChanged(Event):
-    """A broker's view of its own session: connected, suspended or expired."""
+    """A broker's session state changed: connected, suspended or expired, according to the broker."""
 
     broker_id: int
     state: str
@@ -36,7 +36,7 @@ class ControllerBelieved(Event):
 
 
 class RequestFenced(Event):
-    """A broker rejected a request: `reason` is Kafka's error name, the epochs are the request's and its own."""
+    """A broker rejected a request. `reason` is Kafka's error name; the epochs are the request's and the broker's."""
 
     broker_id: int
     request: str
@@ -49,10 +49,11 @@ class RequestFenced(Event):
 
 
 class ReplicaStanding(msgspec.Struct, frozen=True, gc=False):
-    """The state of a follower when its leader decided about it.
+    """The state of a follower when its leader made a decision about it.
 
-    It has the follower's log end offset, the leader's, and the high watermark; when it had last caught up with the
-    leader's log (-1: not in this leader epoch); and how long it may lag (replica.lag.time.max.ms).
+    It consists of the follower's log end offset, the leader's log end offset, and the high watermark; the time since
+    the follower last caught up with the leader's log (-1: never in this leader epoch); and the allowed lag
+    (replica.lag.time.max.ms).
     """
 
     replica: int
@@ -64,7 +65,7 @@ class ReplicaStanding(msgspec.Struct, frozen=True, gc=False):
 
 
 class IsrProposed(Event):
-    """A leader requests another ISR: `cause` is lag or caught_up, `upon` the partition epoch that it knows.
+    """A leader requests another ISR. `cause` is lag or caught_up; `upon` is the partition epoch that it knows.
 
     `moved` has every replica that would leave or join, with the data of the decision.
     """
@@ -83,8 +84,8 @@ class IsrProposed(Event):
 class IsrChanged(Event):
     """A partition has a new ISR. `cause` is lag, caught_up (both through the leader) or controller.
 
-    `moved` has the data of the decision if the leader wrote the ISR itself. If it asked the controller, the data is in
-    the proposal in `caused_by`. `left` are the replicas that were in the ISR before.
+    `moved` has the data of the decision if the leader wrote the ISR itself. If the leader asked the controller, the
+    data is in the proposal that `caused_by` refers to. `left` contains the replicas that were in the ISR before.
     """
 
     topic: str
@@ -132,7 +133,7 @@ class FollowershipTaken(Event):
 class ReplicaProgressed(Event):
     """The offsets of a broker's replicas: rows of topic, partition, high watermark, log end offset.
 
-    Written at most a few times a second, and only for replicas that changed.
+    The event is written at most a few times a second, and only for replicas that changed.
     """
 
     broker_id: int
@@ -153,8 +154,9 @@ class LogTruncated(Event):
     """A replica truncated its log: offsets from `to_offset` up to, not including, `from_offset` were removed.
 
     `cause` is the reason: diverging_epoch (the leader's response to a fetch), offset_out_of_range (the leader's log is
-    shorter), leader_start (the leader's log begins later), or an old way: high_watermark, leader_epoch. `begins_at` is
-    where an emptied log continues because the leader's log begins there; -1 if the log was only truncated.
+    shorter), leader_start (the leader's log begins later), or a cause of older versions: high_watermark, leader_epoch.
+    `begins_at` is the offset at which an emptied log continues because the leader's log begins there; -1 if the log was
+    only truncated.
     """
 
     broker_id: int
@@ -176,12 +178,13 @@ class LogTruncated(Event):
 class RecordsLost(Event):
     """A replica lost records that it had from some leader's log: `count` from `first_offset` to `last_offset`.
 
-    At least `committed_at_least` of them, the first ones, were committed. The replica's high watermark was above them,
+    At least the first `committed_at_least` of them were committed: the replica's high watermark was above them,
     according to the broker's checkpoint or to its journal, which is newer after a crash. `committed_at_least` is -1 in
     journals of versions that wrote only its older name, `below_high_watermark`, which is the same number. `topic_id`
-    distinguishes topics of the same name, since a topic that is deleted and created again has the same offsets again.
-    It is empty if the broker does not know it. `leader_epoch` is that of the last lost record (-1 if unknown): other
-    replicas may have reported a higher high watermark in it, and the state of the cluster and the tables count that.
+    distinguishes topics of the same name, because a topic that is deleted and created again uses the same offsets
+    again. It is empty if the broker does not know it. `leader_epoch` is the epoch of the last lost record (-1 if
+    unknown). Other replicas may have reported a higher high watermark in that epoch, which the state of the cluster and
+    the tables take into account.
     """
 
     broker_id: int
@@ -214,8 +217,8 @@ class RecordsAppended(Event):
 class LogCompacted(Event):
     """Compaction replaced a segment.
 
-    Records with offsets from `first_offset` to `last_offset` may be missing from this broker's log now, and the batches
-    among them have changed. Written just before the replacement.
+    Records with offsets from `first_offset` to `last_offset` may now be missing from this broker's log, and the batches
+    among them have changed. The event is written just before the replacement.
     """
 
     broker_id: int
@@ -231,7 +234,7 @@ class RecordsReplicated(Event):
     """A follower appended a batch that it fetched.
 
     `compacted` means that the batch was compacted before: it has fewer records than offsets, or a time for the removal
-    of its tombstones, and another checksum than the appended batch.
+    of its tombstones, and a different checksum than the batch that the leader appended.
     """
 
     level: ClassVar[Level] = Level.FULL
@@ -260,7 +263,7 @@ class RecordsAcknowledged(Event):
 
 
 class HighWatermarkMoved(Event):
-    """A replica's high watermark; `is_leader` is whether the replica is the leader."""
+    """A replica's high watermark changed; `is_leader` is whether the replica is the leader."""
 
     level: ClassVar[Level] = Level.FULL
     broker_id: int
@@ -274,7 +277,7 @@ class HighWatermarkMoved(Event):
 class TransactionBegun(Event):
     """A leader appended the first batch of a producer's transaction to the partition, at `first_offset`.
 
-    `is_verified` is whether the coordinator confirmed before that the partition is part of the transaction (KIP-890).
+    `is_verified` is whether the coordinator had confirmed that the partition is part of the transaction (KIP-890).
     """
 
     level: ClassVar[Level] = Level.FULL
@@ -290,7 +293,7 @@ class TransactionBegun(Event):
 
 
 class MarkerWritten(Event):
-    """A leader appended the end of a producer's transaction at `offset`.
+    """A leader appended a transaction marker, which ends a producer's transaction, at `offset`.
 
     `first_offset` is where the transaction begins in this partition; -1 if it has no record here.
     """
@@ -312,8 +315,8 @@ class MarkerWritten(Event):
 class LastStableOffsetMoved(Event):
     """A replica's last stable offset: all transactions before it are decided, and their markers are committed.
 
-    Written if transactions hold it back, or did before; otherwise it is the high watermark. `held_by` is the producer
-    of the first transaction that holds it back now; -1 if there is none.
+    The event is written if transactions hold the offset back, or did before; otherwise it equals the high watermark.
+    `held_by` is the producer of the first transaction that holds it back now; -1 if there is none.
     """
 
     level: ClassVar[Level] = Level.FULL
@@ -348,7 +351,7 @@ class LastStableOffsetHeld(Event):
 
 
 class LastStableOffsetReleased(Event):
-    """The last stable offset of a partition moves again, after `LastStableOffsetHeld`; it was held for `held_ms`."""
+    """The last stable offset of a partition advances again, after `LastStableOffsetHeld`; it was held for `held_ms`."""
 
     broker_id: int
     topic: str

@@ -21,10 +21,11 @@ class GroupChanged(Event):
 class TransactionChanged(Event):
     """The state of a transactional id, as its coordinator stored it; `state` is named as in Kafka's tools.
 
-    `partitions` are those that still need a marker. `after` is what led to it: "producer started", "partitions added",
-    "ended by its producer", "fenced", "timed out", "markers written", "expired", or "loaded" if a broker became the
-    coordinator of an unfinished transaction. `client_id` is that of the producer's last request to this coordinator.
-    `started_ms` is when the transaction began, in milliseconds of the coordinator's wall clock; -1 if none began.
+    `partitions` are the partitions that still need a marker. `after` is the reason for the change: "producer started",
+    "partitions added", "ended by its producer", "fenced", "timed out", "markers written", "expired", or "loaded" if a
+    broker became the coordinator of an unfinished transaction. `client_id` is from the producer's last request to this
+    coordinator. `started_ms` is when the transaction began, in milliseconds of the coordinator's wall clock; -1 if none
+    began.
     """
 
     broker_id: int
@@ -41,7 +42,7 @@ class TransactionChanged(Event):
 
 
 class LostSpan(msgspec.Struct, frozen=True, gc=False):
-    """Acknowledged records that are lost: `count` of those from `first_offset` to `last_offset` of a partition."""
+    """Acknowledged records that are lost: `count` records between `first_offset` and `last_offset` of a partition."""
 
     partition: int
     first_offset: int
@@ -98,7 +99,8 @@ class AdminRequested(Event):
 class LossesAcknowledged(Event):
     """A user acknowledged lost records, which no longer count against the cluster's health.
 
-    These are all records lost up to that number of the history, and that many lost records per producer.
+    The event covers all records lost up to that sequence number of the history, and that many lost records per
+    producer.
     """
 
     through_seq: int

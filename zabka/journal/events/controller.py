@@ -6,7 +6,7 @@ from zabka.journal.event import Event
 
 
 class ControllerElected(Event):
-    """This broker created /controller and bumped /controller_epoch in one transaction."""
+    """This broker created /controller and incremented /controller_epoch in one transaction."""
 
     broker_id: int
     controller_epoch: int
@@ -16,7 +16,7 @@ class ControllerElected(Event):
 
 
 class ControllerReady(Event):
-    """The new controller has loaded the state and sent its first decisions.  Durations split the failover."""
+    """The new controller has loaded the state and sent its first decisions. The durations are parts of the failover."""
 
     broker_id: int
     controller_epoch: int
@@ -38,7 +38,8 @@ class ControllerPropagated(Event):
 
 
 class ControllerResigned(Event):
-    """This broker resigned as controller: reason session_expired, controller_moved, illegal_state or shutdown."""
+    """This broker resigned as controller; the reason is session_expired, controller_moved, illegal_state or
+    shutdown."""
 
     broker_id: int
     controller_epoch: int
@@ -47,7 +48,7 @@ class ControllerResigned(Event):
 
 
 class ControllerEventFailed(Event):
-    """A controller event could not be processed, or invalid data was found in ZooKeeper: `problem` describes it.
+    """A controller could not process an event, or found invalid data in ZooKeeper; `problem` describes it.
 
     After an unexpected failure the controller resigns.
     """
@@ -59,11 +60,11 @@ class ControllerEventFailed(Event):
 
 
 class WriteFenced(Event):
-    """A controller's write was rejected.
+    """ZooKeeper rejected a controller's write.
 
-    `reason` is controller_epoch (/controller_epoch had changed) or session_expired (the session that held /controller
-    has ended, and the term with it). The write required the version `epoch_version` of /controller_epoch, which had the
-    value `controller_epoch`. The rejection does not contain the present value.
+    `reason` is controller_epoch (/controller_epoch had changed) or session_expired (the session that owned /controller
+    has ended, and therefore also the term). The write required the version `epoch_version` of /controller_epoch, which
+    had the value `controller_epoch`. The rejection does not contain the present value.
     """
 
     broker_id: int
@@ -83,14 +84,14 @@ class BrokerLivenessChanged(Event):
     bounced: list[int]
     removed: list[int]
     ended: list[tuple[int, str]] = []
-    """For each broker that was removed or has bounced: what ended its registration."""
+    """The event that ended the registration of each broker that was removed or has bounced."""
     caused_by: str = ""
 
 
 class LeaderElected(Event):
     """The controller wrote a partition's state with a new leader epoch; leader -1 means none (offline).
 
-    `zxid` is the write's transaction, as in ControllerElected and IsrChanged: it orders them all.
+    `zxid` is the write's transaction, as in ControllerElected and IsrChanged, so that all these events can be ordered.
     """
 
     topic: str
@@ -105,15 +106,15 @@ class LeaderElected(Event):
     cause: str
     zxid: int = 0
     eligible: list[int] = []
-    """Eligible leader replicas: outside the ISR, with all committed records."""
+    """Eligible leader replicas: outside the ISR, but with all committed records."""
     recovering: bool = False
     """Whether no leader has changed the ISR since the last unclean election (KIP-704)."""
     previous: int = -1
     """The previous leader, as the controller knew it."""
     candidates: list[tuple[int, str]] = []
-    """For an election: every replica, in the order of the assignment, with its status.
+    """For an election: every replica with its status, in the order of the assignment.
 
-    The statuses are elected, available (an earlier replica is elected, or a preferred one), not_in_sync, not_alive,
+    The statuses are elected, available (an earlier replica was elected, or a preferred one), not_in_sync, not_alive,
     offline_directory and shutting_down.
     """
     caused_by: str = ""
@@ -122,8 +123,8 @@ class LeaderElected(Event):
 class AssignmentChanged(Event):
     """The controller wrote a partition's replicas.
 
-    `adding` and `removing` are empty unless the partition is being reassigned. Meanwhile `replicas` contains both the
-    target and the original replicas.
+    `adding` and `removing` are empty unless the partition is being reassigned. During a reassignment `replicas`
+    contains both the target and the original replicas.
     """
 
     topic: str
@@ -152,7 +153,7 @@ class TopicDeleted(Event):
 
 
 class ConfigChanged(Event):
-    """The overrides of a topic or broker have changed (`entity` is topics/T or brokers/N)."""
+    """The config overrides of a topic or broker have changed (`entity` is topics/T or brokers/N)."""
 
     entity: str
     config: dict[str, str]

@@ -11,8 +11,8 @@ class PeerStateChanged(Event):
     """A peer's role and phase.
 
     The state is LOOKING, FOLLOWING, LEADING or OBSERVING, the phase ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST.
-    `leader_id` is -1 while it knows none. The cause of LOOKING is the reason why the peer began to look for a leader;
-    LOOKING itself is the cause of the states after it.
+    `leader_id` is -1 if the peer knows no leader. The cause of LOOKING is the reason why the peer started a leader
+    election; LOOKING itself is the cause of the states after it.
     """
 
     state: str
@@ -26,7 +26,7 @@ class PeerStateChanged(Event):
 
 
 class EpochAccepted(Event):
-    """acceptedEpoch is durable: this peer will not follow a leader of a lower epoch."""
+    """acceptedEpoch is durable: this peer will not follow the leader of a lower epoch."""
 
     accepted_epoch: int
 
@@ -38,7 +38,7 @@ class EpochAdopted(Event):
 
 
 class LeaderEstablished(Event):
-    """A quorum acknowledged NEWLEADER: this peer leads that epoch."""
+    """A quorum acknowledged NEWLEADER, so this peer leads that epoch."""
 
     leader_id: int
     epoch: int
@@ -48,7 +48,7 @@ class LeaderEstablished(Event):
 
 
 class MembershipActivated(Event):
-    """This peer uses this membership of the ensemble now; `version` is the zxid that created it."""
+    """This peer now uses this membership of the ensemble; `version` is the zxid that created it."""
 
     version: int
     voters: list[int]
@@ -108,10 +108,10 @@ class SessionCreated(Event):
 
 
 class SessionExpired(Event):
-    """The ensemble's leader declared a session dead. Its closing follows as a transaction.
+    """The ensemble's leader declared a session expired. A transaction that closes the session follows.
 
-    The session's last message arrived `heard_ms_ago` milliseconds before, at the server `heard_by`. They are -1 and 0
-    if none arrived since the session was created, or since this leader took over.
+    The session's last message arrived `heard_ms_ago` milliseconds earlier, at the server `heard_by`. They are -1 and 0
+    if no message arrived since the session was created, or since this leader took over.
     """
 
     session_id: int
@@ -124,7 +124,7 @@ class SessionExpired(Event):
 class QuotaExceeded(Event):
     """A subtree has more znodes or bytes than its soft or hard quota allows; a limit of -1 means no limit.
 
-    The leader writes this when the quota is first exceeded.
+    The leader writes the event when the quota is first exceeded.
     """
 
     path: str
@@ -135,7 +135,7 @@ class QuotaExceeded(Event):
 
 
 class SessionClosed(Event):
-    """A session's end was committed; its ephemerals were deleted with it."""
+    """A session's end was committed, which also deleted the session's ephemerals."""
 
     session_id: int
     zxid: int
@@ -153,7 +153,7 @@ class TxnProposed(Event):
 
 
 class HistoryReplaced(Event):
-    """A peer replaced all its data with its leader's snapshot, which is durable at the next LearnerSynced."""
+    """A peer replaced all its data with its leader's snapshot, which becomes durable at the next LearnerSynced."""
 
     level: ClassVar[Level] = Level.FULL
     zxid: int
@@ -180,7 +180,7 @@ class TxnCommitted(Event):
 
 
 class EphemeralCreated(Event):
-    """An ephemeral znode appeared on this peer."""
+    """An ephemeral znode was created on this peer."""
 
     level: ClassVar[Level] = Level.FULL
     path: str
@@ -198,7 +198,7 @@ class EphemeralDeleted(Event):
 
 
 class WriteAcknowledged(Event):
-    """A client received the reply that its write is committed (emitted by the peer that replied)."""
+    """A client received the reply that its write is committed. The peer that sent the reply writes the event."""
 
     level: ClassVar[Level] = Level.FULL
     session_id: int

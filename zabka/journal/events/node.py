@@ -6,7 +6,7 @@ from zabka.journal.event import Event
 
 
 class NodeStarted(Event):
-    """A peer, a broker or a service started; `config` has its effective configuration."""
+    """A peer, a broker or a service started; `config` contains its effective configuration."""
 
     role: str
     id: int
@@ -20,18 +20,18 @@ class NodeStopped(Event):
 
 
 class TaskFailed(Event):
-    """A background task of a node ended, for that reason, and is started again."""
+    """A background task of a node failed for that reason, and is started again."""
 
     task: str
     reason: str
 
 
 class ProcessChanged(Event):
-    """The host agent saw or caused a change of a process: `process` is running, paused or down.
+    """The host agent observed or caused a change of a process; `process` is running, paused or down.
 
     `requester` requested the action: "page", "fixture", "scenario" with its name, "HTTP client" with its address, or
-    another name that an HTTP client gives itself, or "shutdown of the host agent". It is empty for a change that was
-    only seen, for the start of a host, and in journals of older versions.
+    another name that an HTTP client gives itself, or "shutdown of the host agent". It is empty if the change was only
+    observed, for the start of a host, and in journals of older versions.
     """
 
     target: str
@@ -83,7 +83,7 @@ class LinkFaultApplied(Event):
 
 
 class RequestFaultApplied(Event):
-    """A node applied a request fault, and so the request had that effect.
+    """A node applied a request fault, which had that effect on the request.
 
     `request` is the Kafka API or ZooKeeper operation, `client` the client id or the client's address, and `subject` the
     partition, group, transactional id or path. `use` counts the uses of the fault at this node, from 1.
@@ -101,7 +101,7 @@ class RequestFaultApplied(Event):
 class PeerProtocolBroken(Event):
     """The other side of a connection violated the protocol and was disconnected.
 
-    Only the last of `count` violations since the previous such event is described.
+    The event describes only the last of `count` violations since the previous event of this type.
     """
 
     remote: str
@@ -110,7 +110,7 @@ class PeerProtocolBroken(Event):
 
 
 class InvariantViolated(Event):
-    """An invariant is violated at this point of a history."""
+    """An invariant is violated at this point of the history."""
 
     invariant: str
     detail: str

@@ -1,9 +1,10 @@
 """Rules: the reason for a decision in a journal, in one sentence, with its source.
 
-A rule names our function that decides, the class of Kafka or ZooKeeper that does, and its references: a KIP, a section
-of the Zab papers, an issue. `rule_of` finds the rule of an event by the event's type and fields, without other events.
-Begin here. `rule` defines a rule, and the other modules contain the rules, each with the condition (in the language of
-`zabka.journal.sentences`) for its events. Every package that may import the journal may import this package.
+A rule names the function of this project that makes the decision, the corresponding class of Kafka or ZooKeeper, and
+its references: a KIP, a section of the Zab papers, an issue. `rule_of` finds the rule of an event by the event's type
+and fields, without other events. Begin here. `rule` defines a rule, and the other modules contain the rules, each with
+the condition (in the language of `zabka.journal.sentences`) for its events. Every package that may import the journal
+may import this package.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from zabka.journal.sentences import holds
 RULES: Mapping[type[Event], tuple[tuple[str, Rule], ...]] = {
     **CONTROLLER_RULES, **BROKER_RULES, **COORDINATOR_RULES, **ENSEMBLE_RULES,
 }  # fmt: skip
-"""By type of event: pairs of a condition and a rule. The first pair with a true condition applies."""
+"""Pairs of a condition and a rule, keyed by event type. The first pair with a true condition applies."""
 
 
 def rule_of(event: Event) -> Rule | None:

@@ -30,7 +30,7 @@ _KIPS = {
     903: "%3A+Replicas+with+stale+broker+epoch+should+not+be+allowed+to+join+the+ISR",
     966: "%3A+Eligible+Leader+Replicas",
 }
-"""The rest of a KIP's page name, after its number."""
+"""The part of a KIP's page name after its number."""
 ZAB_PAPER: Final = "https://doi.org/10.1109/DSN.2011.5958223"
 SHORT_PAPER: Final = "https://doi.org/10.1145/1529974.1529978"
 
@@ -43,17 +43,18 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A function or method of ours: the file's path in this repository, and its name there, as `Class.method`."""
+    """A function or method of this project: the file's path in the repository, and the name in it, as
+    `Class.method`."""
 
     path: str
     symbol: str
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Why a decision is made: `name` in a few words, `sentence` in at most three short sentences.
+    """The reason for a decision: `name` in a few words, `sentence` in at most three short sentences.
 
-    `source` is our function that decides, `theirs` the one of Kafka or ZooKeeper, and `references` are the KIPs, the
-    sections of papers and the issues.
+    `source` is the function of this project that decides, `theirs` the function of Kafka or ZooKeeper, and `references`
+    are the KIPs, the sections of papers and the issues.
     """
 
     name: str
@@ -80,7 +81,7 @@ def zookeeper(name: str, path: str) -> Link:
 
 
 def reference(name: str) -> Link:
-    """Return the link for a name.
+    """Return the link for a reference.
 
     The name is like `KIP-101`, `KAFKA-1211`, `ZOOKEEPER-1549`, `Zab IV, phase 2` (a section of the paper) or `Zab 2008,
     4.2` (of the short paper). Raises KeyError for a KIP whose page is not listed here.

@@ -1,4 +1,4 @@
-"""The line at which a function or method of our source begins, looked up in the file."""
+"""The line at which a function or method of this project's source begins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def file_of(path: str) -> Path:
 def definitions(text: str) -> dict[str, int]:
     """Return the first line of every function, class and method of a module, with methods as `Class.method`.
 
-    Raises SyntaxError if the text is not Python.
+    Raises SyntaxError if the source is not valid Python.
     """
     found: dict[str, int] = {}
     for node in ast.parse(text).body:
@@ -37,11 +37,11 @@ def _definitions_of(path: Path) -> dict[str, int]:
 
 
 def line_of(source: Source) -> int | None:
-    """Return the line, counted from 1, or None if the file or the name does not exist."""
+    """Return the line number, from 1, or None if the file or the name does not exist."""
     return _definitions_of(file_of(source.path)).get(source.symbol)
 
 
 def place_of(source: Source) -> str:
-    """Return a text such as `controller/election.py:37 (leader_for_offline)`."""
+    """Return a source position such as `controller/election.py:37 (leader_for_offline)`."""
     line = line_of(source)
     return f"{source.path}{f':{line}' if line else ''} ({source.symbol})"

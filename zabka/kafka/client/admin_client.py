@@ -22,11 +22,11 @@ BROKER_RESOURCE = 4
 SET = 0
 DELETE = 1
 ANSWER_MS = 1_000
-"""The time that a client waits for an answer beyond the request's time at the controller."""
+"""How long a client waits for a reply, in addition to the request's timeout at the controller."""
 
 
 class ConfigEntry(NamedTuple):
-    """One key's value; `source` is the number in DescribeConfigs (1 is a topic's own override)."""
+    """A config key and its value; `source` is the number in DescribeConfigs (1 is a topic's own override)."""
 
     name: str
     value: str | None
@@ -40,8 +40,8 @@ class ConfigEntry(NamedTuple):
 class AdminClient(ControllerClient):
     """A `KafkaClient` for administrators.
 
-    `timeout_ms` is the time that a request may take at the controller; `failover_ms` is added to that if a controller
-    may have to be replaced first.
+    `timeout_ms` is how long the controller may work on a request. `failover_ms` is added if a new controller may have
+    to be elected first.
     """
 
     failover_ms = 0
@@ -57,7 +57,7 @@ class AdminClient(ControllerClient):
         validate_only: bool = False,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> str | None:
-        """Create a topic, and wait until its partitions have leaders; return its id as Kafka's tools write it."""
+        """Create a topic, and wait until its partitions have leaders. Return its id as Kafka's tools print it."""
         row = {
             "name": name,
             "num_partitions": -1 if assignment else partitions,
@@ -89,7 +89,7 @@ class AdminClient(ControllerClient):
         assignments: Sequence[Sequence[int]] | None = None,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> None:
-        """Grow a topic to `total` partitions."""
+        """Increase a topic's partitions to `total`."""
         given = None if assignments is None else [{"broker_ids": tuple(replicas)} for replicas in assignments]
         row = {"name": name, "count": total, "assignments": given}
         message = request(ApiKey.CREATE_PARTITIONS, 3, topics=[row], timeout=timeout_ms)
@@ -103,7 +103,10 @@ class AdminClient(ControllerClient):
         *,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
-        """Elect preferred (0) or unclean (1) leaders, for these partitions or all; return the outcome of each."""
+        """Elect preferred (0) or unclean (1) leaders for these partitions, or for all.
+
+        Return the result of each election.
+        """
         topics: dict[str, list[int]] = {}
         for topic_partition in partitions or ():
             topics.setdefault(topic_partition.topic, []).append(topic_partition.partition)
@@ -141,7 +144,7 @@ class AdminClient(ControllerClient):
         validate_only: bool = False,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> None:
-        """Set keys, or with None remove their overrides; the other keys stay."""
+        """Set config keys, or remove their overrides if the value is None. Other keys are not changed."""
         configs = [
             {"name": key, "config_operation": DELETE if value is None else SET, "value": value}
             for key, value in changes.items()
@@ -159,9 +162,9 @@ class AdminClient(ControllerClient):
     async def _for_resource(
         self, resource_type: int, name: str, message: KafkaMessage, timeout_ms: int
     ) -> KafkaMessage:
-        """Send a broker's own configuration request to that broker, any other to the controller, or else to any broker.
+        """Send a broker's own configuration request to that broker, others to the controller or else to any broker.
 
-        Any broker could answer, but a broker that has just started may not know every topic yet.
+        Any broker could reply, but a broker that has just started may not know every topic yet.
         """
         own = resource_type == BROKER_RESOURCE and name.isdigit()
         if own or self.cluster is None:

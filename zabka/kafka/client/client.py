@@ -1,7 +1,7 @@
-"""A small Kafka client: metadata, produce and fetch.  `admin_client` adds administrative requests.
+"""A small Kafka client: metadata, produce and fetch. `admin_client` adds administrative requests.
 
-Pure coroutine code over a `BrokerChannel`, so it runs over sockets and in the simulated world.  It finds leaders and
-retries with refreshed metadata if they have moved, until a request times out.
+This is pure coroutine code over a `BrokerChannel`, so it runs over sockets and in the simulated world. The client finds
+leaders, and retries with refreshed metadata if they have moved, until a request times out.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ T = TypeVar("T")
 RETRY_BACKOFF_MS = 100
 REQUEST_TIMEOUT_MS = 30_000
 ATTEMPT_MS_MAX = 5_000
-"""How long the client waits for one broker before it asks another."""
+"""How long the client waits for one broker before it sends the request to another."""
 FIRST_LOOK_MS = 1_000
-"""The same for metadata, which every broker has at hand, in the first round."""
+"""The same limit for metadata, which every broker can return at once, in the first round."""
 FETCH_BYTES_MAX = 4 * 1024 * 1024
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
@@ -65,7 +65,7 @@ RETRIED = frozenset(
         ErrorCode.kafka_storage_error,
     }
 )
-"""Errors after which the metadata is read again and the request repeated."""
+"""Errors after which the client refreshes the metadata and repeats the request."""
 
 
 class PartitionInfo(NamedTuple):
@@ -101,7 +101,7 @@ class ClusterInfo(NamedTuple):
 
 
 class Isolation(IntEnum):
-    """isolation.level of a consumer."""
+    """The isolation.level of a consumer."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -114,16 +114,16 @@ class Fetched(NamedTuple):
     high_watermark: int
     log_start_offset: int
     next_offset: int = -1
-    """The next offset to fetch; it is beyond the last record if compaction removed the following ones."""
+    """The next offset to fetch. It can be beyond the last record + 1 if compaction removed the following records."""
     stamped: Sequence[range] = ()
-    """The offsets of the records with their leader's timestamp instead of their producer's."""
+    """Offsets of records whose timestamp is their leader's, not their producer's."""
 
 
 class KafkaClient:
     """A client of one cluster.
 
-    `bootstrap` are the first brokers to ask; their ids are not used.  Methods raise KafkaRequestFailed if a broker
-    refuses, KafkaUnavailable if no broker answers in time.
+    `bootstrap` contains the first brokers to contact; their ids are not used. Methods raise KafkaRequestFailed if a
+    broker rejects a request, KafkaUnavailable if no broker replies in time.
     """
 
     def __init__(self, channel: BrokerChannel, runtime: Runtime, bootstrap: Sequence[tuple[str, int]]) -> None:
@@ -140,9 +140,9 @@ class KafkaClient:
     async def metadata(
         self, topics: Sequence[str] | None = None, *, timeout_ms: int = REQUEST_TIMEOUT_MS, create: bool = False
     ) -> ClusterInfo:
-        """Return the cluster with these topics, or all, from any broker that answers.
+        """Return the cluster with these topics, or all topics, from any broker that replies.
 
-        With `create` brokers may create missing topics (auto.create.topics.enable).
+        With `create`, brokers may create missing topics (auto.create.topics.enable).
         """
         rows = None if topics is None else [{"name": topic} for topic in topics]
         asked = request(ApiKey.METADATA, 12, topics=rows, allow_auto_topic_creation=create)
@@ -156,7 +156,7 @@ class KafkaClient:
         return found
 
     async def refresh(self) -> None:
-        """Read the metadata again, once for all concurrent callers."""
+        """Refresh the metadata, with one request for all concurrent callers."""
         if self._refreshing is not None:
             turn: Future[None] = self._runtime.future()
             self._refreshing.append(turn)
@@ -176,7 +176,7 @@ class KafkaClient:
     async def any_broker(
         self, message: KafkaMessage, timeout_ms: int, attempt_ms: int = ATTEMPT_MS_MAX
     ) -> KafkaMessage:
-        """Ask one broker after the other, each for `attempt_ms` and twice as long in each further round."""
+        """Send a request to each broker in turn, with a timeout of `attempt_ms` that doubles in each further round."""
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         reason = "no time"
         attempts = 0
@@ -194,22 +194,22 @@ class KafkaClient:
         raise KafkaUnavailable(f"no broker answers: {reason}")
 
     def call(self, to: Endpoint, message: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
-        """Send a request to that broker, once.  Raises ChannelBroken."""
+        """Send a request once to that broker. Raises ChannelBroken."""
         return self._channel.call(to, message, timeout_ms)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
-        """Return a partition by the last metadata."""
+        """Return a partition of the last metadata, None if it is unknown."""
         topic = None if self.cluster is None else self.cluster.topics.get(topic_partition.topic)
         if topic is None:
             return None
         rows, number = topic.partitions, topic_partition.partition
         if number < len(rows) and rows[number].partition == number:
-            # The usual case: rows are in the order of their numbers.
+            # In the usual case, rows are in the order of their numbers.
             return rows[number]
         return next((row for row in rows if row.partition == number), None)
 
     async def _leader(self, topic_partition: TopicPartition) -> tuple[Endpoint, int] | None:
-        """Return the leader's endpoint and epoch, or None while there is no leader."""
+        """Return the leader's endpoint and epoch, or None if there is no leader."""
         for fresh in (False, True):
             if fresh:
                 await self.refresh()
@@ -227,7 +227,7 @@ class KafkaClient:
         timeout_ms: int,
         retried: frozenset[ErrorCode] = RETRIED,
     ) -> T:
-        """Ask the leader of a partition; retry if it has moved.
+        """Send a request to the leader of a partition; retry if the leader has moved.
 
         `ask` makes the request, given the leader epoch of the metadata; `read` returns the error and the value.
         """
@@ -280,10 +280,10 @@ class KafkaClient:
         producer: tuple[int, int, int] | None = None,
         transactional_id: str | None = None,
     ) -> int:
-        """Append records as one batch; return the offset of the first, -1 with acks=0.
+        """Append records as one batch; return the offset of the first record, or -1 with acks=0.
 
-        `producer` is (id, epoch, sequence of the first record): with it brokers recognise a repeat after a lost answer.
-        With a transactional id the batch is part of that producer's open transaction.
+        `producer` is (id, epoch, sequence of the first record), with which brokers recognise a repeated batch after a
+        lost reply. With a transactional id, the batch is part of that producer's open transaction.
         """
         producer_id, producer_epoch, sequence = producer or (-1, -1, -1)
         batch = build_batch(
@@ -316,11 +316,11 @@ class KafkaClient:
     ) -> Fetched:
         """Return replicated records from an offset on; an empty list if there are none after `max_wait_ms`.
 
-        With READ_COMMITTED they end at the last stable offset, and those of aborted transactions are left out.
+        With READ_COMMITTED the records end at the last stable offset, and records of aborted transactions are omitted.
 
-        The request names the leader epoch, as the Java consumer does (KIP-320).  Otherwise a former leader, which as a
-        follower serves consumers too (KIP-392), would answer from its own log: for example OFFSET_OUT_OF_RANGE, if it
-        has not caught up.
+        The request contains the leader epoch, as the Java consumer's does (KIP-320). Otherwise a former leader, which
+        as a follower also serves consumers (KIP-392), would reply from its own log: for example with
+        OFFSET_OUT_OF_RANGE if it has not caught up.
         """
 
         def ask(leader_epoch: int) -> KafkaMessage:
@@ -370,7 +370,7 @@ class KafkaClient:
     async def end_offset_for_epoch(
         self, topic_partition: TopicPartition, leader_epoch: int, *, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> tuple[int, int]:
-        """Return (epoch, end offset): where the records of that leader epoch end in the current leader's log."""
+        """Return (epoch, end offset): the end of that leader epoch's records in the current leader's log."""
         row = {"partition": topic_partition.partition, "current_leader_epoch": -1, "leader_epoch": leader_epoch}
         message = request(
             ApiKey.OFFSET_FOR_LEADER_EPOCH,

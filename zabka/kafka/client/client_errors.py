@@ -6,7 +6,7 @@ from kio.schema.errors import ErrorCode
 
 
 class KafkaRequestFailed(Exception):
-    """A broker refused: its error, with its text."""
+    """A broker rejected the request, with this error and message."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or error.name.upper())
@@ -15,11 +15,11 @@ class KafkaRequestFailed(Exception):
 
 
 class KafkaUnavailable(Exception):
-    """No broker that could have answered did so in time."""
+    """No broker that could have replied did so in time."""
 
 
 class KafkaFateUnknown(KafkaUnavailable):
-    """A broker did not answer a request for a change, and it is unknown whether it made the change."""
+    """A broker did not reply to a request for a change, so it is unknown whether it made the change."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"{reason}: the change may have been made")

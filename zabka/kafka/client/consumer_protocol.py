@@ -1,7 +1,7 @@
 """The messages of consumers in a group (ConsumerProtocol, protocol type "consumer").
 
-They are the topics that a member subscribes to, and the partitions that the leader assigns to it.  Version 0 is
-written; of newer versions the part common to all versions is read.
+They contain the topics that a member subscribes to, and the partitions that the leader assigns to it. Version 0 is
+written; of newer versions, only the part common to all versions is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NO_USER_DATA = -1
 
 
 class BadConsumerProtocol(Exception):
-    """Bytes that are no subscription or assignment."""
+    """Bytes that are not a valid subscription or assignment."""
 
 
 def _string(text: str) -> bytes:
@@ -86,7 +86,7 @@ def decode_subscription(data: bytes) -> tuple[str, ...]:
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """Return the partitions assigned to a member; none for an empty assignment.  Raises BadConsumerProtocol."""
+    """Return the partitions assigned to a member; none for an empty assignment. Raises BadConsumerProtocol."""
     if not data:
         return ()
     count, position = _count(data, 0)
@@ -107,8 +107,8 @@ def assign_ranges(
 ) -> dict[str, list[TopicPartition]]:
     """Assign partitions as Kafka's RangeAssignor does.
 
-    The members of each topic, in order of their ids, get equal runs of partitions, and the first members one more if
-    the division leaves a remainder.
+    For each topic, the members in the order of their ids get consecutive partitions, the same number each. If the
+    division leaves a remainder, each of the first members gets one more.
     """
     given: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
     for topic in sorted(partition_counts):

@@ -1,4 +1,4 @@
-"""The status of a consumer, of either kind."""
+"""The status of a consumer: of a group's member, or of the old ZooKeeper consumer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TakeRecords = Callable[[TopicPartition, Sequence[Record]], None]
 class ConsumerStatus(NamedTuple):
     """A consumer's partitions, its lag in records, and its generation in the group (-1 without one).
 
-    `assignment` is increased whenever it is given partitions again, or moves to another position in one: its next
-    records need not continue the earlier ones.  Consumers of the old kind have no generation.
+    `assignment` is incremented whenever the consumer is assigned partitions again, or seeks in one, because its next
+    records then need not continue the earlier ones. The old ZooKeeper consumers have no generation.
     """
 
     partitions: tuple[TopicPartition, ...]

@@ -1,4 +1,4 @@
-"""A workload that consumes: one member of a group, of the current kind or the old one, and counts of its records."""
+"""A workload that consumes: one group member, of the current or the old ZooKeeper kind, and counts of its records."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PROGRESS_PERIOD_MS = 1_000
 
 
 class GroupProgress:
-    """How far a group has read, over all of its members here: it distinguishes new records from repeated ones."""
+    """A group's read positions, over all of its members in this process, to distinguish new from repeated records."""
 
     def __init__(self) -> None:
         self._next: dict[TopicPartition, int] = {}
 
     def record_read(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Note that a record was read; return whether it is new to the group."""
+        """Record that a record was read; return whether it is new to the group."""
         if offset < self._next.get(topic_partition, 0):
             return False
         self._next[topic_partition] = offset + 1
@@ -31,21 +31,22 @@ class GroupProgress:
 class ConsumerCounts(NamedTuple):
     """The counts of a consumer.
 
-    `duplicates` are records that the group had read before (after a rebalance that a fault caused, from the last commit
-    on).  `out_of_order` are records that came after a later record of the same assignment.
+    `duplicates` are records that the group had read before (from the last commit on, after a rebalance that a fault
+    caused). `out_of_order` are records that came after a later record of the same assignment.
     """
 
     consumed: int
     duplicates: int
     out_of_order: int
     lag: int
-    """Records below the high watermarks of its partitions that it has not read yet."""
+    """Records below its partitions' high watermarks that the consumer has not read yet."""
     partitions: tuple[int, ...]
     last_error: str | None
 
 
 class Reader(Protocol):
-    """A consumer as a workload runs it (`group_consumer.GroupConsumer`, `zookeeper_consumer.ZookeeperConsumer`)."""
+    """The interface of a workload's consumer (`group_consumer.GroupConsumer`,
+    `zookeeper_consumer.ZookeeperConsumer`)."""
 
     def start(self) -> None: ...
     async def stop(self) -> None: ...
@@ -56,8 +57,8 @@ class Reader(Protocol):
 class ConsumerWorkload:
     """Consumes a topic as a member of a group.
 
-    `start()` begins, `await stop()` commits and leaves the group, `close()` drops it all.  `make_reader` gets the
-    function that receives records.
+    `start()` begins, `await stop()` commits and leaves the group, `close()` stops without either. `make_reader`
+    receives the function that processes records.
     """
 
     def __init__(
@@ -84,13 +85,13 @@ class ConsumerWorkload:
         self._reported: ConsumerProgressed | None = None
 
     def start(self) -> None:
-        """Join and begin to read."""
+        """Join the group and begin to read."""
         assert self._reporting is None, "started twice"
         self._reader.start()
         self._reporting = self._runtime.spawn(self._report_progress(), f"workload {self.workload_id}: tell")
 
     async def stop(self) -> None:
-        """Stop reading; commit and leave."""
+        """Stop reading; commit and leave the group."""
         await self._reader.stop()
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Requests that only the controller handles, and that follow it as it moves.
+"""Requests that only the controller handles, and that follow a change of the controller.
 
-A controller that freezes keeps its connections, so that nothing breaks while another broker takes over.  A client that
-waits for its answer therefore asks the other brokers for the controller meanwhile, and turns to the next one as soon as
-there is one.  It is then unknown whether the first one handled the request.
+A controller that freezes keeps its connections open, so no connection breaks when another broker takes over. While a
+client waits for the controller's reply, it therefore asks the other brokers for the current controller, and switches to
+a new controller as soon as there is one. It is then unknown whether the first controller handled the request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 LOOK_INTERVAL_MS = 300
 LOOK_MS_MAX = 500
-"""How long the client waits for one broker when it asks for the controller."""
+"""How long the client waits for one broker's reply about the current controller."""
 
 _AS_IF_DONE = frozenset(
     {
@@ -28,19 +28,19 @@ _AS_IF_DONE = frozenset(
         ErrorCode.no_reassignment_in_progress,
     }
 )
-"""Errors that a request also gets if it was carried out before."""
+"""Errors that a request also gets if an earlier attempt was carried out."""
 
 
 class ControllerClient(KafkaClient):
-    """A `KafkaClient` that finds the controller."""
+    """A `KafkaClient` that finds the controller and sends requests to it."""
 
     async def at_controller(
         self, message: KafkaMessage, errors: Callable[[KafkaMessage], Iterable[int]], timeout_ms: int
     ) -> KafkaMessage:
-        """Ask the controller; retry with the next one if the broker is not the controller, disconnects or freezes.
+        """Send a request to the controller; try the next one if a broker is not controller, disconnects or freezes.
 
-        Raises KafkaUnavailable if no controller was reached in time.  Raises KafkaFateUnknown if one did not answer,
-        and no later controller's answer showed whether the request was carried out.
+        Raises KafkaUnavailable if no controller was reached in time. Raises KafkaFateUnknown if a controller did not
+        reply, and no later controller's reply showed whether the request was carried out.
         """
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         reason, doubt = "there is no controller", ""
@@ -67,7 +67,7 @@ class ControllerClient(KafkaClient):
         raise KafkaFateUnknown(doubt) if doubt else KafkaUnavailable(reason)
 
     def controller(self) -> Endpoint | None:
-        """Return the controller's endpoint by the last metadata."""
+        """Return the controller's endpoint from the last metadata."""
         return None if self.cluster is None else self.cluster.brokers.get(self.cluster.controller_id)
 
     async def _ask(self, controller: Endpoint, message: KafkaMessage, timeout_ms: int) -> KafkaMessage:
@@ -88,7 +88,7 @@ class ControllerClient(KafkaClient):
                 return
 
     async def _look(self, besides: Endpoint | None, timeout_ms: int) -> None:
-        """Read the current controller, from another broker than `besides` if there is one."""
+        """Read the current controller from a broker, if possible another one than `besides`."""
         known = [] if self.cluster is None else list(self.cluster.brokers.values())
         others = [broker for broker in known if besides is None or broker.broker_id != besides.broker_id]
         candidates = others or self._bootstrap

@@ -17,11 +17,11 @@ LATER = (
     ErrorCode.not_coordinator,
     ErrorCode.coordinator_load_in_progress,
 )
-"""Errors that pass: the coordinator is not elected yet, has moved, or reads its log."""
+"""Transient errors: the coordinator is not elected yet, has moved, or is reading its log."""
 
 
 class KeyType(IntEnum):
-    """What a coordinator is searched for."""
+    """The kind of key whose coordinator is searched for."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -30,7 +30,7 @@ class KeyType(IntEnum):
 async def find_coordinator(
     client: KafkaClient, runtime: Runtime, key_type: KeyType, key: str, timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> Endpoint:
-    """Return the coordinator of a group or a transactional id.  Raises KafkaRequestFailed, KafkaUnavailable."""
+    """Return the coordinator of a group or of a transactional id. Raises KafkaRequestFailed, KafkaUnavailable."""
     deadline_ms = runtime.now().mono_ms + timeout_ms
     while True:
         asked = request(ApiKey.FIND_COORDINATOR, 4, key_type=int(key_type), coordinator_keys=[key])

@@ -26,7 +26,7 @@ class GroupListing(NamedTuple):
 
 
 class MemberInfo(NamedTuple):
-    """A member, and its assigned partitions."""
+    """A member of a group, and its assigned partitions."""
 
     member_id: str
     group_instance_id: str | None
@@ -36,7 +36,7 @@ class MemberInfo(NamedTuple):
 
 
 class GroupInfo(NamedTuple):
-    """A group with its coordinator's endpoint; `state` is "Dead" if there is no group of that name."""
+    """A group and its coordinator's endpoint; `state` is "Dead" if no group has that name."""
 
     group_id: str
     coordinator: Endpoint
@@ -64,7 +64,7 @@ class GroupAdmin:
             raise KafkaUnavailable(str(broken)) from None
 
     async def listed(self) -> list[GroupListing]:
-        """Return every group of every live broker, by name."""
+        """Return the groups of all live brokers, ordered by name."""
         cluster = await self._client.metadata([])
         found: dict[str, GroupListing] = {}
         for endpoint in cluster.brokers.values():
@@ -99,7 +99,7 @@ class GroupAdmin:
         )
 
     async def offsets(self, group_id: str) -> dict[TopicPartition, int]:
-        """Return every committed offset of a group, in the order of partitions."""
+        """Return all committed offsets of a group, ordered by partition."""
         asked = request(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": group_id, "topics": None}], require_stable=False)
         (row,) = (await self._ask(group_id, asked)).groups
         _check(row.error_code)
@@ -112,7 +112,7 @@ class GroupAdmin:
         return dict(sorted(found.items()))
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set offsets of a group without members."""
+        """Set offsets of a group that has no members."""
         topics = [
             {
                 "name": topic,
@@ -133,14 +133,14 @@ class GroupAdmin:
                 _check(row.error_code)
 
     async def delete(self, group_id: str) -> ErrorCode:
-        """Delete a group without members."""
+        """Delete a group that has no members."""
         answer = await self._ask(group_id, request(ApiKey.DELETE_GROUPS, 2, groups_names=[group_id]))
         return ErrorCode(answer.results[0].error_code)
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
-        """Delete offsets; return the error for all, and each partition's."""
+        """Delete offsets; return the error of the whole request, and the error of each partition."""
         topics = [
             {
                 "name": topic,
@@ -160,7 +160,7 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
     try:
         return tuple(sorted(decode_assignment(data))) if data else ()
     except BadConsumerProtocol:
-        return ()  # another kind of group than a consumer's
+        return ()  # The group is of another kind than a consumer group.
 
 
 def _check(error: int) -> None:

@@ -1,4 +1,4 @@
-"""One member of a consumer group towards its coordinator: the requests, and what their errors mean to a member."""
+"""One member of a consumer group: its requests to the coordinator, and the meaning of their errors for a member."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _GROUP = 0
 
 
 class GroupSettings(NamedTuple):
-    """A member's settings; defaults are the Java consumer's, except for a shorter session."""
+    """A member's settings. The defaults are the Java consumer's, except for a shorter session timeout."""
 
     group_id: str
     topics: tuple[str, ...]
@@ -48,8 +48,8 @@ class GroupSettings(NamedTuple):
 class GroupMember:
     """Sends one member's requests.
 
-    Methods raise KafkaRequestFailed with the coordinator's error, and KafkaUnavailable if no broker answers; after
-    either, `joined` shows whether the member still belongs to the group.  A channel may carry one member only:
+    Methods raise KafkaRequestFailed with the coordinator's error, and KafkaUnavailable if no broker replies. After
+    either, `joined` shows whether the member still belongs to the group. Each member needs its own channel, because
     JoinGroup blocks its connection until every member has joined.
     """
 
@@ -60,7 +60,7 @@ class GroupMember:
         self.joined = False
         self._client = client
         self._shared_out: dict[str, int] = {}
-        """The partition count of each topic when this member, as the leader, assigned them."""
+        """The number of partitions of each topic when this member, as the leader, assigned them."""
         self._coordinator: Endpoint | None = None
 
     # ---- the coordinator --------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class GroupMember:
     # ---- membership -------------------------------------------------------------------------------------------
 
     async def join(self) -> tuple[TopicPartition, ...]:
-        """Join (again), and assign if this member is the leader; return its assigned partitions."""
+        """Join or rejoin, and assign partitions if this member is the leader; return its assigned partitions."""
         self.joined = False
         self._shared_out = {}
         answer = await self._join_once()
@@ -153,7 +153,7 @@ class GroupMember:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """The member's place in the group, for the offsets that a transactional producer commits."""
+        """The member's group metadata, for the offsets that a transactional producer commits."""
         return GroupMetadata(
             self.settings.group_id, self.generation_id, self.member_id, self.settings.group_instance_id
         )
@@ -168,13 +168,13 @@ class GroupMember:
 
     @property
     def misses_topics(self) -> bool:
-        """Whether this leader found no partition of some topic, perhaps because the asked broker had just started."""
+        """Whether this leader found no partition of some topic, perhaps because the broker had just started."""
         return not all(self._shared_out.values())
 
     async def topics_grew(self) -> bool:
-        """Return whether there are more partitions than this leader has assigned.
+        """Return whether topics have more partitions than this leader has assigned.
 
-        Then it has to join again (ConsumerCoordinator's metadata snapshot).
+        In that case it must rejoin (ConsumerCoordinator's metadata snapshot).
         """
         if not self._shared_out:
             return False
@@ -182,12 +182,12 @@ class GroupMember:
         return any(len(topic.partitions) > self._shared_out.get(name, 0) for name, topic in info.topics.items())
 
     async def heartbeat(self) -> None:
-        """Send a heartbeat.  Raises KafkaRequestFailed if the member has to join again."""
+        """Send a heartbeat. Raises KafkaRequestFailed if the member must rejoin."""
         answer = await self._ask(request(ApiKey.HEARTBEAT, 4, **self._identity()))
         self._check(answer.error_code)
 
     async def leave(self) -> None:
-        """Leave the group, except for a static member, whose place is kept until its session ends."""
+        """Leave the group. A static member does not leave: it remains until its session ends."""
         self.joined = False
         if self.settings.group_instance_id is None and self.member_id != NO_MEMBER:
             members = [{"member_id": self.member_id}]
@@ -196,7 +196,7 @@ class GroupMember:
     # ---- offsets ----------------------------------------------------------------------------------------------
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the group's offsets of these partitions, -1 if it has none."""
+        """Return the group's committed offsets of these partitions, -1 if there is none."""
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
@@ -216,14 +216,14 @@ class GroupMember:
         """Commit these positions for the group.
 
         Without a generation nothing is sent: if the group is empty by now, the coordinator would accept the commit as
-        one from a consumer with manual assignment (ConsumerCoordinator.sendOffsetCommitRequest).
+        the commit of a consumer with manual assignment (ConsumerCoordinator.sendOffsetCommitRequest).
         """
         if self.generation_id == NO_GENERATION:
             raise KafkaRequestFailed(ErrorCode.unknown_member_id)
         await self.commit_alone(offsets)
 
     async def commit_alone(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these positions, in a generation or not: for a consumer with manual assignment, which never joins."""
+        """Commit these positions, with or without a generation: for manual assignment, without joining the group."""
         topics: dict[str, list[dict[str, object]]] = {}
         for (topic, partition), offset in offsets.items():
             row = {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}

@@ -1,6 +1,6 @@
-"""A minimal consumer in a group: it joins, reads its assigned partitions, commits, and rejoins when the group changes.
+"""A minimal group consumer: it joins, reads its partitions, commits, and rejoins when the group changes.
 
-Positions are committed before partitions are given up, so that in a rebalance without faults nothing is read twice.
+Positions are committed before partitions are revoked, so that a rebalance without faults repeats no record.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ from zabka.kafka.client.group_client import GroupMember, GroupSettings
 from zabka.kafka.record_batch import BatchUnreadable
 
 POLL_PERIOD_MS = 100
-"""Between two fetches of a partition without new records."""
+"""The interval of fetches from a partition without new records."""
 COMMIT_PERIOD_MS = 1_000
 RETRY_MS = 200
 METADATA_AGE_MS = 300_000
-"""The interval in which the leader checks whether its topics have grown (metadata.max.age.ms)."""
+"""The interval at which the leader checks its topics for new partitions (metadata.max.age.ms)."""
 LATEST, EARLIEST = -1, -2
 
 _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 class GroupConsumer:
-    """One member of a group.  `start()`, then `await stop()`, which commits and leaves, or `close()` to drop it.
+    """One member of a group.
 
-    Without a committed offset, or if that offset was deleted, it reads from the beginning.
+    Call `start()`, then `await stop()` to commit and leave, or `close()` to stop without either.
+
+    Without a committed offset, or if the record at that offset was deleted, it reads from the beginning.
     """
 
     def __init__(
@@ -62,12 +64,12 @@ class GroupConsumer:
     # ---- life -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Join and begin to read."""
+        """Join the group and begin to read."""
         assert self._task is None, "started twice"
         self._task = self._runtime.spawn(self._run(), f"consumer of {self._member.settings.group_id}")
 
     async def stop(self) -> None:
-        """Stop reading, commit the positions and leave the group, as far as its coordinator answers."""
+        """Stop reading, commit the positions and leave the group, as far as the coordinator replies."""
         self.close()
         with suppress(*_FAILURES):
             await self._commit()
@@ -94,7 +96,7 @@ class GroupConsumer:
             except _FAILURES as failure:
                 self._last_error = str(failure)
                 if isinstance(failure, KafkaRequestFailed) and failure.error is ErrorCode.fenced_instance_id:
-                    # Another member has taken this one's place.
+                    # Another member has replaced this one.
                     return
             except BadConsumerProtocol as failure:
                 self._last_error = f"another member speaks otherwise: {failure}"
@@ -103,7 +105,7 @@ class GroupConsumer:
     # ---- one generation ---------------------------------------------------------------------------------------
 
     async def _take_part(self) -> None:
-        """Join, and read until the group has to be joined again."""
+        """Join, and read until the member must rejoin."""
         assignment = await self._member.join()
         committed = await self._offsets(assignment)
         self._positions.clear()
@@ -122,7 +124,7 @@ class GroupConsumer:
             await self._commit()
 
     async def _offsets(self, assignment: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the positions to continue from; retry while the coordinator loads or a commit is in progress."""
+        """Return the positions to continue from; retry while the coordinator is loading or a commit is in progress."""
         while assignment:
             try:
                 return await self._member.committed(assignment)
@@ -155,7 +157,7 @@ class GroupConsumer:
                         metadata_ms = now_ms + METADATA_AGE_MS
                         self._member.joined = not await self._member.topics_grew()
             except _FAILURES as failure:
-                # Another coordinator may be found meanwhile; it decides whether this consumer is still a member.
+                # Another coordinator may be found later; it then decides whether this consumer is still a member.
                 self._last_error = str(failure)
                 heartbeat_ms = now_ms + RETRY_MS
 
@@ -206,9 +208,9 @@ class GroupConsumer:
         return True
 
     async def _reset(self, topic_partition: TopicPartition, position: int) -> int:
-        """Return the new position if the old one is outside the log.
+        """Return the new position if the old position is outside the log.
 
-        It is the log's beginning, or its end if the log was truncated.
+        The new position is the log's beginning, or its end if the log was truncated.
         """
         start = await self._client.list_offset(topic_partition, EARLIEST, timeout_ms=ATTEMPT_MS_MAX)
         if position < start:

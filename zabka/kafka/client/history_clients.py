@@ -1,6 +1,7 @@
-"""A producer and a consumer that record their answers, for `zabka.journal.checkers.kafka_analysis` to check.
+"""A producer and a consumer that record their results, for `zabka.journal.checkers.kafka_analysis` to check.
 
-Pure coroutine code over a `KafkaClient`, so that simulated clusters and real ones are checked by the same histories.
+This is pure coroutine code over a `KafkaClient`, so that simulated and real clusters are checked with the same kind of
+history.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ async def create_topic(client: AdminClient, runtime: Runtime, topic: TopicPlan) 
 
 
 class HistoryProducer:
-    """Creates the topic, then sends record after record to its partitions in turn, idempotently.
+    """Creates the topic, then sends records one by one to its partitions in turn, with an idempotent producer.
 
-    Each value is sent once; a value that was given up may be stored all the same.
+    Each value is sent once; a value whose send failed may be stored all the same.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class HistoryProducer:
                 producer=(*identity, sequence),
             )
         except _FAILURES:
-            # It may have been stored, so this sequence number must not be used for another record.
+            # The record may have been stored, so its sequence number must not be used for another record.
             self._identity = None
         if offset is not None:
             self._sequences[name] = sequence + 1
@@ -137,7 +138,7 @@ class HistoryConsumer:
     ) -> None:
         """Set up a consumer that stops at the end.
 
-        `is_final` returns whether the last record was sent, `is_end` whether a partition has no record from an offset
+        `is_final` returns whether the last record was sent, `is_end` whether a partition has no records from an offset
         on.
         """
         self.done = False
@@ -160,7 +161,7 @@ class HistoryConsumer:
         self.done = True
 
     async def _poll(self, name: TopicPartition) -> bool:
-        """Read on; return whether the partition was read to its end."""
+        """Read the next records; return whether the partition was read to its end."""
         final = self._is_final()
         position = self._positions[name]
         began_us = self._runtime.now().mono_ms * 1000
@@ -183,7 +184,7 @@ class HistoryConsumer:
         return False
 
     async def _begin_again(self, name: TopicPartition) -> None:
-        """Apply auto.offset.reset=earliest."""
+        """Continue at the partition's beginning (auto.offset.reset=earliest)."""
         with suppress(*_FAILURES):
             self._positions[name] = await self._client.list_offset(name, EARLIEST, timeout_ms=FETCH_TIMEOUT_MS)
             self._assignments[name] += 1

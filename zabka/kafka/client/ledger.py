@@ -1,7 +1,7 @@
-"""A producer's acknowledged records, compared with the records that a consumer finds: the check for lost records.
+"""A producer's acknowledged records, compared with the records that a consumer reads: the check for lost records.
 
-One `PartitionLedger` keeps the acknowledged records of one partition by their offsets.  A consumer reads them back from
-`position` on; when the partition's leader changes, everything from the possible divergence of the logs is read again.
+One `PartitionLedger` stores the acknowledged records of one partition by offset. A consumer reads them back from
+`position` on. When the partition's leader changes, it reads everything from the possible divergence of the logs again.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 ENTRIES_MAX = 200_000
-"""The number of acknowledged records kept; the oldest verified ones are dropped first."""
+"""The number of acknowledged records that are stored; the oldest verified records are dropped first."""
 
 SPANS_MAX = 20
-"""The most spans of lost records that are reported of one partition."""
+"""The maximum number of spans of lost records reported for a partition."""
 
 _UNKNOWN = 1 << 63
 
 
 class Missing(NamedTuple):
-    """Lost records: `records` of those from `first_offset` to `last_offset`."""
+    """Lost records: `records` records between `first_offset` and `last_offset`."""
 
     first_offset: int
     last_offset: int
@@ -27,7 +27,7 @@ class Missing(NamedTuple):
 
 
 class PartitionLedger:
-    """The acknowledged records of one partition: offset to the record's number."""
+    """The acknowledged records of one partition: a mapping of offset to record number."""
 
     __slots__ = ("_acknowledged", "_beyond", "_end", "_highest", "_missing", "leader_epoch", "position")
 
@@ -42,7 +42,7 @@ class PartitionLedger:
 
     @property
     def lost(self) -> int:
-        """The number of acknowledged records that the current leader's log does not hold."""
+        """The number of acknowledged records that are missing from the current leader's log."""
         return len(self._missing) + len(self._beyond)
 
     @property
@@ -59,7 +59,7 @@ class PartitionLedger:
 
     @property
     def highest(self) -> int:
-        """The highest offset ever acknowledged, -1 for none."""
+        """The highest offset ever acknowledged, -1 if there is none."""
         return self._highest
 
     @property
@@ -68,26 +68,26 @@ class PartitionLedger:
         return self._highest >= self.position and self.position < self._end
 
     def acknowledge(self, base_offset: int, numbers: Iterable[int]) -> None:
-        """Note that these records were acknowledged, the first at `base_offset`."""
+        """Store these records as acknowledged; the first is at `base_offset`."""
         for offset, number in enumerate(numbers, base_offset):
             former = self._acknowledged.get(offset)
             if former is not None and former != number:
-                # The offset was reused: the record that was acknowledged there before is lost.
+                # The offset was reused, so the record that was acknowledged at this offset before is lost.
                 self._missing[offset, former] = None
             self._beyond.pop(offset, None)
             self._acknowledged[offset] = number
             if offset < self.position:
-                # It was read already, before its acknowledgement arrived: read it again.
+                # The record was read before its acknowledgement arrived, so read it again.
                 self.position = offset
             self._highest = max(self._highest, offset)
         self._end = _UNKNOWN
         self._forget_oldest()
 
     def read_back(self, records: Iterable[tuple[int, int]], next_offset: int, from_offset: int | None = None) -> None:
-        """Note that a consumer found these (offset, number) and read on to `next_offset`; -1 marks a foreign record.
+        """Process a consumer's read up to `next_offset`, which found these (offset, number); -1 is a foreign record.
 
-        It read from `from_offset` on, by default from `position`, which may have been lowered while it was reading.
-        The offsets in between were not read, so they are not checked, and `position` stays.
+        The read began at `from_offset`, by default at `position`, which may have been lowered during the read. The
+        offsets in between were not read, so they are not checked, and `position` is not changed.
         """
         found = dict(records)
         begun = self.position if from_offset is None else from_offset
@@ -104,16 +104,16 @@ class PartitionLedger:
             self.position = max(self.position, next_offset)
 
     def leader_changed(self, leader_epoch: int, parting_offset: int) -> None:
-        """Note a new leader, whose log may differ from the former one's from `parting_offset` on."""
+        """Process a change of leader; its log may differ from the former leader's log from `parting_offset` on."""
         self.leader_epoch = leader_epoch
         self._end = _UNKNOWN
         self.position = min(self.position, max(0, parting_offset))
 
     def log_ends(self, end_offset: int, highest: int | None = None) -> None:
-        """Note the end of the leader's log: records acknowledged beyond it are lost, unless they come back.
+        """Process the end of the leader's log: records acknowledged beyond it are lost, unless they reappear.
 
-        `highest` is the value of `highest` when the leader was asked, by default the current value: a later
-        acknowledged record may be beyond `end_offset`, because the log has grown.
+        `highest` is the value of `highest` at the time of the request to the leader, by default the current value. A
+        record that was acknowledged later may be beyond `end_offset`, because the log has grown.
         """
         asked_of = self._highest if highest is None else highest
         if asked_of == self._highest:
@@ -122,7 +122,7 @@ class PartitionLedger:
         self._beyond = {offset: None for offset in beyond if end_offset <= offset <= asked_of}
 
     def log_starts(self, start_offset: int) -> None:
-        """Note the start of the log: retention removed the records below it, which are not lost."""
+        """Process the start of the log: retention removed the records before it, which are not lost."""
         if start_offset > self.position:
             self.position = start_offset
         for offset in [offset for offset in self._acknowledged if offset < start_offset]:

@@ -1,4 +1,4 @@
-"""Administrative requests to single brokers: API versions, log directories, and deletion of records."""
+"""Administrative requests to single brokers: API versions, log directories, and the deletion of records."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ async def _ask(client: KafkaClient, broker: Endpoint, message: KafkaMessage) -> 
 
 
 async def api_versions(client: KafkaClient, broker: Endpoint) -> dict[int, tuple[int, int]]:
-    """Return the requests that a broker serves, lowest and highest version by API key."""
+    """Return the requests that a broker serves: API key to lowest and highest version."""
     names = {"client_software_name": "zabka", "client_software_version": "1"}
     answer = await _ask(client, broker, request(ApiKey.API_VERSIONS, 3, **names))
     return {int(row.api_key): (int(row.min_version), int(row.max_version)) for row in answer.api_keys}
 
 
 async def describe_log_dirs(client: KafkaClient, broker: Endpoint) -> list[LogDirInfo]:
-    """Return a broker's log directories with every replica in them.  Raises KafkaRequestFailed, KafkaUnavailable."""
+    """Return a broker's log directories and all replicas in them. Raises KafkaRequestFailed, KafkaUnavailable."""
     answer = await _ask(client, broker, request(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None))
     if answer.error_code != ErrorCode.none:
         raise KafkaRequestFailed(ErrorCode(answer.error_code))
@@ -68,7 +68,7 @@ async def describe_log_dirs(client: KafkaClient, broker: Endpoint) -> list[LogDi
 async def alter_replica_log_dirs(
     client: KafkaClient, broker: Endpoint, targets: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Have a broker move its replicas to these directories; return the error of each.  Raises KafkaUnavailable."""
+    """Make a broker move its replicas to these directories; return the error of each. Raises KafkaUnavailable."""
     directories: dict[str, dict[str, list[int]]] = {}
     for partition, path in targets.items():
         directories.setdefault(path, {}).setdefault(partition.topic, []).append(partition.partition)
@@ -85,7 +85,7 @@ async def alter_replica_log_dirs(
 
 
 async def delete_records(client: KafkaClient, topic_partition: TopicPartition, before_offset: int) -> int:
-    """Delete a partition's records before an offset (-1: all committed ones); return its new log start offset."""
+    """Delete a partition's records before an offset (-1: all committed records); return its new log start offset."""
     rows = [{"partition_index": topic_partition.partition, "offset": before_offset}]
     message = request(
         ApiKey.DELETE_RECORDS, 2, topics=[{"name": topic_partition.topic, "partitions": rows}], timeout=ATTEMPT_MS_MAX

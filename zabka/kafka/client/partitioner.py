@@ -8,7 +8,7 @@ _M = 0x5BD1E995
 
 
 def partition_for(key: bytes | None, partitions: int, turn: int) -> int:
-    """Return the partition by the key's hash, so that a key's records stay in order; without a key, by `turn`."""
+    """Return the partition for the key's hash, so that a key's records stay in order; without a key, for `turn`."""
     return turn % partitions if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions
 
 

@@ -1,7 +1,7 @@
-"""A loop that reads a topic and writes to another, exactly once: its offsets are part of its transactions (KIP-447).
+"""A loop that reads a topic and writes to another, exactly once: it commits offsets in its transactions (KIP-447).
 
-A record of the input is processed again only after an abort, which drops the output and the offsets together.  The
-group's coordinator rejects offsets of an old generation, so a member that lost its partitions cannot commit.
+An input record is processed again only after an abort, which drops the output and the offsets together. The group's
+coordinator rejects offsets of an old generation, so a member that lost its partitions cannot commit.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ RETRY_MS = 200
 POLL_PERIOD_MS = 100
 """The pause after a poll without records."""
 RECORDS_MAX = 20
-"""The number of records of one input partition in a transaction, at most."""
+"""The maximum number of records of one input partition in a transaction."""
 EARLIEST = -2
 
 _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 Process = Callable[[TopicPartition, Record], tuple[TopicPartition, Record]]
-"""Returns the output of an input record, and its partition."""
+"""Returns the output record for an input record, and the output's partition."""
 
 
 class TransactionCounts(NamedTuple):
-    """How many transactions ended in each way; the outcome is unknown if no coordinator replied to a commit."""
+    """The number of transactions by outcome, which is unknown if no coordinator replied to a commit."""
 
     committed: int = 0
     aborted: int = 0
@@ -72,7 +72,7 @@ class ReadProcessWrite:
 
     @property
     def lag(self) -> int:
-        """The number of records below the high watermarks of its partitions that it has not read yet."""
+        """The number of records below its partitions' high watermarks that it has not read yet."""
         return lag_of(self._positions, self._ends)
 
     @property
@@ -81,7 +81,7 @@ class ReadProcessWrite:
         return self._assigned if self._member.joined else ()
 
     def position(self, name: TopicPartition) -> int:
-        """Return the position in an assigned partition; -1 if it is not known."""
+        """Return the position in an assigned partition; -1 if it is unknown."""
         return self._positions.get(name, -1) if name in self.partitions else -1
 
     async def run(self, stopping: Callable[[], bool]) -> None:
@@ -92,7 +92,7 @@ class ReadProcessWrite:
             except _FAILURES as failure:
                 self.last_error = str(failure)
                 self._positions.clear()
-                # The error may be that of an old generation; a heartbeat shows whether it is.
+                # The error may belong to an old generation; a heartbeat shows whether it does.
                 self._heartbeat_ms = 0
                 pause_ms = RETRY_MS
             await self._runtime.sleep(pause_ms)
@@ -100,7 +100,7 @@ class ReadProcessWrite:
             await self._member.leave()
 
     async def _turn(self) -> bool:
-        """Process the next records, if there are any."""
+        """Process the next records; return False if there are none."""
         if not self._has_begun:
             await self._producer.begin()
             self._has_begun = True
@@ -114,7 +114,7 @@ class ReadProcessWrite:
         return bool(offsets)
 
     async def _take_part(self) -> None:
-        """Join the group, or send a heartbeat if it is due; then know where to continue."""
+        """Join the group, or send a heartbeat if it is due; after a join, look up the positions to continue from."""
         member, now_ms = self._member, self._runtime.now().mono_ms
         if not member.joined or member.misses_topics:
             self._positions.clear()

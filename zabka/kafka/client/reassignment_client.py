@@ -1,4 +1,4 @@
-"""The requests of kafka-reassign-partitions: begin, cancel and list reassignments (KIP-455)."""
+"""The requests of kafka-reassign-partitions: start, cancel and list reassignments (KIP-455)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ async def alter_reassignments(
     *,
     timeout_ms: int = REQUEST_TIMEOUT_MS,
 ) -> dict[TopicPartition, str]:
-    """Move partitions to these replicas, or with None cancel; return the reasons of refusals."""
+    """Move partitions to these replicas, or cancel their moves if the value is None; return the reasons for
+    rejections."""
     topics = [
         {
             "name": topic,
@@ -73,7 +74,7 @@ async def list_reassignments(
     *,
     timeout_ms: int = REQUEST_TIMEOUT_MS,
 ) -> dict[TopicPartition, Ongoing]:
-    """Return the reassignments in progress, of these partitions or of all, in order."""
+    """Return the ongoing reassignments of these partitions, or of all, in order."""
     topics = None
     if partitions is not None:
         topics = [{"name": name, "partition_indexes": numbers} for name, numbers in _by_topic(partitions).items()]

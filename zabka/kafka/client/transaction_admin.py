@@ -16,7 +16,7 @@ from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, request
 
 NONE = -1
-"""The number of something that is not there: an offset, a time, or an epoch."""
+"""A missing offset, time or epoch."""
 
 
 class Listed(NamedTuple):
@@ -65,7 +65,7 @@ class TransactionAdmin:
             raise KafkaUnavailable(str(broken)) from None
 
     async def listed(self, duration_ms: int = NONE) -> list[Listed]:
-        """Return the transactional ids of every live broker; with a duration only those with an older transaction."""
+        """Return the transactional ids of all live brokers; with a duration, only those with an older transaction."""
         asked = request(ApiKey.LIST_TRANSACTIONS, 1, duration_filter=duration_ms)
         found = []
         for broker in (await self._client.metadata([])).brokers.values():
@@ -119,7 +119,7 @@ class TransactionAdmin:
         return producers
 
     async def abort(self, partition: TopicPartition, producer: ProducerInfo) -> None:
-        """Abort a producer's open transaction in one partition, with a marker of its leader's own."""
+        """Abort a producer's open transaction in one partition; the leader writes the marker itself."""
         marker = {
             "producer_id": producer.producer_id,
             "producer_epoch": producer.producer_epoch,
@@ -137,7 +137,7 @@ class TransactionAdmin:
     async def open_transactions(
         self, partitions: Sequence[TopicPartition], broker: Endpoint | None
     ) -> list[tuple[TopicPartition, ProducerInfo]]:
-        """Return the producers of these partitions that have an open transaction there."""
+        """Return the producers that have an open transaction in these partitions."""
         return [
             (partition, producer)
             for partition in partitions

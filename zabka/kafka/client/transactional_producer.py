@@ -1,4 +1,4 @@
-"""A producer whose records become visible to readers of committed records together, or not at all (KIP-98)."""
+"""A producer whose records become visible to read_committed consumers together, or not at all (KIP-98)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 TRANSACTION_TIMEOUT_MS = 60_000
 _RETRIED = (*LATER, ErrorCode.concurrent_transactions, ErrorCode.unknown_topic_or_partition)
-"""Errors that pass, also while a broker does not know a new topic yet."""
+"""Transient errors, including those of a broker that does not know a new topic yet."""
 
 
 class GroupMetadata(NamedTuple):
-    """A consumer's place in its group; the coordinator rejects offsets of an old generation (KIP-447)."""
+    """A consumer's member id and generation; the coordinator rejects offsets of an old generation (KIP-447)."""
 
     group_id: str
     generation_id: int = -1
@@ -31,14 +31,14 @@ class GroupMetadata(NamedTuple):
 
 
 class TransactionalProducer:
-    """One transaction after the other under one transactional id.
+    """Runs one transaction after the other under one transactional id.
 
-    `begin` fences earlier producers with this id.  Methods raise KafkaRequestFailed and KafkaUnavailable.  After an
-    error the transaction can be aborted; before the next one, call `begin` again, because a batch without a reply may
-    have been appended, and its sequence number must not be used for another batch.
+    `begin` fences earlier producers with this id. Methods raise KafkaRequestFailed and KafkaUnavailable. After an error
+    the transaction can be aborted. Before the next transaction, call `begin` again: a batch without a reply may have
+    been appended, and its sequence number must not be used for another batch.
 
-    A request without a reply is sent again.  The first one may arrive late and then end the next transaction, or commit
-    old offsets in it (KIP-890, part 2).  So the next transaction has a new epoch.
+    A request without a reply is sent again. The first copy may arrive late and then end the next transaction, or commit
+    old offsets in it (KIP-890, part 2). Therefore the next transaction has a new epoch.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TransactionalProducer:
         """The coordinators of the transactional id and of groups."""
 
     async def begin(self) -> None:
-        """Get the producer id and epoch; the coordinator aborts an open transaction of an earlier producer."""
+        """Get a producer id and epoch; the coordinator aborts an open transaction of an earlier producer."""
         asked = request(
             ApiKey.INIT_PRODUCER_ID, 4,
             transactional_id=self.transactional_id, transaction_timeout=self._timeout_ms, producer_id=-1,
@@ -70,7 +70,7 @@ class TransactionalProducer:
         self._ended()
 
     async def send(self, partition: TopicPartition, records: Sequence[Record]) -> int:
-        """Append records to the open transaction, with acks=all; return the offset of the first."""
+        """Append records to the open transaction, with acks=all; return the offset of the first record."""
         await self._open()
         if partition not in self._added:
             await self._add(partition)
@@ -152,7 +152,7 @@ class TransactionalProducer:
         error_of: Callable[[KafkaMessage], ErrorCode],
         group_id: str | None = None,
     ) -> KafkaMessage:
-        """Send a request to the coordinator of this id, or of a group; retry while it cannot answer yet."""
+        """Send a request to the coordinator of this id, or of a group; retry while its errors are transient."""
         deadline_ms = self._runtime.now().mono_ms + REQUEST_TIMEOUT_MS
         while True:
             coordinator = await self._coordinator(group_id)

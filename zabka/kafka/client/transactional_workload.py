@@ -1,4 +1,4 @@
-"""Workloads with transactions: a producer, and a read-process-write loop; each counts the ends of its transactions."""
+"""Workloads with transactions: a producer, and a read-process-write loop. Both count their transactions by outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zabka.kafka.ports import Emit
 from zabka.kafka.record_batch import Record
 
 TRANSACTION_MS = 200
-"""The time between the begins of two transactions of a producer, at least."""
+"""The minimum time between the starts of two transactions of a producer."""
 PROGRESS_PERIOD_MS = 1_000
 RETRY_MS = 200
 
@@ -25,9 +25,9 @@ _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 class TransactionalStatus(NamedTuple):
-    """The status of a workload with transactions; `records` are those in committed transactions.
+    """The status of a transactional workload; `records` counts the records in committed transactions.
 
-    The outcome of a transaction is unknown if the commit was not acknowledged: then it may be committed or aborted.
+    The outcome of a transaction is unknown if the commit was not acknowledged: it may be committed or aborted.
     """
 
     committed: int
@@ -38,7 +38,10 @@ class TransactionalStatus(NamedTuple):
 
 
 class _Workload(ABC):
-    """Runs and reports.  `start()` begins, `await stop()` ends the open transaction, `close()` drops it all."""
+    """A workload that runs and reports.
+
+    `start()` begins, `await stop()` ends the open transaction, `close()` abandons it.
+    """
 
     def __init__(self, runtime: Runtime, emit: Emit, workload_id: str, topic: str, transactional_id: str) -> None:
         self.workload_id = workload_id
@@ -52,13 +55,13 @@ class _Workload(ABC):
         self._reported: Event | None = None
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the workload."""
         assert not self._tasks, "started twice"
         for name, work in (("work", self._work()), ("report", self._report())):
             self._tasks.append(self._runtime.spawn(work, f"workload {self.workload_id}: {name}"))
 
     async def stop(self) -> None:
-        """Stop after the open transaction."""
+        """Stop after the open transaction has ended."""
         self._stopping = True
         await self._stopped
 
@@ -98,7 +101,7 @@ class _Workload(ABC):
 class TransactionalWorkload(_Workload):
     """Writes `records_per_s` records to all partitions of a topic in turn, in one transaction after the other.
 
-    Every `abort_every`-th transaction is aborted; 0 for none.
+    Every `abort_every`-th transaction is aborted; with 0, none.
     """
 
     def __init__(
@@ -129,12 +132,12 @@ class TransactionalWorkload(_Workload):
 
     @property
     def sent(self) -> int:
-        """The number of records sent, in all transactions."""
+        """The number of records sent in all transactions."""
         return self._sent
 
     @property
     def failed(self) -> int:
-        """The number of records in transactions with an error."""
+        """The number of records in transactions that failed with an error."""
         return self._failed_records
 
     def _progress(self) -> Event:
@@ -199,7 +202,7 @@ class TransactionalWorkload(_Workload):
 class ReadProcessWriteWorkload(_Workload):
     """Copies the committed records of a topic to another, exactly once, as a member of a group.
 
-    A record goes to the output's partition with the number of its own, modulo the output's number of partitions.
+    The output partition is the number of the input partition modulo the number of output partitions.
     """
 
     def __init__(
@@ -228,7 +231,7 @@ class ReadProcessWriteWorkload(_Workload):
 
     @property
     def lag(self) -> int:
-        """The number of records below the high watermarks of its partitions that it has not read yet."""
+        """The number of records below its partitions' high watermarks that it has not read yet."""
         return self._loop.lag
 
     @property
@@ -258,6 +261,6 @@ class ReadProcessWriteWorkload(_Workload):
 
 
 def _partitions(client: KafkaClient, topic: str) -> list[TopicPartition]:
-    """Return the partitions of a topic in the client's metadata."""
+    """Return the partitions of a topic from the client's metadata."""
     known = None if client.cluster is None else client.cluster.topics.get(topic)
     return [] if known is None else [TopicPartition(topic, row.partition) for row in known.partitions]

@@ -18,12 +18,12 @@ from zabka.kafka.ports import Emit
 from zabka.kafka.record_batch import BatchUnreadable, Record
 
 TICK_MS = 50
-"""Records due within one tick are sent in one batch per partition."""
+"""Records that are due within one tick are sent in one batch per partition."""
 PENDING_MAX = 1_000
-"""The most records that wait for one partition; above it no more are made for that partition."""
+"""The maximum number of records that wait for one partition; no more are produced for it beyond that."""
 BATCH_RECORDS_MAX = 500
 PRODUCE_TIMEOUT_MS = 10_000
-"""After this time a batch counts as failed."""
+"""The time after which a batch counts as failed."""
 VERIFY_PERIOD_MS = 500
 PROGRESS_PERIOD_MS = 1_000
 
@@ -33,9 +33,9 @@ _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 class WorkloadStatus(NamedTuple):
     """The status of a workload.
 
-    `sent` counts records sent to the cluster, `failed` those given up (they may be stored all the same), `lost` the
-    acknowledged ones that are not in the current leaders' logs.  `verified` is True if all acknowledged ones were read
-    back.
+    `sent` counts records sent to the cluster, `failed` the records whose send failed (they may be stored all the same),
+    `lost` the acknowledged records that are not in the current leaders' logs. `verified` is True if all acknowledged
+    records were read back.
     """
 
     sent: int
@@ -49,8 +49,8 @@ class WorkloadStatus(NamedTuple):
 class Workload:
     """Produces `records_per_s` records to all partitions of a topic in turn, and verifies them.
 
-    `acks` is -1 (all), 1 or 0; with 0 no record is acknowledged.  `start()` begins, `await stop()` ends producing and
-    waits for records in flight, `await verify()` reads back everything acknowledged, `close()` ends it all.
+    `acks` is -1 (all), 1 or 0; with 0 no record is acknowledged. `start()` begins, `await stop()` stops producing and
+    waits for records in flight, `await verify()` reads back all acknowledged records, `close()` stops everything.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class Workload:
         self._started_ms: int | None = None
         self._ended_ms: int | None = None
         self._seen_ms = 0
-        """The latest reading of the clock, which shows this client's time only to its own tasks."""
+        """The latest reading of the clock, because only this client's own tasks can read its clock."""
         self._reported: WorkloadProgressed | None = None
         self.sent = self.acknowledged = self.failed = 0
 
     # ---- life -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to produce and to verify."""
+        """Start to produce and to verify."""
         assert not self._tasks, "started twice"
         self._producing = True
         for name, work in (
@@ -104,7 +104,7 @@ class Workload:
             self._tasks.append(self._runtime.spawn(work, f"workload {self.workload_id}: {name}"))
 
     async def stop(self) -> None:
-        """Stop producing; return once every record is acknowledged or has failed."""
+        """Stop producing; return when every record is acknowledged or has failed."""
         self._producing = False
         for partition in self._partitions.values():
             await partition.idle(self._runtime)
@@ -169,7 +169,7 @@ class Workload:
         while self._producing:
             await self._runtime.sleep(TICK_MS)
             now_ms = self._now_ms()
-            # After a pause of this process the missed records are not made up for.
+            # After a pause of this process, do not catch up on missed records.
             due += min(now_ms - before_ms, 1_000) * self.records_per_s / 1000
             before_ms = now_ms
             count, due = int(due), due - int(due)
@@ -227,7 +227,7 @@ class Workload:
         return b"%b%d %b" % (self._prefix, number, self._filler)
 
     def _number(self, record: Record) -> int:
-        """Return the number of a record of this workload, -1 for a foreign record."""
+        """Return the number of this workload's record, -1 for a foreign record."""
         value = record.value or b""
         if not value.startswith(self._prefix):
             return -1
@@ -237,7 +237,7 @@ class Workload:
     # ---- verifying --------------------------------------------------------------------------------------------
 
     async def verify(self) -> WorkloadStatus:
-        """Read back everything acknowledged; return the status.  Raises KafkaUnavailable, KafkaRequestFailed."""
+        """Read back all acknowledged records; return the status. Raises KafkaUnavailable, KafkaRequestFailed."""
         await self._client.refresh()
         for number in list(self._ledgers):
             await self._verify_partition(number)

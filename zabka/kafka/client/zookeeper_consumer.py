@@ -1,9 +1,9 @@
 """A consumer of the old kind (ZookeeperConsumerConnector of Kafka 0.8), without a group coordinator.
 
-It finds leaders and offsets in ZooKeeper.  Its members are ephemeral znodes under `/consumers/G/ids`.  A member that
-sees that list or a topic's partitions change computes which partitions are its own, and claims each with an ephemeral
-znode under `/consumers/G/owners/T/P`.  A claim that another member still holds is retried.  Offsets are plain text
-under `/consumers/G/offsets/T/P`.
+It finds leaders and offsets in ZooKeeper. The members of a group are ephemeral znodes under `/consumers/G/ids`. If that
+list or a topic's partitions change, each member computes its own partitions, and claims each with an ephemeral znode
+under `/consumers/G/owners/T/P`. A claim is retried while another member still owns the partition. Offsets are stored as
+decimal strings under `/consumers/G/offsets/T/P`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from zabka.kafka.zk.registration import create_recursive
 
 POLL_PERIOD_MS = 100
 COMMIT_PERIOD_MS = 1_000
-"""auto.commit.interval.ms; the old consumer's default is a minute."""
+"""auto.commit.interval.ms, where the old consumer's default is a minute."""
 REBALANCE_BACKOFF_MS = 500
-"""The wait before partitions that another member still owns are claimed again."""
+"""The delay before the next attempt to claim partitions that another member still owns."""
 FETCH_TIMEOUT_MS = 5_000
 _FETCH_VERSION, _LIST_OFFSETS_VERSION = 4, 1
 LATEST, EARLIEST = -1, -2
@@ -37,14 +37,14 @@ _OUT_OF_RANGE = 1
 
 
 class _NotThere(Exception):
-    """A partition without a leader that could be asked now."""
+    """A partition has no leader that a request could be sent to."""
 
 
 class ZookeeperConsumer:
-    """One member of a group of the old kind, on a session of its own.
+    """One member of an old consumer group, with its own ZooKeeper session.
 
-    `start()`, then `await stop()`, which commits and releases its partitions, or `close()` to drop it.  Without an
-    offset in ZooKeeper it reads from the beginning (auto.offset.reset=smallest).
+    Call `start()`, then `await stop()` to commit and release its partitions, or `close()` to stop without either.
+    Without an offset in ZooKeeper it reads from the beginning (auto.offset.reset=smallest).
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ZookeeperConsumer:
         await self._coordination.close()
 
     def close(self) -> None:
-        """Stop immediately; the session expires."""
+        """Stop immediately; the session expires later."""
         self._stopping = True
         if self._task is not None:
             self._task.cancel()
@@ -111,7 +111,7 @@ class ZookeeperConsumer:
             except SessionExpired:
                 self._last_error = "the session expired"
                 self._stop_reading()
-                # Its claims were deleted with the session; uncommitted records will be read again.
+                # The consumer's claims were deleted with the session; uncommitted records will be read again.
                 self._positions.clear()
                 await self._renew()
             except ZooKeeperError as failure:
@@ -155,7 +155,7 @@ class ZookeeperConsumer:
         await self._commit()
 
     async def _wait(self, changed: Future[None], timeout_ms: int) -> None:
-        """Wait for a change, up to a timeout."""
+        """Wait for a change, at most for the timeout."""
         over: Future[None] = self._runtime.future()
 
         def finish() -> None:
@@ -179,7 +179,7 @@ class ZookeeperConsumer:
             self._changed.set_result(None)
 
     async def _members(self) -> dict[str, list[str]]:
-        """Return live members with their topics."""
+        """Return the live members and their topics."""
         root = consumer_znodes.members_path(self._group_id)
         names = await self._zk.call(lambda: self._coordination.get_children(root, self._seen))
         outcomes = await self._zk.batch(
@@ -191,7 +191,7 @@ class ZookeeperConsumer:
             if topics is not None:
                 members[name] = list(topics)
         if self._consumer_id not in members:
-            # Another client deleted it, or the list is from the previous session.
+            # Another client deleted the entry, or the list is from the previous session.
             await self._register()
         return members
 
@@ -214,7 +214,7 @@ class ZookeeperConsumer:
             await self._zk.attempt(lambda path=path: self._coordination.delete(path))  # type: ignore[misc]
 
     async def _claim(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Claim these partitions, with the group's offsets; return False if another member still owns one of them."""
+        """Claim these partitions and read the offsets; return False if another member still owns one of them."""
         for topic_partition in partitions:
             path = consumer_znodes.owner_path(self._group_id, topic_partition)
             owner = f"{self._consumer_id}-0".encode()
@@ -230,7 +230,7 @@ class ZookeeperConsumer:
         return True
 
     async def _is_mine(self, path: str) -> bool:
-        """Return whether this session created the znode, with the answer lost."""
+        """Return whether this session created the znode, in case the reply to its create was lost."""
         stat = await self._zk.call(lambda: self._coordination.exists(path))
         return stat is not None and stat.ephemeral_owner == self._coordination.session_id
 
@@ -271,7 +271,7 @@ class ZookeeperConsumer:
                 await self._runtime.sleep(POLL_PERIOD_MS)
 
     async def _leader(self, topic_partition: TopicPartition) -> Endpoint:
-        """Return the leader's endpoint, by the partition's state and the broker's registration."""
+        """Return the leader's endpoint, according to the partition's state and the broker's registration."""
         path = znodes.partition_state_path(topic_partition)
         outcome = await self._zk.attempt(lambda: self._coordination.get(path))
         state = None if outcome.value is None else znodes.decode_partition_state(outcome.value[0], 0)

@@ -1,7 +1,8 @@
-"""Responses with an error in them, for the rows of a request that a rule selects.
+"""Responses that contain an error, for the rows of a request that a rule selects.
 
-A request is split: the selected rows get the error and are not carried out, the other rows are. Fetch and Metadata
-requests are answered first, and the error then replaces the selected rows, so that fetch sessions stay intact.
+A request is split: the selected rows get the error and are not carried out; the other rows are carried out. Fetch and
+Metadata requests are first carried out as a whole, and then the error replaces the selected rows, so that fetch
+sessions stay intact.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, as_time, respond, 
 from zabka.kafka.wire.metadata_messages import MetadataResponse, MetadataResponseTopic
 
 Selects = Callable[[Any, int | None], bool]
-"""Whether a rule selects a row of a request, or of its nested rows the one with that partition."""
+"""Returns whether a rule selects a row of a request, or the nested row with that partition."""
 
 
 class Rows(NamedTuple):
-    """Rows of a request and of its response.
+    """The row fields of a request and of its response.
 
-    `asked` and `answered` are the names of their fields, `key` that of a row's name in the response. A row of the
-    request has a field of the same name, or is the name itself.
+    `asked` and `answered` are the names of these fields; `key` is the field of a row's name in the response. A row of
+    the request has a field of the same name, or is itself the name.
     """
 
     asked: str
@@ -70,18 +71,18 @@ _ROWS: dict[ApiKey, tuple[Rows, ...]] = {
     ApiKey.CREATE_PARTITIONS: (Rows("topics", "results", "name"),),
     ApiKey.DELETE_TOPICS: (Rows("topics", "responses", "name"), Rows("topic_names", "responses", "name")),
 }  # fmt: skip
-"""The rows of each API. A version without that field has one error for the whole response."""
+"""The rows of each API. A version without such a field has one error for the whole response."""
 _ERROR_FIELDS = ("error_code", "partition_error_code")
 _NONE: Mapping[str, Any] = {
     "generation_id": -1, "base_offset": -1, "offset": -1, "timestamp": -1, "leader_epoch": -1, "end_offset": -1,
     "committed_offset": -1, "low_watermark": -1, "node_id": -1, "port": -1, "producer_id": -1, "producer_epoch": -1,
 }  # fmt: skip
-"""The values in Kafka's responses next to an error."""
+"""The values of other fields in Kafka's responses with an error."""
 _CRC_AT, _CRC_OF_OLD_AT, _MAGIC_AT = 17, 12, 16
 
 
 class Split(NamedTuple):
-    """A request in two parts, and the rows by which it was split. A part without rows is None."""
+    """A request split into two parts, and the rows by which it was split. A part without rows is None."""
 
     selected: KafkaMessage
     rest: KafkaMessage | None
@@ -148,7 +149,7 @@ def _refuse_produce(request: KafkaMessage, error: ErrorCode) -> KafkaMessage:
 
 
 def merge(served: KafkaMessage, refused: KafkaMessage, rows: Rows) -> KafkaMessage:
-    """Return the response to the rest with the rows of the selected part added to it."""
+    """Return the response to the rest, with the rows of the selected part added to it."""
     merged = {getattr(row, rows.key): row for row in getattr(served, rows.answered)}
     for row in getattr(refused, rows.answered):
         name = getattr(row, rows.key)
@@ -164,7 +165,7 @@ def merge(served: KafkaMessage, refused: KafkaMessage, rows: Rows) -> KafkaMessa
 
 
 class FetchedRow(NamedTuple):
-    """A partition of a Fetch request, as its response names it: the topic's name, or its id."""
+    """A partition of a Fetch request; the topic's name or its id, as in the response."""
 
     topic: str
     topic_id: Any
@@ -216,7 +217,7 @@ def throttled(response: KafkaMessage, throttle_ms: int) -> KafkaMessage:
 
 
 def corrupt(records: bytes) -> bytes:
-    """Return records with a wrong CRC in the first batch; records without a whole header stay as they are."""
+    """Return records with a wrong CRC in the first batch; records without a complete header stay unchanged."""
     damaged = bytearray(records)
     if len(damaged) <= _CRC_AT + 4:
         return bytes(records)
@@ -225,7 +226,7 @@ def corrupt(records: bytes) -> bytes:
 
 
 def corrupt_produced(request: KafkaMessage, selects: Selects) -> KafkaMessage:
-    """Return a Produce request with a wrong CRC in the selected batches, as if damaged on their way."""
+    """Return a Produce request with a wrong CRC in the selected batches, as if they were damaged in transit."""
     topics = [
         _with(
             topic,

@@ -1,7 +1,7 @@
-"""The errors that each API of Kafka can return, for rules that return one.
+"""The errors that each API of Kafka can return, for rules that return an error.
 
-From the comments of Kafka 3.9's response classes (`ProduceResponse`, `FetchResponse`, …), its message schemas, and the
-handlers of KafkaApis. An API without errors here takes every effect but `error`.
+They are from the comments of Kafka 3.9's response classes (`ProduceResponse`, `FetchResponse`, …), its message schemas,
+and the handlers of KafkaApis. An API without errors here allows every effect except `error`.
 """
 
 from __future__ import annotations
@@ -127,5 +127,5 @@ _SINCE: dict[str, dict[ApiKey, int]] = {
 
 
 def error_since(api: ApiKey, error: str) -> int:
-    """Return the first version of an API whose clients know that error."""
+    """Return the first version of an API whose clients know this error."""
     return _SINCE.get(error, {}).get(api, 0)

@@ -1,7 +1,7 @@
-"""Ready sets of request faults: the outages that clients meet most often, each with its name.
+"""Ready-made sets of request faults: the outages that clients meet most often, each with a name.
 
-A set is a few rules. Its caller narrows them to a topic, group, path, client or node, and can change how often they
-apply; a rule takes only the fields that its requests have.
+A set consists of a few rules. Its caller narrows them to a topic, group, path, client or node, and can change how often
+they apply. A rule accepts only the fields that its requests have.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NARROWING = (
 
 
 class ReadySet(NamedTuple):
-    """A set: the outage that it imitates, what clients should do then, and its rules."""
+    """A set of rules, the outage that it imitates, and what clients should do during the outage."""
 
     imitates: str
     expected: str
@@ -97,14 +97,14 @@ READY_SETS: dict[str, ReadySet] = {
 
 
 def takes(name: str) -> list[str]:
-    """Return the fields that narrow a set. Raises KeyError."""
+    """Return the fields that can narrow a set. Raises KeyError."""
     return [field for field in NARROWING if any(_takes(rule, field) for rule in READY_SETS[name].rules)]
 
 
 def narrowed(name: str, narrowing: Mapping[str, Any]) -> list[RequestFault]:
-    """Return the rules of a set, narrowed.
+    """Return the rules of a set, narrowed to these fields.
 
-    Raises ValueError with the reason if there is no such set or field, or if no rule of the set takes a field.
+    Raises ValueError with the reason if there is no such set or field, or if no rule of the set accepts a field.
     """
     if name not in READY_SETS:
         raise ValueError(f"there is no ready set {name!r}; sets are {', '.join(READY_SETS)}")
@@ -144,5 +144,5 @@ def _takes(rule: RequestFault, field: str) -> bool:
 
 
 def why_impossible(rule: RequestFault) -> str | None:
-    """Return why a rule makes no sense, for brokers or for peers, or None if it does."""
+    """Return why a rule can never apply to brokers or to peers, or None if it can."""
     return why_impossible_for_brokers(rule) if rule.api else why_impossible_for_peers(rule)

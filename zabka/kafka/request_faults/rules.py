@@ -1,4 +1,4 @@
-"""Check of rules for Kafka requests.
+"""The check of rules for Kafka requests.
 
 A rule is impossible if the API is not served, if its requests lack a field that the rule matches, if it cannot return
 the error, or if no version in the rule's range has the field that the effect sets.
@@ -21,11 +21,11 @@ THROTTLE_FIELD = "throttle_time"
 _BATCHES = (ApiKey.PRODUCE, ApiKey.FETCH)
 _NEEDS_ONE_API = frozenset({"error", "corrupt", "stale"})
 KAFKA_ERRORS = {code.name.upper(): code for code in ErrorCode if code is not ErrorCode.none}
-"""Kafka's errors by name (Errors.java)."""
+"""Kafka's errors, keyed by name (Errors.java)."""
 
 
 def why_impossible(rule: RequestFault) -> str | None:
-    """Return why a rule for Kafka requests makes no sense, or None if it does."""
+    """Return why a rule for Kafka requests can never apply, or None if it can."""
     if rule.api == ANY:
         return _why_not_of_all(rule)
     api = APIS.get(rule.api)

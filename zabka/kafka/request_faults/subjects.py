@@ -14,13 +14,13 @@ from zabka.kafka.wire.api_versions import SUPPORTED
 from zabka.kafka.wire.kafka_schema import ApiKey, KafkaUuid
 
 APIS: dict[str, ApiKey] = {api_name(api): api for api in SUPPORTED}
-"""The APIs that brokers serve, by name."""
+"""The APIs that brokers serve, keyed by name."""
 NO_PARTITION = -1
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-"""Kinds of keys of FindCoordinator."""
+"""The key types of FindCoordinator."""
 
 OWN_CLIENTS = re.compile(r"broker-[0-9]{1,10}|api-admin")
-"""Client ids of brokers, and of the API that serves the page."""
+"""Client ids of brokers, and of the API that serves the dashboard."""
 
 WITH_PARTITIONS = frozenset(
     {
@@ -45,14 +45,14 @@ WITH_TRANSACTIONS = frozenset(
 )  # fmt: skip
 MATCHES = {"topic": WITH_TOPICS, "partition": WITH_PARTITIONS, "group": WITH_GROUPS,
            "transactional_id": WITH_TRANSACTIONS}  # fmt: skip
-"""The APIs whose requests have each field of a rule."""
+"""For each field of a rule, the APIs whose requests have it."""
 
 TopicName = Callable[[KafkaUuid], str | None]
-"""Returns the name of the topic with an id."""
+"""Returns the name of the topic with that id."""
 
 
 class Subject(NamedTuple):
-    """The parts of a request that rules match, besides its API and version.
+    """The parts of a request that rules match, in addition to its API and version.
 
     `partitions` are (topic, partition), with `NO_PARTITION` for a whole topic; None for all topics (Metadata).
     """
@@ -92,14 +92,14 @@ def selects(rule: RequestFault, subject: Subject) -> bool:
 
 
 def selects_partition(rule: RequestFault, topic: str, partition: int) -> bool:
-    """Return whether a rule selects a partition; `NO_PARTITION` stands for a topic's every partition."""
+    """Return whether a rule selects a partition; `NO_PARTITION` means every partition of a topic."""
     if not matches_text(rule.topic, topic):
         return False
     return rule.partition < 0 or partition in (rule.partition, NO_PARTITION)
 
 
 def subject_of(request: KafkaMessage, api: ApiKey, topic_name: TopicName) -> Subject:
-    """Return the subject of a request. For a Fetch of a session, add the session's partitions to it."""
+    """Return the subject of a request. For a Fetch in a session, add the session's partitions to it."""
     partitions = None if _is_of_all(request, api) else tuple(_partitions(request, api, topic_name))
     groups, transactional_ids = _keys(request) if api is ApiKey.FIND_COORDINATOR else ((), ())
     return Subject(
@@ -167,7 +167,7 @@ def _of_topics(topics: Iterable[Any] | None, topic_name: TopicName) -> Iterator[
 
 
 def name_of(topic: Any, topic_name: TopicName) -> str:
-    """Return the name of a topic in a request; empty if the broker does not know its id."""
+    """Return the topic's name of a request; empty if the broker does not know its id."""
     if isinstance(topic, str):
         return topic
     name = getattr(topic, "name", None) or getattr(topic, "topic", None)
@@ -176,7 +176,7 @@ def name_of(topic: Any, topic_name: TopicName) -> str:
 
 
 def index_of(row: Any) -> int:
-    """Return the number of a partition in a request."""
+    """Return the partition's number in a request."""
     if isinstance(row, int):
         return int(row)
     return int(next(getattr(row, name) for name in _INDEXES if hasattr(row, name)))

@@ -71,13 +71,16 @@ SUPPORTED: dict[ApiKey, tuple[int, int]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 0),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 0),
 }
-"""Lowest and highest version of each request: those that Kafka 3.9.1 advertises in ZooKeeper mode on every listener.
+"""Lowest and highest version of each request, as Kafka 3.9.1 advertises in ZooKeeper mode on every listener.
 
-Requests for features that zabka lacks get the error of a Kafka broker that has these features switched off.
+Requests for features that zabka lacks get the error of a Kafka broker on which these features are disabled.
 """
 
 FEATURES_EPOCH = 0
-"""The version of /feature, which no controller in ZooKeeper mode changes: Kafka 3.9 can finalize no feature there."""
+"""The version of /feature.
+
+No controller in ZooKeeper mode changes it, because Kafka 3.9 cannot finalize features there.
+"""
 
 
 def is_supported(api_key: int, version: int) -> bool:
@@ -102,7 +105,8 @@ def answer(to: KafkaMessage) -> KafkaMessage:
 def answer_unknown_version() -> KafkaMessage:
     """Return the response to an ApiVersions request of an unsupported version (KIP-511).
 
-    It is a v0 body with error 35 and the range of ApiVersions itself, so the client learns which version to use.
+    It has a v0 body with error 35 and the version range of ApiVersions itself, so the client learns which version to
+    use.
     """
     values = {"error_code": ErrorCode.unsupported_version, "api_keys": _ranges((ApiKey.API_VERSIONS,))}
     return fill(response_class(ApiKey.API_VERSIONS, 0), values)

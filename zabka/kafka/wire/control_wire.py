@@ -1,6 +1,6 @@
 """Hand-written encoders of LeaderAndIsr 7 and UpdateMetadata 8, the versions that zabka's controllers send.
 
-A new controller sends every broker the state of thousands of partitions; kio's writer takes 50 µs for each.
+A new controller sends the state of thousands of partitions to every broker; kio's writer takes 50 µs for each.
 """
 
 from __future__ import annotations

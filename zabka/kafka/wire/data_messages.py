@@ -1,7 +1,7 @@
 """Produce and Fetch messages as light objects: kio's field names, at a tenth of the cost.
 
-kio's frozen dataclasses take microseconds each, and a fetch has hundreds of rows.  A handler reads these and kio's
-alike: a field that a version lacks has its default here.  Records are views of the frame they came in, never copies.
+kio's frozen dataclasses take microseconds each, and a fetch has hundreds of rows. A handler reads these objects like
+kio's: a field that a version lacks has its default here. Records are views of the received frame, never copies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zabka.kafka.wire.kafka_schema import NO_TIME, KafkaUuid
 FETCH_FLEXIBLE_FROM = 12
 PRODUCE_FLEXIBLE_FROM = 9
 MAX_BYTES_UNASKED = 0x7FFFFFFF
-"""The `max_bytes` of Fetch versions that have no such field."""
+"""The `max_bytes` of Fetch versions that lack this field."""
 
 _ERROR_CODES = {int(code.value): code for code in ErrorCode}
 
@@ -25,7 +25,7 @@ Records = bytes | bytearray | memoryview | None
 
 
 def error_code(code: int) -> ErrorCode:
-    """Return Kafka's error of that number.  Raises ValueError if there is none."""
+    """Return Kafka's error with that code. Raises ValueError if there is none."""
     known = _ERROR_CODES.get(code)
     return ErrorCode(code) if known is None else known
 
@@ -52,7 +52,7 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
 
 
 class FetchTopic(msgspec.Struct, frozen=True, gc=False):
-    """A topic of a Fetch request: by name to version 12, by id from 13 on."""
+    """A topic of a Fetch request: identified by name up to version 12, by id from version 13 on."""
 
     partitions: Sequence[FetchPartition]
     topic: str = ""
@@ -68,7 +68,7 @@ class ForgottenTopic(msgspec.Struct, frozen=True, gc=False):
 
 
 class FetchRequest(msgspec.Struct, frozen=True, gc=False):
-    """A Fetch request, versions 0 to 17.  `replica_id` and `replica_state` agree in every version."""
+    """A Fetch request, versions 0 to 17. `replica_id` and `replica_state` agree in every version."""
 
     version: int
     max_wait: Any
@@ -86,7 +86,7 @@ class FetchRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def replica_id(self) -> int:
-        """The follower, -1 for a consumer."""
+        """The follower's id, -1 for a consumer."""
         return self.replica_state.replica_id
 
     @property
@@ -99,14 +99,14 @@ class FetchRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class EpochEndOffset(msgspec.Struct, frozen=True, gc=False):
-    """Where logs diverge; (-1, -1) if they do not."""
+    """The point at which logs diverge; (-1, -1) if they do not."""
 
     epoch: int = -1
     end_offset: int = -1
 
 
 class LeaderIdAndEpoch(msgspec.Struct, frozen=True, gc=False):
-    """The leader, for a client that asked another broker; (-1, -1) if it is unknown."""
+    """The current leader, for a client that sent its request to another broker; (-1, -1) if it is unknown."""
 
     leader_id: int = -1
     leader_epoch: int = -1
@@ -209,7 +209,7 @@ class ProduceRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class BatchIndexAndErrorMessage(msgspec.Struct, frozen=True, gc=False):
-    """A record that made a broker refuse its batch (KIP-467)."""
+    """A record because of which a broker rejected its batch (KIP-467)."""
 
     batch_index: int
     batch_index_error_message: str | None = None

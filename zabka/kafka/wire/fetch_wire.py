@@ -1,6 +1,6 @@
 """A hand-written codec of Fetch, versions 0 to 17: kio's general reader and writer take milliseconds.
 
-Records are passed on as they are: a view of the frame received, a piece of the frame to send.
+Records are not copied: they are a view of the received frame, and one piece of the frame to send.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _ABORTED = Struct(">qq")
 
 
 def read_fetch_request(data: bytes, offset: int, version: int) -> tuple[FetchRequest, int]:
-    """Decode the request whose body begins at `offset`; return it, and the offset after it.
+    """Decode the request whose body begins at `offset`; return the request and the offset after it.
 
     Raises WireError, struct.error and ValueError.
     """
@@ -272,7 +272,7 @@ def _packed_row(row: Any, version: int) -> bytes:
 
 
 def pack_fetch(payload: KafkaMessage) -> list[bytes]:
-    """Encode the body of a Fetch response, in pieces: records are passed on, not copied."""
+    """Encode the body of a Fetch response as pieces; records are not copied."""
     version = version_of(payload)
     flexible = version >= FETCH_FLEXIBLE_FROM
     throttle_ms = milliseconds(payload.throttle_time) if version >= _THROTTLE_FROM else 0
@@ -296,7 +296,7 @@ def pack_fetch(payload: KafkaMessage) -> list[bytes]:
 
 
 def endpoint_tags(endpoints: Any) -> bytes:
-    """Encode the tagged fields of a response that names leaders' endpoints in tag 0 (KIP-951)."""
+    """Encode the tagged fields of a response that has the leaders' endpoints in tag 0 (KIP-951)."""
     if not endpoints:
         return EMPTY_TAGS
     rows = [length(len(endpoints), True)]
@@ -352,7 +352,7 @@ def _partition_tags(partition: Any) -> bytes:
 
 
 def read_fetch_response(data: bytes, offset: int, version: int) -> tuple[FetchResponse, int]:
-    """Decode the response whose body begins at `offset`; return it, and the offset after it.
+    """Decode the response whose body begins at `offset`; return the response and the offset after it.
 
     Raises WireError, struct.error and ValueError.
     """

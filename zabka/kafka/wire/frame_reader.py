@@ -1,4 +1,4 @@
-"""Assembles frames from TCP data; each byte is copied once, however the data was split."""
+"""Assembles frames from TCP data. Each byte is copied once, however the data was split."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ class FrameTooLarge(Exception):
 
 
 class FrameReader:
-    """Takes a connection's bytes as they arrive; returns the complete frames, without their sizes."""
+    """Receives a connection's bytes as they arrive; returns the complete frames, without their sizes."""
 
     __slots__ = ("_begun", "_bytes_max", "_head", "_missing")
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._head = b""
-        """The bytes received of a frame's size."""
+        """The received bytes of a frame's size."""
         self._begun: list[bytes] = []
-        """The parts received of a frame with a known size."""
+        """The received parts of a frame whose size is known."""
         self._missing = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the frames that these bytes complete, in order.
 
-        Raises FrameTooLarge; then the connection is unusable.
+        Raises FrameTooLarge, after which the connection is unusable.
         """
         frames: list[bytes] = []
         position, end = 0, len(data)

@@ -1,13 +1,13 @@
 """A check that the lengths in a message's bytes fit the frame, before kio decodes it.
 
-kio's reader reserves memory for as many members as an array declares, before it reads the first: four untrusted bytes
-could kill the process.  So every message is scanned first, by the schema of its class, and a length that reaches beyond
-the frame is found before memory is reserved for it.  The scan also finds a null that the schema does not allow, because
-kio accepts it.
+kio's reader reserves memory for as many members as an array declares before it reads the first member, so four
+untrusted bytes could kill the process. Therefore every message is first scanned by the schema of its class, and a
+length that reaches beyond the frame is found before memory is reserved for it. The scan also finds a null that the
+schema does not allow, because kio accepts it.
 
-kio is stricter than Java.  It accepts no unknown tagged field, although a newer client may send one (KIP-482), and no
-text that is not UTF-8, where Java reads U+FFFD.  It accepts no booleans but 0 and 1, and no duration of more than
-292,000 years.  A message with any of these is rewritten for kio.
+kio is stricter than Java. It accepts no unknown tagged field, although a newer client may send one (KIP-482), and no
+string that is not UTF-8, where Java reads U+FFFD. It accepts no booleans except 0 and 1, and no duration of more than
+292,000 years. A message with any of these is rewritten for kio.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _I16 = Struct(">h")
 _I32 = Struct(">i")
 _I64 = Struct(">q")
 _DURATION_MS_MAX = (2**63 - 1) // 1000
-"""kio counts microseconds, in 64 bits."""
+"""The longest duration for kio, which counts microseconds in 64 bits."""
 
 _WIDTHS: Mapping[str, int] = {
     **{"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4},
@@ -38,17 +38,17 @@ _WIDTHS: Mapping[str, int] = {
 
 class _Kind(IntEnum):
     FIXED = 0
-    """`width` bytes."""
+    """A step of fixed width: `width` bytes."""
     TEXT = 1
     """A 16-bit length, and that many bytes."""
     BYTES = 2
     """A 32-bit length, and that many bytes."""
     COMPACT = 3
-    """A varint, one more than the length, and that many bytes."""
+    """A varint that is the length plus one, and that many bytes."""
     ARRAY = 4
     COMPACT_ARRAY = 5
     NULLABLE = 6
-    """One byte, negative if nothing follows."""
+    """One byte; if it is negative, the value is null and nothing follows."""
     TAGGED = 7
     COMPACT_TEXT = 8
     """As COMPACT, but no longer than a TEXT can be."""
@@ -105,7 +105,7 @@ def _field_steps(field: Field[Any], hint: Any, flexible: bool, tagged: bool) -> 
 
 
 def _joined(steps: list[_Step]) -> tuple[_Step, ...]:
-    """Join fixed widths that follow each other."""
+    """Join consecutive steps of fixed width."""
     joined: list[_Step] = []
     for step in steps:
         if step.kind is _Kind.FIXED and joined and joined[-1].kind is _Kind.FIXED:
@@ -137,7 +137,7 @@ def _steps(schema: Any) -> tuple[_Step, ...]:
 
 
 class _Amendment(NamedTuple):
-    """A replacement of the bytes between two positions."""
+    """A replacement for the bytes between two positions."""
 
     begin: int
     end: int
@@ -145,7 +145,7 @@ class _Amendment(NamedTuple):
 
 
 def check_shape(schema: type[Any], data: bytes, at: int) -> int:
-    """Scan a message of that class, which begins at `at`; return where it ends.  Raises WireError."""
+    """Scan a message of that class that begins at `at`; return where it ends. Raises WireError."""
     try:
         end = _walk(_steps_of(schema), data, at, len(data))
     except (struct_error, IndexError):
@@ -158,7 +158,7 @@ def check_shape(schema: type[Any], data: bytes, at: int) -> int:
 def as_java_reads(schema: type[Any], data: bytes, at: int) -> bytes:
     """Rewrite `data`, with a valid message of that class from `at` on, so that kio can read all that Java can.
 
-    Tagged fields keep their content.  Raises WireError if a text becomes longer than allowed.
+    Tagged fields keep their content. Raises WireError if a string becomes longer than allowed.
     """
     amendments: list[_Amendment] = []
     _walk(_steps_of(schema), data, at, len(data), amendments)

@@ -1,7 +1,8 @@
-"""Kafka's frames: encode and decode size, header and body.  kio.serial converts the bytes.
+"""Kafka's frames: the encoding and decoding of size, header and body. kio.serial converts the values.
 
-Produce and Fetch have hand-written codecs (`fetch_wire`, `produce_wire`), because kio's general one takes milliseconds.
-Metadata responses are cached, because brokers send the same one to all clients until something changes.
+Produce and Fetch have hand-written codecs (`fetch_wire`, `produce_wire`), because kio's general codec takes
+milliseconds. Metadata responses are cached, because brokers send the same response to all clients until something
+changes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _REQUEST_HEAD = Struct(">hhih")
 _REQUEST_START = Struct(">hhi")
 _METADATA_REMEMBERED_MAX = 64
 _STRICTER_THAN_JAVA = (InvalidUnicode, ValueError, KeyError)
-"""The exceptions of kio for texts, booleans, durations, and tagged fields that Java accepts."""
+"""The exceptions of kio for strings, booleans, durations, and tagged fields that Java accepts."""
 _FLEXIBLE_FROM = {ApiKey.PRODUCE: PRODUCE_FLEXIBLE_FROM, ApiKey.FETCH: FETCH_FLEXIBLE_FROM}
 _READ_REQUEST: dict[int, Callable[[bytes, int, int], tuple[Any, int]]] = {
     ApiKey.PRODUCE: read_produce_request,
@@ -61,9 +62,9 @@ _PACK_RESPONSE: dict[int, Callable[[KafkaMessage], list[bytes]]] = {
 }
 """The APIs with hand-written codecs; kio handles all others."""
 SHORT_ROWS = 16
-"""The most rows that are written in one go."""
+"""The maximum number of rows that are encoded without a pause."""
 SLICE_BYTES = 8_192
-"""About a millisecond of work."""
+"""The size of a slice: about a millisecond of work."""
 
 
 def _request_packer(api_key: int, version: int) -> Callable[[KafkaMessage], list[bytes]] | None:
@@ -79,7 +80,7 @@ def _request_packer(api_key: int, version: int) -> Callable[[KafkaMessage], list
 
 
 class UnsupportedVersion(Exception):
-    """A well-formed request of an API or version that is not served here."""
+    """A well-formed request with an API or version that brokers do not serve."""
 
     def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
         super().__init__(f"API key {api_key} version {version} is not served")
@@ -89,7 +90,7 @@ class UnsupportedVersion(Exception):
 
 
 class DecodedRequest(NamedTuple):
-    """A decoded request."""
+    """A decoded request, its correlation id and its client id."""
 
     correlation_id: int
     client_id: str | None
@@ -100,7 +101,7 @@ class DecodedRequest(NamedTuple):
 
 
 def decode_request(frame: bytes) -> DecodedRequest:
-    """Decode a frame (without its size).  Raises UnsupportedVersion, or WireError if it is no request."""
+    """Decode a frame (without its size). Raises UnsupportedVersion, or WireError if it is not a request."""
     try:
         api_key, version, correlation_id, client_size = _REQUEST_HEAD.unpack_from(frame)
     except struct_error:
@@ -114,7 +115,8 @@ def decode_request(frame: bytes) -> DecodedRequest:
         client_id = text_of(frame[_REQUEST_HEAD.size : offset]) if client_size >= 0 else None
         payload, end = _read_request(frame, offset, api_key, version)
     except Exception as wrong:
-        # kio raises many kinds (DecodeError, ValueError, OverflowError, ...) for bytes that do not fit the schema.
+        # kio raises various exceptions (DecodeError, ValueError, OverflowError, ...) for bytes that do not match the
+        # schema.
         raise WireError(f"a {ApiKey(api_key).name} request that cannot be read: {wrong}") from None
     if end > len(frame):
         raise WireError(f"a {ApiKey(api_key).name} request that ends early")
@@ -144,7 +146,7 @@ def _read_by_schema(schema: type[Any], frame: bytes, offset: int) -> tuple[Kafka
 
 
 def encode_request(correlation_id: int, client_id: str, payload: KafkaMessage) -> bytes:
-    """Encode a request as a whole frame, size included."""
+    """Encode a request as a complete frame, including its size."""
     client = client_id.encode()
     head = _REQUEST_START.pack(api_key_of(payload), version_of(payload), correlation_id)
     tags = b"\x00" if payload.__flexible__ else b""
@@ -172,11 +174,11 @@ class ResponseEncoder:
         self._remembered: OrderedDict[int, tuple[KafkaMessage, bytes]] = OrderedDict()
 
     def encode(self, correlation_id: int, payload: KafkaMessage) -> bytes:
-        """Encode a response as a whole frame, size included."""
+        """Encode a response as a complete frame, including its size."""
         return b"".join(self.encode_parts(correlation_id, payload))
 
     def encode_parts(self, correlation_id: int, payload: KafkaMessage) -> list[bytes]:
-        """Encode a response in pieces: records and cached bodies are not copied."""
+        """Encode a response as pieces, without copies of records and cached bodies."""
         api_key = api_key_of(payload)
         by_hand = _PACK_RESPONSE.get(api_key)
         if by_hand is not None:
@@ -186,7 +188,7 @@ class ResponseEncoder:
         )
 
     def encode_in_slices(self, correlation_id: int, payload: KafkaMessage) -> Generator[None, None, list[bytes]]:
-        """Encode a response for which `takes_long` is true, and yield after every slice."""
+        """Encode a response for which `takes_long` is true; pause after every slice."""
         if isinstance(payload, MetadataResponse):
             yield from pack_rows_in_slices(payload)
             return self.encode_parts(correlation_id, payload)
@@ -194,7 +196,8 @@ class ResponseEncoder:
         return _framed(correlation_id, payload, [body])
 
     def _metadata(self, payload: KafkaMessage) -> bytes:
-        # Keyed by identity: the payload is stored with its bytes, so its id cannot be reused for another payload.
+        # Keyed by identity: the payload is stored together with its bytes, so its id cannot be reused for another
+        # payload.
         known = self._remembered.get(id(payload))
         if known is not None:
             self._remembered.move_to_end(id(payload))
@@ -207,13 +210,13 @@ class ResponseEncoder:
 
 
 def takes_long(payload: KafkaMessage) -> bool:
-    """Return whether a response is to be encoded in slices."""
+    """Return whether a response should be encoded in slices."""
     return isinstance(payload, MetadataResponse) or (api_key_of(payload) not in _PACK_RESPONSE and is_long(payload))
 
 
 def _framed(correlation_id: int, payload: KafkaMessage, chunks: list[bytes]) -> list[bytes]:
     head = _I32.pack(correlation_id)
-    # ApiVersions is flexible from version 3 on, its header never.
+    # ApiVersions is flexible from version 3 on, but its header never is.
     if payload.__flexible__ and api_key_of(payload) != ApiKey.API_VERSIONS:
         head += EMPTY_TAGS
     size = len(head) + sum(map(len, chunks))
@@ -243,17 +246,17 @@ def decode_response(frame: bytes, request: KafkaMessage) -> KafkaMessage:
 
 
 def is_long(answer: KafkaMessage) -> bool:
-    """Return whether this response, which kio writes, ends with many rows."""
+    """Return whether this response, which kio encodes, ends with many rows."""
     last = last_rows(type(answer))
     rows = None if last is None else getattr(answer, last.field)
     return rows is not None and len(rows) > SHORT_ROWS
 
 
 def body_in_slices(answer: KafkaMessage) -> Generator[None, None, bytes]:
-    """Encode the body of a long response as kio does, and yield after every slice.
+    """Encode the body of a long response as kio does; pause after every slice.
 
-    kio takes two milliseconds for all configs of one broker, and a request may ask for a thousand resources.  If a
-    response ends with its rows, these are written one by one.
+    kio takes two milliseconds for all configs of one broker, and a request may name a thousand resources. If a response
+    ends with its rows, these are encoded one by one.
     """
     last = last_rows(type(answer))
     assert last is not None

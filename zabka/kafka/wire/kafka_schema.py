@@ -1,8 +1,8 @@
 """Kafka's messages by API key and version, built from plain values for any version.
 
-kio has one dataclass for each version of each message.  A handler that answers versions 0 to 12 of Metadata should not
+kio has one dataclass for each version of each message. A handler that serves versions 0 to 12 of Metadata should not
 need thirteen of them: it passes all its values, under kio's field names, and `fill` uses the fields that the version
-has.  A field without a value gets the schema's default, or the type's zero.
+has. A field without a value gets the schema's default, or the type's zero.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KafkaUuid = Any
 """A topic id in messages (uuid.UUID)."""
 
 FETCH_BY_TOPIC_ID = 13
-"""The first Fetch version that names topics by their ids."""
+"""The first Fetch version that identifies topics by id."""
 
 
 class ApiKey(IntEnum):
@@ -135,9 +135,9 @@ def version_of(message: KafkaMessage) -> int:
 class _Field(NamedTuple):
     name: str
     convert: Callable[[Any], Any] | None
-    """None: no conversion."""
+    """The conversion of the value; None for no conversion."""
     implicit: Any
-    """The value if none is given; MISSING for the schema's own default."""
+    """The value if none is given; MISSING means the schema's own default."""
 
 
 def _timedelta_from_ms(value: int) -> Any:
@@ -145,7 +145,7 @@ def _timedelta_from_ms(value: int) -> Any:
 
 
 def _nested_class(hint: Any) -> tuple[type[Any] | None, bool]:
-    """Return the dataclass that a field holds, if any, and whether it holds a tuple of them."""
+    """Return the dataclass of a field, if it has one, and whether the field is a tuple of them."""
     for candidate in (hint, *typing.get_args(hint)):
         if isinstance(candidate, type) and is_dataclass(candidate):
             return candidate, typing.get_origin(hint) is tuple
@@ -201,14 +201,14 @@ def _converter(kafka_type: str | None, hint: Any) -> Callable[[Any], Any] | None
 
 
 class Rows(NamedTuple):
-    """Rows of a message: the name of their field, and their class."""
+    """The rows of a message: their field's name and their class."""
 
     field: str
     schema: type[Any]
 
 
 def last_rows(schema: type[Any]) -> Rows | None:
-    """Return the rows that a message of that class ends with, followed only by tags.
+    """Return the rows at the end of a message of that class, followed only by tags.
 
     Return None if the message ends with something else.
     """
@@ -250,8 +250,8 @@ def _plan(schema: type[Any]) -> tuple[_Field, ...]:
 def fill(schema: type[Any], values: Mapping[str, Any]) -> KafkaMessage:
     """Build a message of that class from `values` under kio's field names.
 
-    Nested values are mappings, times are in milliseconds, errors are codes.  Names that this version lacks are left
-    out. Rows may have been filled before (`last_rows`).
+    Nested values are mappings, times are in milliseconds, errors are codes. Names that this version lacks are omitted.
+    Rows may already be filled (`last_rows`).
     """
     arguments = {}
     for name, convert, implicit in _plan(schema):  # type: ignore[arg-type]
@@ -269,7 +269,7 @@ def request(api_key: int, version: int, **values: Any) -> KafkaMessage:
 
 
 def respond(to: KafkaMessage, **values: Any) -> KafkaMessage:
-    """Build the response to a request, in its version."""
+    """Build the response to a request, in the request's version."""
     return fill(response_class(api_key_of(to), version_of(to)), values)
 
 
@@ -279,10 +279,10 @@ def milliseconds(delta: Any) -> int:
 
 
 def wall_time(wall_ms: int) -> Any:
-    """Convert a wall-clock time to the type in messages."""
+    """Convert a wall-clock time to its type in messages."""
     return _EPOCH + wall_ms * _MILLISECOND
 
 
 def as_time(duration_ms: int) -> Any:
-    """Convert a duration to the type in messages."""
+    """Convert a duration to its type in messages."""
     return _Timedelta(milliseconds=duration_ms)

@@ -1,7 +1,7 @@
-"""The Metadata response as light objects, and its bytes, versions 0 to 12.
+"""The Metadata response as light objects, and its encoding, versions 0 to 12.
 
-A cluster of ten thousand partitions answers with ten thousand rows, and a change to one of them must not encode all of
-them again: a row caches its bytes, which later responses reuse.
+A cluster of ten thousand partitions has a response of ten thousand rows, and a change to one of them must not encode
+all of them again: a row caches its bytes, which later responses reuse.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zabka.kafka.wire.primitives import EMPTY_TAGS, length, nullable_string, str
 
 FLEXIBLE_FROM = 9
 SLICE_ROWS = 1_000
-"""Rows that are encoded in one go; a slice takes a few milliseconds."""
+"""The number of rows that are encoded without a pause; a slice takes a few milliseconds."""
 NOT_REQUESTED = -2147483648
 """The value for authorized operations that were not requested."""
 _CONTROLLER_FROM = 1
@@ -38,7 +38,7 @@ _ROW_V7 = Struct(">hiii")
 
 
 class MetadataResponsePartition(msgspec.Struct, gc=False):
-    """A partition's row.  `packed` are its bytes in the layout that was requested last."""
+    """A partition's row. `packed` is its encoding in the layout that was requested last."""
 
     error_code: ErrorCode
     partition_index: int
@@ -51,7 +51,7 @@ class MetadataResponsePartition(msgspec.Struct, gc=False):
     packed: bytes = b""
 
     def bytes_of(self, version: int) -> bytes:
-        """Return the row's bytes in that version."""
+        """Return the row's encoding in that version."""
         layout = _layout(version)
         if layout != self.layout:
             self.packed, self.layout = _pack_row(self, version), layout
@@ -119,7 +119,7 @@ def _pack_row(row: MetadataResponsePartition, version: int) -> bytes:
 
 
 def pack_rows_in_slices(answer: MetadataResponse) -> Iterator[None]:
-    """Encode the rows that are not encoded yet, and yield after every slice; afterwards `pack_metadata` is fast."""
+    """Encode the rows that are not encoded yet; pause after every slice. Afterwards `pack_metadata` is fast."""
     packed = 0
     layout = _layout(answer.version)
     for topic in answer.topics:

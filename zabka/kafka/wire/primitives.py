@@ -14,14 +14,14 @@ _SMALL_VARINTS = tuple(bytes([value]) for value in range(128))
 
 EMPTY_TAGS = b"\x00"
 TEXT_BYTES_MAX = 0x7FFF
-"""The largest string, also in the compact form (as in the readers that Kafka's MessageGenerator makes).
+"""The longest string, also in the compact form (as in the readers that Kafka's MessageGenerator makes).
 
-A string received in one form must be valid when it is stored and returned in the other.
+A string received in one form must also be valid in the other, because it may be stored and returned in that form.
 """
 
 
 class WireError(Exception):
-    """The peer sent bytes that are no Kafka frame; the text states why."""
+    """The peer sent bytes that are not a valid Kafka frame; the message states why."""
 
 
 # ---- writing --------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def uuid(value: KafkaUuid | None) -> bytes:
 
 
 def text_of(data: bytes) -> str:
-    """Decode a text as Java does: U+FFFD for invalid UTF-8.
+    """Decode a string as Java does, with U+FFFD for invalid UTF-8.
 
     Raises WireError if the result is too long for a string.
     """
@@ -120,7 +120,7 @@ def read_count(data: bytes, offset: int, flexible: bool) -> tuple[int, int]:
 
 
 def read_nullable_string(data: bytes, offset: int, flexible: bool) -> tuple[str | None, int]:
-    """Decode a nullable string; return (text or None, offset after it).  Raises WireError, struct.error."""
+    """Decode a nullable string; return (string or None, offset after it). Raises WireError, struct.error."""
     if flexible:
         size, offset = read_varint(data, offset)
         size -= 1
@@ -148,7 +148,7 @@ def read_string(data: bytes, offset: int, flexible: bool) -> tuple[str, int]:
 
 
 def read_records(view: memoryview, data: bytes, offset: int, flexible: bool) -> tuple[memoryview | None, int]:
-    """Return (records as part of `view`, a view of `data`, or None; offset after them).  Raises WireError."""
+    """Return (records as part of `view`, or None; offset after them); `view` is a view of `data`. Raises WireError."""
     size, offset = read_length(data, offset, flexible)
     if size < 0:
         if size < -1:

@@ -1,4 +1,4 @@
-"""A hand-written codec of Produce, versions 0 to 11, as `zabka.kafka.wire.fetch_wire` is of Fetch."""
+"""A hand-written codec of Produce, versions 0 to 11, like `zabka.kafka.wire.fetch_wire` for Fetch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _EPOCH = wall_time(0)
 
 
 def read_produce_request(data: bytes, offset: int, version: int) -> tuple[ProduceRequest, int]:
-    """Decode the request whose body begins at `offset`; return it, and the offset after it.
+    """Decode the request whose body begins at `offset`; return the request and the offset after it.
 
     Raises WireError, struct.error and ValueError.
     """
@@ -83,7 +83,7 @@ def read_produce_request(data: bytes, offset: int, version: int) -> tuple[Produc
 
 
 def pack_produce_request(asked: KafkaMessage) -> list[bytes]:
-    """Encode the body of a Produce request, in pieces."""
+    """Encode the body of a Produce request as pieces."""
     flexible = version_of(asked) >= PRODUCE_FLEXIBLE_FROM
     tags = EMPTY_TAGS if flexible else b""
     has_transactions = version_of(asked) >= _TRANSACTIONS_FROM
@@ -152,7 +152,7 @@ def _pack_row(out: list[bytes], row: Any, version: int) -> None:
 
 
 def read_produce_response(data: bytes, offset: int, version: int) -> tuple[ProduceResponse, int]:
-    """Decode the response whose body begins at `offset`; return it, and the offset after it.
+    """Decode the response whose body begins at `offset`; return the response and the offset after it.
 
     Raises WireError, struct.error and ValueError.
     """

@@ -1,6 +1,6 @@
 """Kafka in ZooKeeper: the content of its znodes, and the transactions of brokers and controllers that change them.
 
-`znodes` are the formats, `coordination` is the client with its retries and fenced writes (KafkaZkClient),
-`registration` registers brokers and controllers.  It imports `ensemble`; controller, brokers and workloads import it.
-Begin with `znodes.paths`, then `coordination`.
+`znodes` has the formats, `coordination` is the client with its retries and fenced writes (KafkaZkClient),
+`registration` registers brokers and controllers. The package imports `ensemble`; controller, brokers and workloads
+import it. Begin with `znodes.paths`, then `coordination`.
 """

@@ -1,7 +1,7 @@
 """The znodes of consumers of the old kind, under `/consumers` (kafka.utils.ZkUtils up to Kafka 2.0).
 
-They are a group's offsets, its members, and the owners of partitions.  Offsets and owners are plain text; a member's
-znode is JSON.  Version 0 of OffsetCommit and OffsetFetch also stores offsets in `offsets`.
+They contain a group's offsets, its members, and the owners of partitions. Offsets and owners are plain strings; a
+member's znode is JSON. Version 0 of OffsetCommit and OffsetFetch also stores offsets in `offsets`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONSUMERS = "/consumers"
 
 
 def offset_path(group_id: str, topic_partition: TopicPartition) -> str:
-    """Return the path of a group's offset of a partition."""
+    """Return the path of a group's offset for a partition."""
     return f"{CONSUMERS}/{group_id}/offsets/{topic_partition.topic}/{topic_partition.partition}"
 
 
@@ -57,14 +57,14 @@ def decode_member(data: bytes | None) -> dict[str, int] | None:
 
 
 def decode_offset(data: bytes | None) -> int | None:
-    """Decode a stored offset; None if the data is no number."""
+    """Decode a stored offset; None if the data is not a number."""
     text = (data or b"").strip()
     digits = text.removeprefix(b"-")
     return int(text) if digits.isdigit() and len(digits) <= 19 else None
 
 
 async def read_offset(zk: Zk, group_id: str, topic_partition: TopicPartition) -> int | None:
-    """Return a group's offset of a partition, None if there is none.  Raises ZooKeeperError."""
+    """Return a group's offset for a partition, None if there is none. Raises ZooKeeperError."""
     outcome = await zk.attempt(lambda: zk.service.get(offset_path(group_id, topic_partition)))
     if outcome.error is ErrorCode.NO_NODE:
         return None
@@ -74,7 +74,7 @@ async def read_offset(zk: Zk, group_id: str, topic_partition: TopicPartition) ->
 
 
 async def write_offset(zk: Zk, group_id: str, topic_partition: TopicPartition, offset: int) -> None:
-    """Store a group's offset of a partition; the last writer wins (setData -1, or create if it is missing).
+    """Store a group's offset for a partition; the last writer wins (setData -1, or create if the znode is missing).
 
     Raises ZooKeeperError.
     """

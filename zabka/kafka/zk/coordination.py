@@ -1,6 +1,6 @@
-"""The coordination service for the controller (kafka.zk.KafkaZkClient).
+"""The controller's client of the coordination service (kafka.zk.KafkaZkClient).
 
-Requests are repeated over lost connections, pipelined in batches, and writes are fenced by the controller epoch.
+Requests are repeated after a lost connection and pipelined in batches, and writes are fenced by the controller epoch.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ T = TypeVar("T")
 Request = Callable[[], Awaitable[T]]
 
 LOSS_BACKOFF_MS = 20
-"""The wait before a request is resent after a lost connection; the service itself waits for the reconnect."""
+"""The delay before a request is resent after a lost connection. The service itself waits for the reconnect."""
 
 
 TOGETHER_MAX = 50
-"""The most writes that share a transaction: some ten kilobytes, far below jute.maxbuffer."""
+"""The maximum number of writes in one transaction: about ten kilobytes, far below jute.maxbuffer."""
 
 
 class ControllerMoved(Exception):
-    """This broker's controller term is over: /controller_epoch has moved on, and its write was refused."""
+    """This broker's controller term has ended: /controller_epoch has changed, and the broker's write was rejected."""
 
 
 class Outcome(NamedTuple, Generic[T]):
-    """The outcome of one request of a batch.  `repeated`: an earlier attempt may have been carried out."""
+    """The outcome of one request in a batch. `repeated` means that an earlier attempt may have been carried out."""
 
     error: ErrorCode
     value: T | None = None
@@ -41,7 +41,7 @@ class Outcome(NamedTuple, Generic[T]):
 
 
 class Zk:
-    """Requests that are repeated after a lost connection.  Of session failures only SessionExpired is raised."""
+    """Sends requests, and repeats them after a lost connection. Of session failures it raises only SessionExpired."""
 
     def __init__(self, service: CoordinationService, runtime: Runtime, max_in_flight: int = 10) -> None:
         self.service = service
@@ -49,14 +49,15 @@ class Zk:
         self._max_in_flight = max_in_flight
 
     async def call(self, request: Request[T]) -> T:
-        """Send, and resend after every lost connection.  Raises ZooKeeperError, but never ConnectionLoss."""
+        """Send a request, and resend it after every lost connection. Raises ZooKeeperError, but never
+        ConnectionLoss."""
         outcome = await self.attempt(request)
         if outcome.error is not ErrorCode.OK:
             raise _raised(outcome)
         return outcome.value  # type: ignore[return-value]
 
     async def attempt(self, request: Request[T]) -> Outcome[T]:
-        """Do the same, but return refusals as values; raises only SessionExpired."""
+        """Send as `call` does, but return rejections as values; raises only SessionExpired."""
         return (await self.batch([request]))[0]
 
     async def batch(
@@ -64,9 +65,9 @@ class Zk:
     ) -> list[Outcome[T]]:
         """Pipeline requests, at most max.in.flight of them at a time; return one outcome each, in order.
 
-        Requests that met a lost connection are resent, in order, once the rest is answered
-        (retryRequestsUntilConnected).  If `halt` is true of an outcome, no more requests are sent, and the outcomes of
-        the unsent ones are missing at the end.  Raises SessionExpired.
+        Requests that failed with a lost connection are resent, in order, after the others have replies
+        (retryRequestsUntilConnected). If `halt` returns true for an outcome, no more requests are sent, and the
+        outcomes of the unsent requests are missing at the end. Raises SessionExpired.
         """
         outcomes: dict[int, Outcome[T]] = {}
         todo = list(range(len(requests)))
@@ -109,7 +110,7 @@ class Zk:
                 lost.append(index)
                 continue
             except SessionExpired as error:
-                # Requests in flight are still awaited, so that no failure goes unseen.
+                # Requests in flight are still awaited, so that no failure goes unnoticed.
                 expired, halted = error, True
                 continue
             except ZooKeeperError as error:
@@ -139,7 +140,7 @@ class Written(NamedTuple):
 class FencedWriter:
     """The writes of one controller term: each is multi[check(/controller_epoch, version), op].
 
-    A write is refused once /controller_epoch has moved on.
+    A write is rejected if /controller_epoch has changed.
     """
 
     def __init__(self, zk: Zk, broker_id: int, epoch: int, epoch_zk_version: int, emit: Emit) -> None:
@@ -151,19 +152,19 @@ class FencedWriter:
         self._emit = emit
 
     async def write(self, ops: Sequence[Op]) -> list[Written]:
-        """Carry the ops out, each in a transaction of its own; return their outcomes in order.
+        """Execute each op in a separate transaction; return the outcomes in order.
 
-        Raises ControllerMoved if any of them was fenced (each fenced one is journalled), and SessionExpired, which
-        refuses the whole batch: it is unknown here which ops had been carried out before.
+        Raises ControllerMoved if any op was fenced (each fenced op is written to the journal). Raises SessionExpired
+        for the whole batch, because it is unknown which ops had been executed before.
         """
         outcomes = await self._carry_out([[op] for op in ops])
         return [_written(outcome) for outcome in outcomes]
 
     async def write_together(self, ops: Sequence[Op]) -> list[Written]:
-        """Carry out ops that rarely fail and need no transactions of their own: many share one.
+        """Execute ops that rarely fail and need no separate transactions: many of them share one.
 
-        A transaction is refused as a whole.  The ops of a refused one are repeated individually, so that every op has
-        its own outcome here too.
+        A transaction is rejected as a whole. The ops of a rejected transaction are repeated individually, so that every
+        op has its own outcome here too.
         """
         groups = [ops[first : first + TOGETHER_MAX] for first in range(0, len(ops), TOGETHER_MAX)]
         outcomes = await self._carry_out(groups)
@@ -179,9 +180,9 @@ class FencedWriter:
         return written
 
     async def write_as_one(self, ops: Sequence[Op]) -> list[Written]:
-        """Carry all of the ops out, or none.  Raises ControllerMoved and SessionExpired.
+        """Execute all of the ops, or none. Raises ControllerMoved and SessionExpired.
 
-        If one op is refused, the outcome of the ops before it is OK, and of the ops after it RUNTIME_INCONSISTENCY.
+        If one op is rejected, the outcome of the ops before it is OK, and of the ops after it RUNTIME_INCONSISTENCY.
         """
         [outcome] = await self._carry_out([ops])
         if outcome.value is None:
@@ -189,14 +190,14 @@ class FencedWriter:
         return [Written(each.error, each.stat, outcome.repeated) for each in outcome.value[len(self._fence) :]]
 
     async def confirm(self) -> None:
-        """Check with the quorum that the controller term goes on.
+        """Check with the quorum that the controller term has not ended.
 
-        Raises ControllerMoved if it is over, and SessionExpired.
+        Raises ControllerMoved if it has, and SessionExpired.
         """
         await self._carry_out([[]])
 
     async def _carry_out(self, groups: Sequence[Sequence[Op]]) -> list[Outcome[list[OpResult]]]:
-        """Carry out each group in a transaction of its own; return their outcomes in order.
+        """Execute each group in a separate transaction; return the outcomes in order.
 
         Raises ControllerMoved and SessionExpired.
         """
@@ -231,7 +232,7 @@ class FencedWriter:
         return lambda: self.zk.service.multi(ops)
 
     def _is_fenced(self, outcome: Outcome[list[OpResult]]) -> bool:
-        """Return whether the check itself failed.
+        """Return whether the check op itself failed.
 
         If the check succeeds and another op fails, that op has the error, and the check has OK.
         """
@@ -240,18 +241,21 @@ class FencedWriter:
 
 
 class UnfencedWriter(FencedWriter):
-    """Historical.UNFENCED_CONTROLLER: every write is sent alone, and takes effect even after another election."""
+    """Writer for Historical.UNFENCED_CONTROLLER.
+
+    Every write is sent alone, and takes effect even after another election.
+    """
 
     def __init__(self, zk: Zk, broker_id: int, epoch: int, epoch_zk_version: int, emit: Emit) -> None:
         super().__init__(zk, broker_id, epoch, epoch_zk_version, emit)
         self._fence = []
 
     async def write_together(self, ops: Sequence[Op]) -> list[Written]:
-        """Carry out each op alone."""
+        """Execute each op alone."""
         return await self.write(ops)
 
     async def confirm(self) -> None:
-        """Do nothing: such a controller never learns from its writes that its term is over."""
+        """Do nothing: this writer never learns from its writes that its term has ended."""
 
 
 def _written(outcome: Outcome[list[OpResult]]) -> Written:

@@ -21,7 +21,7 @@ from zabka.kafka.zk.znodes import BrokerInfo
 
 
 class BrokerIdInUse(Exception):
-    """/brokers/ids/N belongs to a session that is not known to be this process's own."""
+    """/brokers/ids/N belongs to a session that is not known to be this process's session."""
 
     def __init__(self, broker_id: int, owner: int) -> None:
         super().__init__(f"{znodes.broker_path(broker_id)} is held by session 0x{owner & (2**64 - 1):x}")
@@ -30,7 +30,8 @@ class BrokerIdInUse(Exception):
 
 
 class ControllerSeen(NamedTuple):
-    """The content of /controller and /controller_epoch; broker -1 without a controller, epoch 0 before the first."""
+    """The content of /controller and /controller_epoch; broker -1 if there is no controller, epoch 0 before the
+    first."""
 
     broker_id: int
     owner: int
@@ -40,7 +41,7 @@ class ControllerSeen(NamedTuple):
 
 
 class Won(NamedTuple):
-    """This broker is controller: its epoch, the version that fences it, and the zxid of its election."""
+    """This broker became controller, with this epoch, the version that fences it, and the zxid of its election."""
 
     epoch: int
     epoch_zk_version: int
@@ -48,7 +49,7 @@ class Won(NamedTuple):
 
 
 async def create_recursive(zk: Zk, path: str, data: bytes | None = None) -> bool:
-    """Create a znode and its missing parents; return False if it exists already."""
+    """Create a znode and its missing parents; return False if it already exists."""
     outcome = await zk.attempt(lambda: zk.service.create(path, data))
     if outcome.error is ErrorCode.NO_NODE:
         await create_recursive(zk, path.rpartition("/")[0])
@@ -72,7 +73,7 @@ async def create_persistent_paths(zk: Zk) -> None:
     requests = [partial(zk.service.create, path, None) for path in paths]
     outcomes = await zk.batch(requests)
     if outcomes[0].error is ErrorCode.NO_NODE:
-        # The first path is right below the root, whose znode can only be missing if it is a chroot's.
+        # The first path is directly below the root, whose znode can be missing only if it is the chroot.
         await zk.call(zk.service.create_chroot)
         outcomes = await zk.batch(requests)
     for path, outcome in zip(paths, outcomes, strict=True):
@@ -96,7 +97,7 @@ async def cluster_id(zk: Zk, random: Random) -> str:
 
 
 async def next_broker_id(zk: Zk, reserved_max: int) -> int:
-    """Return an id for a broker without a configured one: the version of /brokers/seqid, above the reserved ids."""
+    """Return an id for a broker without a configured id: the version of /brokers/seqid, above the reserved ids."""
     stat = await zk.call(lambda: zk.service.set(znodes.BROKER_SEQUENCE_ID, b""))
     return reserved_max + stat.version
 
@@ -104,13 +105,13 @@ async def next_broker_id(zk: Zk, reserved_max: int) -> int:
 async def register_broker(zk: Zk, info: BrokerInfo, timestamp_ms: int, own_sessions: Container[SessionId]) -> int:
     """Create /brokers/ids/N for this session, and return its czxid, the broker epoch.
 
-    A znode of an earlier session of this process is removed first (KAFKA-7165); a znode of this session means success
-    with a lost answer.  Raises BrokerIdInUse for any other session's.
+    A znode of an earlier session of this process is removed first (KAFKA-7165). A znode of this session means that the
+    create succeeded but its reply was lost. Raises BrokerIdInUse if the znode belongs to any other session.
     """
     service = zk.service
     path = znodes.broker_path(info.broker_id)
     data = znodes.encode_broker(info, timestamp_ms)
-    # The setData is there for its Stat: it returns the czxid from the same transaction.
+    # The setData is needed for its Stat, which returns the czxid from the same transaction.
     ops: list[Op] = [Create(path, None, ephemeral=True), SetData(path, data, 0)]
     while True:
         results = await zk.call(lambda: service.multi(ops))
@@ -132,13 +133,13 @@ async def register_broker(zk: Zk, info: BrokerInfo, timestamp_ms: int, own_sessi
 
 
 async def controller_epoch_now(zk: Zk) -> int:
-    """Return /controller_epoch as this session sees it now; 0 if it is missing or cannot be read."""
+    """Return /controller_epoch as this session currently sees it; 0 if it is missing or cannot be read."""
     outcome = await zk.attempt(lambda: zk.service.get(znodes.CONTROLLER_EPOCH))
     return 0 if outcome.value is None else znodes.decode_controller_epoch(outcome.value[0]) or 0
 
 
 async def read_controller(zk: Zk) -> ControllerSeen:
-    """Return the controller, and its epoch."""
+    """Return the controller and its epoch."""
     service = zk.service
     holder, epoch = await zk.batch(
         [lambda: service.get(znodes.CONTROLLER), lambda: service.get(znodes.CONTROLLER_EPOCH)]
@@ -163,9 +164,9 @@ async def read_controller(zk: Zk) -> ControllerSeen:
 
 
 async def register_controller(zk: Zk, broker_id: int, timestamp_ms: int) -> Won | None:
-    """Race for /controller: create it and raise /controller_epoch in one transaction.
+    """Try to become controller: create /controller and increment /controller_epoch in one transaction.
 
-    Return None if another broker won.
+    Return None if another broker was first.
     """
     service = zk.service
     seen = await _epoch(zk)
@@ -181,7 +182,7 @@ async def register_controller(zk: Zk, broker_id: int, timestamp_ms: int) -> Won 
     error = next(r.error for r in results if r.error is not ErrorCode.OK)
     if error not in (ErrorCode.NODE_EXISTS, ErrorCode.BAD_VERSION):
         raise error_for(error, znodes.CONTROLLER)
-    # Either another broker was faster, or this is the repetition of a transaction that had been carried out already.
+    # Either another broker was faster, or this repeats a transaction that has already been applied.
     now = await read_controller(zk)
     ours = now.broker_id == broker_id and now.owner == service.session_id and now.epoch == new_epoch
     if not ours:
@@ -193,7 +194,7 @@ async def register_controller(zk: Zk, broker_id: int, timestamp_ms: int) -> Won 
 
 
 async def _epoch(zk: Zk) -> ControllerSeen:
-    """Return /controller_epoch, created at 0 before the first election."""
+    """Return /controller_epoch, which is created with 0 before the first election."""
     while True:
         seen = await read_controller(zk)
         if seen.epoch or seen.epoch_zk_version:
@@ -203,20 +204,20 @@ async def _epoch(zk: Zk) -> ControllerSeen:
             return seen
         if made.error is not ErrorCode.NODE_EXISTS:
             raise error_for(made.error, znodes.CONTROLLER_EPOCH)
-        # It is 0 already, or another broker has raised it since.
+        # The epoch is already 0, or another broker has increased it since then.
         again = await zk.call(lambda: zk.service.get(znodes.CONTROLLER_EPOCH))
         if again[1].version == 0:
             return seen
 
 
 async def remove_any_controller(zk: Zk, epoch_zk_version: int) -> bool:
-    """Historical.UNFENCED_CONTROLLER: delete /controller, whichever session owns it."""
+    """Delete /controller, whichever session owns it (Historical.UNFENCED_CONTROLLER)."""
     removed = await zk.attempt(lambda: zk.service.delete(znodes.CONTROLLER))
     return removed.error is ErrorCode.OK
 
 
 async def remove_controller(zk: Zk, epoch_zk_version: int) -> bool:
-    """Delete /controller, if the epoch has not moved on; return False if it has, or if there was nothing to delete."""
+    """Delete /controller if the epoch has not changed; return False if it has, or if there is no controller."""
     ops: list[Op] = [Check(znodes.CONTROLLER_EPOCH, epoch_zk_version), Delete(znodes.CONTROLLER)]
     results = await zk.call(lambda: zk.service.multi(ops))
     return all(result.error is ErrorCode.OK for result in results)

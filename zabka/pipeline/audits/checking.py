@@ -1,6 +1,6 @@
-"""Check one history against every invariant: the checks of `zabka simulate`, after the run instead of during it.
+"""Check one history against every invariant, as `zabka simulate` does, but after the run.
 
-The checkers are folds in one pass.  The history itself is held once as well, because the checker of causes needs whole
+The checkers are folds in one pass. The history itself is stored once as well, because the checker of causes needs whole
 chains, and each violation is reported with its chain.
 """
 
@@ -18,11 +18,11 @@ from zabka.journal.events import Entry, EphemeralCreated, TxnCommitted, type_nam
 from zabka.journal.sentences import Sentences
 
 FULL = (TxnCommitted, EphemeralCreated)
-"""Event types that only a journal of the full level has."""
+"""Event types that occur only in journals of the full level."""
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A violation: the event that shows it, and the chain that led to that event, the effect first."""
+    """A violation: the event that shows it, and the chain of causes that led to that event, the effect first."""
 
     invariant: str
     detail: str
@@ -35,7 +35,7 @@ class Found(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True):
     """The result of checking one history.
 
-    `checked` counts the checks of each invariant.  A journal of the normal level lacks most events that the invariants
+    `checked` counts the checks of each invariant. A journal of the normal level lacks most events that the invariants
     of ZAB and of records need: then `full` is False, and an invariant with no checks is not proven to hold.
     """
 
@@ -46,7 +46,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def check_history(history: Iterable[Entry], sentences: Sentences) -> Verdict:
-    """Check a history in its order."""
+    """Check a history, in its order."""
     watchdog = Watchdog([*default_checkers(), *zab_checkers()])
     entries: list[Entry] = []
     for entry in history:

@@ -1,11 +1,11 @@
 """The histories to audit: one per run, with its files, its size, and the command that replays it.
 
-A simulated run is one file in its own order.  A cluster's run is the files of its nodes, merged by their clocks as
-`zabka.journal.reader` does.  The seed of a file follows from its name, if it has the form that the documents use
-(`seed-7.jsonl`, `ensemble-seed-7.jsonl`), or from a file `NAME.command` next to it.  Otherwise the seed is unknown.
+A simulated run is one file in its own order. A cluster's run consists of the files of its nodes, merged by their clocks
+as `zabka.journal.reader` does. The seed of a file follows from its name, if it has the form that the documents use
+(`seed-7.jsonl`, `ensemble-seed-7.jsonl`), or from a file `NAME.command` next to it. Otherwise the seed is unknown.
 
-A lake's histories are those of its bronze table, from committed batches only.  Histories in a topic, or at a URI, come
-as a journal's rows.
+A lake's histories are the runs in its bronze table, from committed batches only. Histories in a topic, or at a URI, are
+read as a journal's rows.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ from zabka.pipeline.runs import journal_files, without_copies
 
 _SEED = re.compile(r"(?:(?P<scenario>[a-z0-9-]+?)-)?seed-(?P<seed>[0-9]+)")
 _ONE_FILE = re.compile(r".*\.jsonl(~[0-9]+)?", re.DOTALL)
-"""If a run was recreated under its name, a stream appends `~N` to the name (`zabka.pipeline.positions`)."""
+"""The name of a run with one file.
+
+A stream appends `~N` if a run was recreated under its name (`zabka.pipeline.positions`).
+"""
 COMMAND = ".command"
 _DEPTH = 3
 """The number of directories between a lake and one of its files: bronze, the type, and the day."""
 LINE = ["file", "position", "body", "problem"]
-"""The columns of a journal's rows that hold a line and its place."""
+"""The columns of a journal's rows that contain a line and its position."""
 
 
 class History(msgspec.Struct, frozen=True):
@@ -43,13 +46,13 @@ class History(msgspec.Struct, frozen=True):
     size_bytes: int
     command: str | None
     of_lake: bool = False
-    """Whether these are files of a lake's bronze table, which also hold lines of other runs."""
+    """Whether these are files of a lake's bronze table, which also contain lines of other runs."""
 
 
 def histories(root: Path) -> list[History]:
     """Return every run below a directory, the run that is a single file, or the runs of a lake.
 
-    A copy of a run counts once.  Raises OSError, and ValueError if a commit of the lake is damaged.
+    A copy of a run counts once. Raises OSError, and ValueError if a commit of the lake is damaged.
     """
     if (root / COMMITS).is_dir():
         return _of_lake(root)
@@ -91,7 +94,7 @@ def _runs_and_bodies(path: Path) -> pa.Table:
 
 
 def is_one_file(run: str) -> bool:
-    """Return whether the run's name is that of a single file in its own order."""
+    """Return whether the run is a single file in its own order, according to its name."""
     return _ONE_FILE.fullmatch(run) is not None
 
 
@@ -130,7 +133,7 @@ def replay_command(path: Path) -> str | None:
 
 
 def seed_command(name: str) -> str | None:
-    """Return the command that replays a seed, from its file's name, or None if the name holds no seed."""
+    """Return the command that replays a seed, from its file's name, or None if the name contains no seed."""
     found = _SEED.fullmatch(name)
     if found is None:
         return None
@@ -141,7 +144,7 @@ def seed_command(name: str) -> str | None:
 
 
 def entries_of(history: History, bad: list[BadLine]) -> Iterator[Entry]:
-    """Yield the history's entries in order; append lines that are no entries to `bad`."""
+    """Yield the history's entries in order; append lines that are not entries to `bad`."""
     if history.of_lake:
         return in_order(history.run, _lines_of_lake(history, bad))
     if len(history.files) == 1:

@@ -1,8 +1,8 @@
-"""The audit as a Spark job: histories in, the table `audits` out.
+"""The audit as a Spark job, which reads histories and writes the table `audits`.
 
-One task checks a history, in one pass, and tasks get about equal shares of bytes.  So the work is linear in events, and
-a worker holds one history at a time.  Executors read the files at the driver's paths, so their directory must be
-mounted everywhere.  Histories from elsewhere come as a journal's rows, grouped by run.
+One task checks a history in one pass, and tasks get about equal shares of bytes. The work is therefore linear in
+events, and a worker stores one history at a time. Executors read the files at the driver's paths, so their directory
+must be mounted everywhere. Histories from elsewhere are read as a journal's rows, grouped by run.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ SCHEMA = StructType(
 )
 """One row per run and invariant; a violated invariant has one row per violation.
 
-`verdict` is held, violated, or not_checked if no event of that history concerned the invariant.  `checked` is the
-number of checks (null if a checker does not count).  `set_aside` is the number of the run's lines that are no entries.
+`verdict` is held, violated, or not_checked if no event of that history concerned the invariant. `checked` is the number
+of checks (null if a checker does not count). `set_aside` is the number of the run's lines that are not entries.
 """
 
 Row = tuple[Any, ...]
@@ -64,8 +64,8 @@ def audit(
 ) -> int:
     """Check every history, write `out/audits`, and return the number of violations.
 
-    `progress` is called with the number of histories checked so far.  The caller holds the lock of `own_place(out)`
-    (`versions.locked`).  Raises versions.NoTable if something else lies in the table's place.
+    `progress` is called with the number of histories checked so far. The caller must have locked `own_place(out)`
+    (`versions.locked`). Raises versions.NoTable if the table's path contains something else.
     """
     versions.check_table(out / AUDITS)
     checked = [0]
@@ -116,7 +116,7 @@ def _written(found: DataFrame, out: Path) -> int:
 def own_place(out: Path) -> Path:
     """Return the directory of the table's versions.
 
-    It is separate, so that an audit does not wait for the stream that writes the other tables of `out`.
+    It is a separate directory, so that an audit does not wait for the stream that writes the other tables of `out`.
     """
     return out / f"_{AUDITS}"
 

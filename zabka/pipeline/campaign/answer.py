@@ -1,4 +1,4 @@
-"""Three sentences of answer, made from the figures alone."""
+"""The result of a campaign in three sentences, derived only from the figures."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from zabka.pipeline.campaign.statistics import Difference, Estimate, Share
 from zabka.pipeline.campaign.stopping import Comparison, Verdict, cost_level
 
 _LACKING = {Verdict.OPEN, Verdict.DIFFERENT}
-"""Verdicts on costs that leave the question open: a difference in one setting is not one among all settings."""
+"""Verdicts on costs that leave the question open: a difference in one setting is not a difference among all."""
 
 
 def answer(found: Results) -> list[str]:
-    """Return the decision, its cost, and its evidence, a sentence each."""
+    """Return the decision, its cost, and its evidence, one sentence each."""
     return [_decision(found), _cost(found), _evidence(found)]
 
 
 def short(point: dict[str, str]) -> str:
-    """Return a setting's values, without the keys, which the title names anyway."""
+    """Return a setting's values without the keys, which the title contains."""
     return " / ".join(point.values())
 
 
 def named(found: Results, number: int) -> str:
-    """Return a setting for a sentence: its key and value, or all of them if several vary."""
+    """Return a setting as used in a sentence: its key and value, or all keys and values if several vary."""
     return ", ".join(f"{key}={value}" for key, value in found.points[number].items())
 
 
 def interval(estimate: Estimate, unit: str) -> str:
-    """Return a mean with its unit and interval; of rare events, in how many seeds there were any."""
+    """Return a mean with its unit and interval; for rare events, the number of seeds with any event."""
     if estimate.mean is None:
         return "not measured"
     mean, rare = f"{format_number(estimate.mean)} {unit}", estimate.rare
@@ -46,12 +46,12 @@ def interval(estimate: Estimate, unit: str) -> str:
 
 
 def share(rare: Share) -> str:
-    """Return the interval of a share of seeds."""
+    """Return the interval for a share of seeds."""
     return f"{format_number(100 * rare.low)} to {format_number(100 * rare.high)} %"
 
 
 def paired(seen: Difference) -> str:
-    """Return a difference with its interval."""
+    """Return a difference and its interval."""
     if seen.mean is None:
         return "not measured"
     ends = "no interval" if seen.low is None or seen.high is None else f"{_signed(seen.low)} to {_signed(seen.high)}"
@@ -59,7 +59,7 @@ def paired(seen: Difference) -> str:
 
 
 def chance(p: float) -> str:
-    """Return a p-value; a sampled test never gives 0."""
+    """Return a p-value as a phrase; a sampled test never yields 0."""
     return f"{p:.4f}" if p >= 0.0001 else "< 0.0001"
 
 
@@ -179,14 +179,14 @@ def _phrase(compared: Comparison) -> str:
 
 
 def _elsewhere(found: Results) -> str:
-    """Return what else differs from the baseline, if the deciding figure does not."""
+    """Return other figures that differ from the baseline, if the deciding figure does not."""
     if len(found.points) == 1:
         also = [f"{FIGURES[name].title} {interval(found.estimates[name][0], FIGURES[name].unit)}"
                 for name in found.campaign.also]  # fmt: skip
         return f"There is nothing to compare it with{'; besides: ' + '; '.join(also) if also else ''}."
     if not found.costs:
         return "Nothing else was asked for."
-    # All settings are searched, so each difference is one of as many more.
+    # All settings are searched for differences, so the level must account for this many additional tests.
     stop, tests = found.campaign.stop, len(found.costs) * len(found.comparisons)
     level = cost_level(stop.confidence, found.ended.looks, tests)
     moved = [(also, each) for also, compared in found.costs.items() for each in compared if each.difference.p <= level]

@@ -10,19 +10,19 @@ from typing import NamedTuple
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 80, 24, 18, 52
 ASIDE, BAR = 12, 40
-"""The distance of series at one place, and the width of a bar that stands alone."""
+"""The distance between series at one position, and the width of a bar that stands alone."""
 SEED, SPREAD = 2.0, 5
-"""A seed's radius, and the number of places next to each other for seeds, which would cover each other."""
+"""The radius of a seed's mark, and the number of positions side by side for seeds, which would overlap."""
 DOT, LETTER_WIDTH, LETTER_HEIGHT = 4.5, 7.0, 13.0
 """A mark's radius, and the approximate size of a letter in the page's 12 px."""
 DIGITS_MAX = 9
-"""The most digits after a number's decimal point."""
+"""The maximum number of digits after the decimal point."""
 SERIES = ("s1", "s2", "s3", "s4", "s5", "s6")
-"""Classes of the page's style sheet, one per series."""
+"""CSS classes of the page, one per series."""
 
 
 class Mark(NamedTuple):
-    """A value with its interval, at a place on the first axis."""
+    """A value with its interval, at a position on the first axis."""
 
     x: float
     y: float
@@ -34,7 +34,7 @@ class Mark(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Marks that belong together; `name` is empty where there is one series only."""
+    """Marks that belong together; `name` is empty if there is only one series."""
 
     name: str
     marks: list[Mark]
@@ -49,7 +49,7 @@ class Axis(NamedTuple):
     ticks: list[tuple[float, str]]
 
     def place(self, value: float, begin: float, end: float) -> float:
-        """Return the place of a value between two ends of a drawing."""
+        """Return the position of a value between two ends of a drawing."""
         return begin + (end - begin) * (value - self.low) / (self.high - self.low or 1.0)
 
 
@@ -74,7 +74,7 @@ def _round_step(rough: float) -> float:
 
 
 def format_number(value: float) -> str:
-    """Format a number for a person: as many digits as it needs, with thousands separators.
+    """Format a number for people: as many digits as it needs, with thousands separators.
 
     A value just above 0 is not rounded to 0, and a value just below 100 is not rounded to 100.
     """
@@ -92,12 +92,12 @@ def _written(value: float, digits: int) -> str:
 
 
 def chart(title: str, x: Axis, y: Axis, series: Sequence[Series], *, lines: bool, bars: bool) -> str:
-    """Return a chart of marks with whiskers and seeds: joined by lines on a scale, or on bars."""
+    """Return a chart of marks with whiskers and seeds, either joined by lines on a scale, or on bars."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = _frame(title, x, y, right, bottom)
     for number, one in enumerate(series):
         kind = SERIES[number % len(SERIES)]
-        # Intervals of several series at one place stand side by side.
+        # Intervals of several series at the same position are drawn next to each other.
         aside = (number - (len(series) - 1) / 2) * ASIDE
         places = [(x.place(m.x, LEFT, right) + aside, m) for m in one.marks]
         if lines and len(places) > 1:
@@ -180,7 +180,7 @@ def scatter(title: str, x: Axis, y: Axis, marks: Sequence[Mark], x_intervals: Se
 
 
 class _Box(NamedTuple):
-    """The place of a text: its left end, its base line, and its width."""
+    """The position of a label: its left end, its base line, and its width."""
 
     left: float
     base: float
@@ -199,7 +199,7 @@ class _Box(NamedTuple):
 
 
 def _names(labels: Sequence[str], dots: Sequence[tuple[float, float]]) -> list[_Box]:
-    """Place each mark's name as near to its dot as the dots and the names placed before leave room."""
+    """Place each mark's name as near to its dot as the dots and the earlier names allow."""
     taken = [_Box(at - DOT, middle + LETTER_HEIGHT / 2, 2 * DOT) for at, middle in dots]
     found = []
     for label, (at, middle) in zip(labels, dots, strict=True):

@@ -1,4 +1,4 @@
-"""The clients' view: answers, waiting times, and reads that were older than an acknowledged record."""
+"""The clients' view: replies, waiting times, and reads that were older than an acknowledged record."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from zabka.pipeline.campaign.partition_times import Window
 
 
 class ClientView(msgspec.Struct):
-    """One producer, by its topic: its sends that began within the window.
+    """One producer, identified by its topic: its sends that began within the window.
 
-    `refused` counts sends without an acknowledgement; they may be stored all the same.  Latencies are of acknowledged
-    sends, None if there are none.  `silence_ms` is the longest time without any acknowledgement.  A producer that waits
-    sends nothing else meanwhile, so the share of sends understates an outage: `waited_ms` is the time in which it
-    wanted to write and could not (`zabka.kafka.client.waiting`).
+    `refused` counts sends without an acknowledgement; they may be stored all the same. Latencies are of acknowledged
+    sends, None if there are none. `silence_ms` is the longest time without any acknowledgement. A producer that waits
+    sends nothing else during that time, so the share of sends understates an outage: `waited_ms` is the time in which
+    it wanted to write and could not (`zabka.kafka.client.waiting`).
     """
 
     topic: str
@@ -74,11 +74,11 @@ def nearest_rank(ordered: list[float], share: float) -> float | None:
 
 
 def stale_reads(history: KafkaHistory) -> tuple[int, int]:
-    """Count the stale polls, and all polls.
+    """Return the number of stale polls, and of all polls.
 
     A poll is stale if its high watermark is below a record that had been acknowledged (acks=all) before the poll began.
-    Kafka allows stale polls: of a deposed leader that does not know it yet, and of a new leader until its high
-    watermark has caught up.
+    Kafka allows stale polls from a deposed leader that does not know yet that it is deposed, and from a new leader
+    until its high watermark has caught up.
     """
     ends: dict[str, list[tuple[int, int]]] = {}
     for partition, acknowledged in _by_partition(history.sent).items():

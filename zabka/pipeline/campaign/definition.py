@@ -1,4 +1,4 @@
-"""A campaign's file: a question, the settings to compare, the seeds, what to measure, and when to stop.  TOML."""
+"""A campaign's TOML file: a question, the settings to compare, the seeds, what to measure, and when to stop."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Hypercube(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Stop(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """When a campaign ends: the sample sizes of its looks, and the differences that count as none."""
+    """When a campaign ends: the sample sizes of its interim looks, and the differences that count as none."""
 
     equal_within: float | dict[str, float] = 0.0
-    """The difference that does not matter: of the deciding figure, or of each figure by name."""
+    """The difference that does not matter: for the deciding figure, or for each figure by name."""
     confidence: float = 0.95
     looks: list[int] = []
-    """The numbers of seeds after which the figures are looked at; all seeds are always the last look, and the default.
+    """The numbers of seeds after which the figures are evaluated. All seeds are always the last look, and the default.
     """
 
 
@@ -51,7 +51,7 @@ class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     runs: int = 2_000
     minutes: float = 0.0
-    """No further look begins after that many minutes; 0: no limit."""
+    """The minutes after which no further look begins; 0 means no limit."""
 
 
 class Campaign(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -60,25 +60,25 @@ class Campaign(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     question: str
     seeds: str
     decide: str
-    """The figure that the answer is about."""
+    """The figure that answers the campaign's question."""
     also: list[str] = []
-    """Other figures, which give the cost of the answer."""
+    """Other figures, which are the cost of the decision."""
     scenario: str = "chaos"
     settings: dict[str, Value] = {}
     grid: dict[str, list[Value]] = {}
     latin_hypercube: Hypercube | None = None
     baseline: dict[str, Value] = {}
-    """The point that all others are compared with; the first point by default."""
+    """The point to compare all others with; by default the first point."""
     stop: Stop = Stop()
     limits: Limits = Limits()
 
     def seed_numbers(self) -> range:
-        """Return the seeds, both ends included."""
+        """Return the seeds as a range; the file's bounds are inclusive."""
         first, _, last = self.seeds.partition("-")
         return range(int(first), int(last or first) + 1)
 
     def points(self) -> list[dict[str, str]]:
-        """Return every setting that is compared: the values that differ between them, the baseline first."""
+        """Return every compared setting, with the values that differ between them, the baseline first."""
         cube = self.latin_hypercube
         points = hypercube_points(cube.keys, cube.points, cube.seed) if cube else grid_points(self.grid)
         requested = _texts(self.baseline)
@@ -90,14 +90,14 @@ class Campaign(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return tuple(f"{key}={value}" for key, value in {**_texts(self.settings), **point}.items())
 
     def equal_within(self, figure: str) -> float:
-        """Return the difference in that figure that does not matter; 0 if the file does not give any."""
+        """Return the difference in that figure that does not matter; 0 if the file gives none."""
         given = self.stop.equal_within
         if isinstance(given, dict):
             return given.get(figure, 0.0)
         return given if figure == self.decide else 0.0
 
     def look_sizes(self) -> list[int]:
-        """Return the numbers of seeds after which the figures are looked at."""
+        """Return the numbers of seeds after which the figures are evaluated."""
         count = len(self.seed_numbers())
         return [*(look for look in self.stop.looks if look < count), count]
 
@@ -119,7 +119,7 @@ def read_campaign(path: Path) -> Campaign:
 
 
 def parse_campaign(text: str) -> Campaign:
-    """Parse and check a campaign's text.  Raises BadCampaign."""
+    """Parse and check a campaign in TOML. Raises BadCampaign."""
     try:
         raw: dict[str, Any] = tomllib.loads(text)
         campaign = msgspec.convert(raw, Campaign)
@@ -148,7 +148,7 @@ def _check(campaign: Campaign) -> None:
     except ValueError as reason:
         raise BadCampaign(str(reason)) from None
     _check_stop(campaign)
-    # Counted before the points are laid out: a grid of a few keys can be larger than the machine.
+    # Count before creating the points, because a grid of a few keys can exceed the machine's memory.
     count = cube.points if cube is not None else math.prod(len(values) for values in campaign.grid.values())
     seeds = len(campaign.seed_numbers())
     if count * seeds > campaign.limits.runs:

@@ -1,4 +1,4 @@
-"""The settings that a campaign compares: every combination (a grid), or a Latin hypercube if these are too many."""
+"""The settings that a campaign compares: every combination (a grid), or a Latin hypercube if those are too many."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POINTS_MAX = 500
 
 
 class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"first": "from", "last": "to"}):
-    """A range of whole numbers, both ends included."""
+    """An inclusive range of integers."""
 
     first: int
     last: int
@@ -26,7 +26,7 @@ def _text(value: Value) -> str:
 
 
 def check_design(keys: Mapping[str, Sequence[Value] | Range], points: int) -> None:
-    """Check a design.  Raises ValueError, with the reason, if these keys cannot be laid out."""
+    """Check a design. Raises ValueError, with the reason, if these keys allow no design."""
     if not keys:
         raise ValueError("there is no key to vary")
     for key, values in keys.items():
@@ -42,12 +42,12 @@ def check_design(keys: Mapping[str, Sequence[Value] | Range], points: int) -> No
 
 
 def grid_points(grid: Mapping[str, Sequence[Value]]) -> list[dict[str, str]]:
-    """Return every combination, the last key changing fastest."""
+    """Return every combination; the last key changes fastest."""
     return [dict(zip(grid, map(_text, values), strict=True)) for values in product(*grid.values())]
 
 
 def hypercube_points(keys: Mapping[str, Sequence[Value] | Range], points: int, seed: int) -> list[dict[str, str]]:
-    """Return a Latin hypercube (McKay, Beckman and Conover 1979): each of `points` strata of a key is used once.
+    """Return a Latin hypercube (McKay, Beckman and Conover 1979): each of a key's `points` strata is used once.
 
     For a range the middle of a stratum is used; for a list, strata share its values as evenly as possible.
     """

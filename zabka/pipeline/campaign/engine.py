@@ -1,7 +1,7 @@
-"""A campaign from its first run to its answer.  The caller passes the players: Spark, or this process.
+"""A campaign from its first run to its result. The caller passes the players: Spark, or this process.
 
-The runs of a look are submitted together, seed by seed, and each result is kept as it arrives.  Between looks the rule
-of `stopping` decides whether the answer is clear.
+The runs of a look are submitted together, seed by seed, and each result is stored as it arrives. Between looks the rule
+of `stopping` decides whether the result is clear.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Players = Callable[[Sequence[Run], Keep], None]
 
 
 class Progress(NamedTuple):
-    """Progress of a campaign: the runs kept, the most that can be needed, and the last run."""
+    """Progress of a campaign: the stored runs, the maximum number of runs, and the last run."""
 
     done: int
     most: int
@@ -30,7 +30,7 @@ class Progress(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The end of a campaign: the seeds that were used, the look and the number of looks, and the reason."""
+    """The end of a campaign: the seeds used, the look, the number of looks, and the reason for the end."""
 
     seeds: list[int]
     look: int
@@ -43,7 +43,7 @@ class NotPlayed(Exception):
 
 
 def by_point(runs: Mapping[tuple[int, int], Played], figure: str, seeds: Sequence[int]) -> dict[int, dict[int, float]]:
-    """Return a figure's values for these seeds, by point, then by seed; skip runs without that figure."""
+    """Return a figure's values for these seeds, by point and then by seed; runs without that figure are skipped."""
     chosen = dict.fromkeys(seeds)
     found: dict[int, dict[int, float]] = {}
     for (point, seed), played in sorted(runs.items()):
@@ -55,13 +55,13 @@ def by_point(runs: Mapping[tuple[int, int], Played], figure: str, seeds: Sequenc
 
 
 def seeds_needed(campaign: Campaign) -> int:
-    """Return the fewest seeds with which a campaign can distinguish any difference, however large, from chance."""
+    """Return the minimum number of seeds with which any difference, however large, can be distinguished from chance."""
     level = level_of(campaign.stop.confidence, len(campaign.look_sizes()), len(campaign.points()))
     return seeds_to_differ(level)
 
 
 def comparisons(campaign: Campaign, runs: Mapping[tuple[int, int], Played], seeds: Sequence[int]) -> list[Comparison]:
-    """Compare the deciding figure on these seeds."""
+    """Compare the deciding figure of all points on these seeds."""
     level = level_of(campaign.stop.confidence, len(campaign.look_sizes()), len(campaign.points()))
     return _compared(campaign, runs, seeds, campaign.decide, level)
 
@@ -90,9 +90,9 @@ def _is_answered(campaign: Campaign, runs: Mapping[tuple[int, int], Played], see
 def run_campaign(
     campaign: Campaign, ledger: Ledger, players: Players, progress: Callable[[Progress], None] = lambda progress: None
 ) -> Ended:
-    """Play the missing runs, look by look, until the answer is clear, all seeds are played, or time is up.
+    """Play the missing runs, look by look, until the result is clear, all seeds are played, or time is up.
 
-    Raises NotPlayed if runs are not returned, for whatever reason, because the comparison rests on all runs of a seed.
+    Raises NotPlayed if runs are not returned, for whatever reason, because the comparison needs all runs of a seed.
     """
     points, seeds, looks = campaign.points(), list(campaign.seed_numbers()), campaign.look_sizes()
     most = len(points) * len(seeds)

@@ -1,4 +1,4 @@
-"""Evictions of brokers, by session expiry or from an ISR by lag, and whether the broker was dead."""
+"""Evictions of brokers, by session expiry or from an ISR because of lag, and whether the broker was dead."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from zabka.pipeline.campaign.lives import Lives
 from zabka.pipeline.campaign.partition_times import Window
 
 TAKES = frozenset([e.BrokerRegistered, e.EphemeralCreated, e.SessionExpired, e.IsrChanged])
-"""The types of events that count here."""
+"""The event types that this module evaluates."""
 
 
 class Evictions:
     """Counts evictions within the window.
 
-    False evictions are those of processes that existed, also paused ones: they would have come back by themselves.
+    An eviction is false if the broker's process existed, also if it was paused, because it would have returned by
+    itself.
     """
 
     def __init__(self, window: Window, lives: Lives) -> None:

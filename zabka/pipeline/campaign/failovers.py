@@ -1,4 +1,4 @@
-"""Failovers: from the loss of a process to the moment when another process does its work."""
+"""Failovers: from the loss of a process until another process has taken over its work."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ TAKES = frozenset(
         e.LeaderElected, e.LeadershipTaken, e.TopicDeleted,
     ]
 )  # fmt: skip
-"""The types of events that count here."""
+"""The event types that this module evaluates."""
 
 
 class Failover(msgspec.Struct):
-    """One failover.  Times are milliseconds from the loss, or None without such a moment in the journal.
+    """One failover. Times are milliseconds from the loss, or None if the journal has no such event.
 
-    `ended_by` is elected (another process took over), returned (the lost process came back first and goes on) or None
+    `ended_by` is elected (another process took over), returned (the lost process came back first and continues) or None
     (the history, the controller term, or the topic ended first: only a lower bound of the duration is known).
     """
 
@@ -32,18 +32,19 @@ class Failover(msgspec.Struct):
     cause: str
     began_us: int
     detect_ms: float | None = None
-    """Until the lost process's session was closed."""
+    """The time until the lost process's session was closed."""
     elect_ms: float | None = None
-    """Until another was elected."""
+    """The time until another process was elected."""
     total_ms: float | None = None
-    """Until it does the work: a controller that is ready, a leader that has taken its leadership."""
+    """The time until the new process works: a controller that is ready, a leader that has taken its leadership."""
     ended_by: str | None = None
 
 
 class Failovers:
-    """Finds every failover that is caused by the loss of a process.
+    """Finds every failover that the loss of a process caused.
 
-    A live leader that is cut off from the ensemble does not count: no journal records when its clients began to suffer.
+    A live leader that is partitioned from the ensemble does not count, because no journal records when its clients were
+    first affected.
     """
 
     def __init__(self, clock: PartitionClock) -> None:
@@ -51,7 +52,7 @@ class Failovers:
         self.found: list[Failover] = []
         self._open: dict[str, Failover] = {}
         self._deposed: set[str] = set()
-        """The open failovers whose lost process no longer holds its role in the ensemble's state either."""
+        """The open failovers whose lost process has also lost its role in the ensemble's state."""
         self._controller = -1
         self._sessions: dict[int, int] = {}
 
@@ -67,14 +68,14 @@ class Failovers:
             self._begin(Failover(PARTITION, name, node, cause, at_us))
 
     def _begin(self, failover: Failover) -> None:
-        # The successor may be lost before it has taken over: then the outage goes on.
+        # If the successor is lost before it has taken over, the outage continues.
         if failover.subject not in self._open:
             self._deposed.discard(failover.subject)
             self._open[failover.subject] = failover
             self.found.append(failover)
 
     def see(self, entry: Entry) -> None:
-        """Process the next entry, after the partitions' clock."""
+        """Process the next entry. `PartitionClock` must have processed it before."""
         event = entry.event
         if type(event) not in TAKES:
             return
@@ -93,12 +94,12 @@ class Failovers:
         elif isinstance(event, e.LeadershipTaken):
             self._end(f"{event.topic}-{event.partition}", f"broker-{event.broker_id}", entry.mono_us)
         elif isinstance(event, e.TopicDeleted):
-            # A topic of the same name that is made later is another one.
+            # A topic with the same name that is created later is a different topic.
             for subject in [subject for subject in self._open if subject.rpartition("-")[0] == event.topic]:
                 del self._open[subject]
 
     def went_on(self, node: str) -> None:
-        """Record that a paused process resumed: it keeps the roles that no other process took in the meantime.
+        """Record that a paused process resumed. It keeps the roles that no other process took in the meantime.
 
         A leader whose partition now has no leader, or a controller without a session, does not resume its role.
         """
@@ -113,7 +114,7 @@ class Failovers:
             if failover.lost == f"broker-{broker}" and failover.detect_ms is None:
                 failover.detect_ms = _ms(failover, entry.mono_us)
                 if failover.kind == CONTROLLER:
-                    # Its znode was deleted with the session.
+                    # The controller's znode was deleted with its session.
                     self._deposed.add(failover.subject)
 
     def _leader_elected(self, entry: Entry, event: e.LeaderElected) -> None:

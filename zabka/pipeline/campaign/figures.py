@@ -1,4 +1,4 @@
-"""One run's figures: the numbers of its measures that settings are compared by."""
+"""One run's figures: the numbers from its measures by which settings are compared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Figure(NamedTuple):
     more_is_better: bool
     of: Callable[[Measures], float | None]
     failovers: Callable[[Measures], list[float]] | None = None
-    """The failovers of a run that the number is made of."""
+    """The failovers of a run from which the number is computed."""
 
 
 def _share(measures: Measures, field: str) -> float | None:
@@ -109,7 +109,7 @@ FIGURES: dict[str, Figure] = {
     "latency_p99_ms": Figure("waiting time for an acknowledgement, 99th percentile", "ms", False, _latency),
     "silence_ms": Figure("longest time without an acknowledgement", "ms", False, _silence),
 }  # fmt: skip
-"""By the names that a campaign's file uses."""
+"""The figures, by their names in a campaign's file."""
 
 
 def figures(measures: Measures) -> dict[str, float | None]:

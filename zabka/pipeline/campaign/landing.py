@@ -1,7 +1,7 @@
-"""The lake's tables of campaigns: those of every campaign, each below its name.
+"""The lake's tables of campaigns: the tables of every campaign, each in a directory with its name.
 
-A campaign is played in `LAKE/campaigns/NAME/`.  Its tables are also copied to `LAKE/campaign_runs/campaign=NAME/` and
-so on, so that one query covers all campaigns.
+A campaign is played in `LAKE/campaigns/NAME/`. Its tables are also copied to `LAKE/campaign_runs/campaign=NAME/` and so
+on, so that one query covers all campaigns.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 CAMPAIGNS = "campaigns"
-"""The directory of a lake in which its campaigns lie."""
+"""The directory of a lake that contains its campaigns."""
 PREFIX = "campaign_"
 FILE = "part-0.parquet"
 
 
 def lake_of(directory: Path) -> Path | None:
-    """Return the lake that holds a campaign, or None if the campaign lies elsewhere."""
+    """Return the lake that contains a campaign, or None if the campaign is not in a lake."""
     return directory.parent.parent if directory.parent.name == CAMPAIGNS else None
 
 

@@ -1,7 +1,7 @@
-"""The finished runs, kept as they arrive in a file, so that a killed campaign can resume.
+"""The finished runs, stored in a file as they arrive, so that a killed campaign can resume.
 
-The file has one line per run, synced before the run counts.  A torn last line is cut off when the file is opened again,
-and its run counts as not played.
+The file has one line per run, which is synced before the run counts. A torn last line is removed when the file is
+opened again, and its run counts as not played.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ DEFINITION = "campaign.toml"
 CODE = "code"
 """The digest of the code that played the runs."""
 PACKAGES = ("journal", "ensemble", "kafka", "controller", "broker_sim", "simulation")
-"""The packages that a simulated world consists of."""
+"""The packages that make up the simulated world."""
 MEASURES = (
     "clients", "evictions", "failovers", "figures", "lives", "measures", "partition_times", "play", "record_losses",
 )  # fmt: skip
-"""The modules here that compute figures of a run."""
+"""The modules of this package that compute figures of a run."""
 
 
 class NotThisCampaign(Exception):
-    """The directory holds another campaign's runs, or another process is using it."""
+    """The directory contains another campaign's runs, or another process is using it."""
 
 
 class Ledger:
-    """The runs of one campaign, by point and seed."""
+    """The runs of one campaign, keyed by point and seed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -61,7 +61,7 @@ class Ledger:
             self.runs[played.point, played.seed] = played
 
     def keep(self, line: bytes) -> Played | None:
-        """Keep a row that arrived; return None if the run is there already."""
+        """Store a row that arrived; return None if the run is already stored."""
         played = decoded(line)
         with self._lock:
             if (played.point, played.seed) in self.runs:
@@ -73,7 +73,7 @@ class Ledger:
         return played
 
     def close(self) -> None:
-        """Close its file."""
+        """Close the ledger's file."""
         self._file.close()
 
 
@@ -102,7 +102,8 @@ def opened(directory: Path, definition: str) -> Iterator[Ledger]:
 
 
 def _agree(place: Path, text: str, otherwise: str) -> None:
-    """Write down what the runs depend on before the first run.  Raises NotThisCampaign if it differs."""
+    """Store the data that the runs depend on, before the first run. Raises NotThisCampaign if the stored data
+    differs."""
     written = place.read_text() if place.exists() else None
     played = place.with_name(RUNS)
     if written != text and (written is not None or (played.exists() and played.stat().st_size)):
@@ -114,9 +115,10 @@ def _agree(place: Path, text: str, otherwise: str) -> None:
 
 
 def code_digest() -> str:
-    """Return the digest of all code of this process that affects a run's result; the same in any directory.
+    """Return the digest of all code in this process that affects a run's result; it is the same in any directory.
 
-    Runs of two versions are not compared: a change of a broker or of a measure is no difference between settings.
+    Runs of two versions are not compared: a change in a broker or in a measure must not count as a difference between
+    settings.
     """
     root = Path(__file__).parents[2]
     files = [path for package in PACKAGES for path in (root / package).rglob("*.py")]

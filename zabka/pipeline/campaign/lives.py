@@ -1,4 +1,4 @@
-"""Which nodes have a running process, according to a journal."""
+"""Tracks which nodes have a running process, according to a journal."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from zabka.journal.events import Entry
 ENDS = ("crash", "power_loss", "kill", "exited")
 PAUSES = ("pause", "stopped")
 TAKES = frozenset([e.NodeStarted, e.FaultInjected, e.ProcessChanged, e.NodeStopped])
-"""The types of events that count here, besides any line of a paused node."""
+"""The event types that this module evaluates, in addition to any line of a paused node."""
 
 
 class Lives:
-    """Nodes that are down or paused; feed it every entry.
+    """Nodes that are down or paused. Pass it every entry.
 
-    No journal records when a paused node resumed: its first line after the pause is taken for that moment.
+    No journal records when a paused node resumed, so the time of its first line after the pause is used.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Lives:
         return node in self._paused
 
     def see(self, entry: Entry) -> tuple[str, str] | None:
-        """Process the next entry: return the node that it stopped, and the cause; or None."""
+        """Process the next entry; return the node that it stopped and the cause, or None."""
         event, node = entry.event, entry.node
         if type(event) not in TAKES:
             self._paused.pop(node, None)

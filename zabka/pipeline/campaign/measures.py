@@ -1,7 +1,7 @@
-"""The measures of one run: a fold over its journal, and over what its clients saw if that is available.
+"""The measures of one run: a fold over its journal, and over the results that its clients received, if available.
 
-A journal holds what nodes did.  Without the clients' view, the sends that were never answered, waiting times and stale
-reads are None.  All times are of the journal's `mono_us`, which in a simulated run is one clock for all nodes.
+A journal contains what nodes did. Without the clients' view, sends without a reply, waiting times and stale reads are
+None. All times are `mono_us` of the journal, which in a simulated run is one clock for all nodes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from zabka.pipeline.campaign.record_losses import TAKES as OF_RECORD_LOSSES
 from zabka.pipeline.campaign.record_losses import RecordLosses
 
 _TAKEN = OF_LIVES | OF_PARTITION_TIMES | OF_FAILOVERS | OF_RECORD_LOSSES | OF_EVICTIONS
-"""Nine entries of ten have other types and are skipped."""
+"""The event types that the measures need. Nine of ten entries have other types and are skipped."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The parameters besides the journal: the window, and when a write counts as possible."""
+    """The parameters in addition to the journal: the window, and the conditions under which a write is possible."""
 
     window: Window
     min_insync_replicas: int = 1
@@ -37,7 +37,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Measures(msgspec.Struct):
-    """The measures of one run.  Times within the window; failovers that began within it; losses of the whole run."""
+    """The measures of one run: times within the window, failovers that began within it, and losses of the whole run."""
 
     window: Window
     partitions: list[PartitionTimes]
@@ -54,7 +54,7 @@ class Measures(msgspec.Struct):
 
 
 def measure(entries: Iterable[Entry], asked: Asked, clients: KafkaHistory | None = None) -> Measures:
-    """Fold a full journal in its true order; `clients` is what the clients received, if available."""
+    """Fold a full journal in its true order. `clients` is the history that the clients recorded, if available."""
     lives = Lives()
     clock = PartitionClock(asked.window, lives, asked.min_insync_replicas, asked.acks)
     failovers, losses, evictions = Failovers(clock), RecordLosses(), Evictions(asked.window, lives)

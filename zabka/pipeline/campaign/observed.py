@@ -1,8 +1,8 @@
 """A live cluster as the starting point of a campaign: its shape, its settings, and its faults.
 
-All is taken from the journals: sizes and settings from the events of starting nodes, topics from the controller's
-events, and faults, from beginning to end, from the events of host agents and the API.  Values that journals do not
-contain are not invented: comments in the file name its sources, and what was left out.
+All data comes from the journals: sizes and settings from the events of starting nodes, topics from the controller's
+events, and faults, from start to end, from the events of host agents and the API. Values that journals do not contain
+are not invented: comments in the file name its sources, and the data that was left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KINDS = {
     ("cut one way", "link"): "cut_one_way",
     ("delay", "link"): "delay",
 }
-"""The simulated world's name of each observed fault."""
+"""The simulated world's name for each observed fault."""
 _WORLD_KEYS = {"tickTime": "peer", "zookeeper.session.timeout.ms": "broker", "replica.lag.time.max.ms": "broker"}
 _BROKER_KEYS = ("min.insync.replicas", "unclean.leader.election.enable")
 LASTS_MS = (100, 9_000)
@@ -41,10 +41,10 @@ class Observed(msgspec.Struct):
     brokers: int = 0
     settings: dict[str, str] = {}
     shapes: Counter[tuple[int, int]] = msgspec.field(default_factory=Counter)
-    """Topics by partitions and replication factor."""
+    """The number of topics by partitions and replication factor."""
     faults: Counter[str] = msgspec.field(default_factory=Counter)
     other_faults: Counter[str] = msgspec.field(default_factory=Counter)
-    """Faults that the simulated world has no name for."""
+    """The number of faults that have no name in the simulated world."""
     lasted_ms: list[int] = []
     first_us: int = 0
     last_us: int = 0
@@ -155,7 +155,7 @@ def campaign_text(seen: Observed, source: str) -> str:
 
 
 def _rests(seen: Observed, source: str, alike: int) -> list[str]:
-    """Return what the file is based on, line by line; `alike` topics have the chosen shape."""
+    """Return the sources of the file's values, line by line; `alike` topics have the chosen shape."""
     span_s, faults = seen.span_ms / 1000, sum(seen.faults.values())
     rate = f"one every {span_s / faults:,.0f} s" if faults else "so that the kinds below are a guess"
     ended = len(seen.lasted_ms)

@@ -1,4 +1,4 @@
-"""How long each partition could take records, and how long it lacked replicas."""
+"""The time for which each partition could take records, and the time for which it lacked replicas."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ _MIN_ISR = "min.insync.replicas"
 
 
 class Window(msgspec.Struct, frozen=True):
-    """The time that is measured: from the first moment up to, not including, the last one."""
+    """The measured time: from the first microsecond up to, not including, the last."""
 
     begin_us: int
     end_us: int
 
     def clip(self, moment_us: int) -> int:
-        """Return the moment, or the nearer end of the window if it lies outside."""
+        """Return this time, or the nearer end of the window if it is outside."""
         return min(self.end_us, max(self.begin_us, moment_us))
 
     def overlap_us(self, begin_us: int, end_us: int) -> int:
-        """Return how much of a span lies in the window."""
+        """Return how much of a span is in the window."""
         return max(0, min(self.end_us, end_us) - max(self.begin_us, begin_us))
 
 
 class PartitionTimes(msgspec.Struct):
-    """One partition's times within the window, in microseconds; `window_us` is how long it existed."""
+    """One partition's times within the window, in microseconds. `window_us` is the time for which it existed."""
 
     partition: str
     window_us: int = 0
     writable_us: int = 0
-    """Time with a leader whose process works.
+    """Time with a leader whose process is running.
 
-    For acks=all the ISR must have min.insync.replicas members, and each must work and have an uncut link to the leader.
+    With acks=all, the ISR must also have min.insync.replicas members, and each must be running and have an uncut link
+    to the leader.
     """
     under_replicated_us: int = 0
     """Time with an ISR smaller than the assignment."""
@@ -57,7 +58,7 @@ class _State:
 
 
 class PartitionClock:
-    """Adds up the times of all partitions of clients' topics; feed it every entry after `Lives` has seen it."""
+    """Adds up the times of all partitions of clients' topics. Pass it every entry after `Lives`."""
 
     def __init__(self, window: Window, lives: Lives, min_insync_replicas: int, acks: int) -> None:
         self._window = window
@@ -67,12 +68,12 @@ class PartitionClock:
         self._states: dict[str, _State] = {}
         self._gone: list[PartitionTimes] = []
         self._cuts: dict[str, frozenset[str]] = {}
-        """The two nodes of each cut link, by the fault's id."""
+        """The two nodes of each cut link, keyed by fault id."""
         self._of_topics: dict[str, int] = {}
         """The min.insync.replicas of topics that override it."""
 
     def leader(self, partition: str) -> int:
-        """Return the leader by the newest state of the quorum that the journal shows; -1 if there is none."""
+        """Return the leader in the newest state of the quorum that the journal contains; -1 if there is none."""
         found = self._states.get(partition)
         return -1 if found is None else found.leader
 
@@ -81,7 +82,7 @@ class PartitionClock:
         return [name for name, state in self._states.items() if state.leader == broker]
 
     def before(self, entry: Entry) -> None:
-        """Close the spans that can end with this entry; call it before anything else processes the entry."""
+        """Close the spans that can end with this entry. Call it before anything else processes the entry."""
         if type(entry.event) in TAKES or self._lives.stands_still(entry.node):
             for state in self._states.values():
                 self._pass(state, entry.mono_us)
@@ -136,7 +137,7 @@ class PartitionClock:
         times = state.times
         times.window_us += span_us
         asked_for = self._of_topics.get(times.partition.rpartition("-")[0], self._needed)
-        # A broker never requires more than there are replicas.
+        # A broker never requires more replicas than there are.
         under_min = len(state.isr) < min(asked_for, len(state.replicas) or asked_for)
         times.under_min_isr_us += span_us * under_min
         times.under_replicated_us += span_us * (len(state.isr) < len(state.replicas))
@@ -144,7 +145,7 @@ class PartitionClock:
         times.writable_us += span_us * (leads and (self._acks != -1 or not (under_min or self._is_stalled(state))))
 
     def _is_stalled(self, state: _State) -> bool:
-        """Return whether the leader waits for a member of the ISR that is down, paused or cut off."""
+        """Return whether the leader waits for an ISR member that is down, paused or partitioned from the leader."""
         leader = f"broker-{state.leader}"
         members = [f"broker-{member}" for member in state.isr if member != state.leader]
         return any(

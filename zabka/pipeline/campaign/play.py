@@ -51,7 +51,7 @@ class Played(msgspec.Struct):
 
 
 def play(run: Run) -> Played:
-    """Play the run to its verdict, and measure it over the time of its faults, or over all of it without faults."""
+    """Play the run to its verdict, and measure it over the time of its faults, or without faults over the whole run."""
     collect_seldom()
     world = world_settings(run.settings)
     seeded = SeedRun(run.seed, SCENARIOS[run.scenario], world)
@@ -76,7 +76,7 @@ def play(run: Run) -> Played:
 
 
 def asked(world: WorldSettings, harmed_us: tuple[int, int], entries: list[Entry]) -> Asked:
-    """Return the parameters of the measures; without any fault, the window is the whole history."""
+    """Return the parameters of the measures. Without any fault, the window is the whole history."""
     begin_us, end_us = harmed_us
     if end_us <= begin_us:
         begin_us, end_us = 0, entries[-1].mono_us if entries else 0
@@ -85,9 +85,9 @@ def asked(world: WorldSettings, harmed_us: tuple[int, int], entries: list[Entry]
 
 
 def row(encoded: bytes) -> bytes:
-    """Play an encoded `Run` and return the encoded `Played`: the work of a Spark task on its element.
+    """Play an encoded `Run` and return the encoded `Played`: the function that a Spark task applies to its element.
 
-    The rest of the world is freed when the task ends: Spark's workers collect garbage after each task.
+    The rest of the world is freed when the task ends, because Spark's workers collect garbage after each task.
     """
     line = msgspec.json.encode(play(msgspec.json.decode(encoded, type=Run)))
     keep_what_is_loaded()
@@ -95,7 +95,7 @@ def row(encoded: bytes) -> bytes:
 
 
 def decoded(line: bytes) -> Played:
-    """Decode a row that was kept.  Raises msgspec.MsgspecError if it is not valid."""
+    """Decode a stored row. Raises msgspec.MsgspecError if it is not valid."""
     return msgspec.json.decode(line, type=Played)
 
 

@@ -1,4 +1,4 @@
-"""Acknowledged records that are missing from their partition's log at the end, counted individually."""
+"""Acknowledged records that are missing from their partition's log at the end, counted one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TAKES = frozenset(
         e.RecordsAcknowledged, e.TopicDeleted, e.LogCompacted,
     ]
 )  # fmt: skip
-"""The types of events that count here."""
+"""The event types that this module evaluates."""
 
 
 class _Leader(NamedTuple):
@@ -27,11 +27,11 @@ class _Leader(NamedTuple):
 
 
 class RecordLosses:
-    """Follows every replica's log and every acknowledgement; feed it every entry of a full journal.
+    """Tracks every replica's log and every acknowledgement. Pass it every entry of a full journal.
 
     A batch is identified by its offsets and its checksum, so another record at the same offset does not replace it.
-    Records acknowledged with acks=1 count as much as with acks=all: a campaign is to show that difference.  Records
-    that retention removed, or that compaction may have removed, are not lost.
+    Records acknowledged with acks=1 count like records acknowledged with acks=all, because campaigns should show that
+    difference. Records that retention removed, or that compaction may have removed, are not lost.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class RecordLosses:
         elif isinstance(event, e.ReplicaLoaded):
             self._cut(self._log(event.topic, event.partition, event.broker_id), event.log_end_offset)
         elif isinstance(event, e.LeadershipTaken):
-            # A leader that starts with an empty or shorter log wrote no event of that loss.
+            # A leader that starts with an empty or shorter log does not write an event of this loss.
             self._cut(self._log(event.topic, event.partition, event.broker_id), event.log_end_offset)
             name = f"{event.topic}-{event.partition}"
             leader = _Leader(event.leader_epoch, event.broker_id, event.log_start_offset)
@@ -81,11 +81,11 @@ class RecordLosses:
             log.pop()
 
     def acknowledged(self) -> dict[str, int]:
-        """Return how many records of each partition were acknowledged."""
+        """Return the number of acknowledged records of each partition."""
         return {name: sum(map(_size, batches)) for name, batches in self._acknowledged.items() if _is_clients(name)}
 
     def lost(self) -> dict[str, int]:
-        """Return how many acknowledged records are not in the log of the partition's last leader."""
+        """Return the number of acknowledged records that are missing from the log of the partition's last leader."""
         found: dict[str, int] = {}
         for name, batches in self._acknowledged.items():
             if _is_clients(name) and name in self._leaders:

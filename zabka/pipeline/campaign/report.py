@@ -110,7 +110,7 @@ def _response(found: Results, name: str) -> str:
     from_zero = figure.unit != "%"
     y = number_axis("number a run" if figure.unit == "a run" else figure.unit, values, from_zero=from_zero)
     lines = _is_scale([text for _, text in x.ticks])
-    # A bar without its beginning misleads, and most shares lie near 100 %.
+    # A bar whose beginning is not visible misleads, and most shares are near 100 %.
     drawn = chart(figure.title, x, y, in_order, lines=lines, bars=from_zero and not lines)
     caption = (
         f"Mean over seeds and its interval, with a small dot for each seed; "
@@ -124,14 +124,14 @@ def _response(found: Results, name: str) -> str:
 
 
 def _is_scale(values: list[str]) -> bool:
-    """Return whether these are numbers at equal distances, which a line may join."""
+    """Return whether these are numbers at equal distances, so that a line may join them."""
     if len(values) < 2 or not all(value.isdigit() for value in values):
         return False
     return len({int(after) - int(before) for before, after in pairwise(values)}) == 1
 
 
 def _drawn(seen: Estimate) -> tuple[float, float, float]:
-    """Return the mean and both ends of its interval; a mean without an interval is a mark alone."""
+    """Return the mean and both ends of its interval; without an interval, all three are the mean."""
     mean = seen.mean or 0.0
     return mean, mean if seen.low is None else seen.low, mean if seen.high is None else seen.high
 
@@ -141,7 +141,7 @@ def _heading(figure: Figure) -> str:
 
 
 def _always(found: Results, name: str, value: float) -> str:
-    """Return the text that replaces a chart if every run had the same value."""
+    """Return the sentence that replaces a chart if every run had the same value."""
     seeds = [seen.seeds for seen in found.estimates[name]]
     caption = (
         f"{format_number(value)} {FIGURES[name].unit} in each of {sum(seeds):,} runs, so there is nothing to draw."
@@ -157,10 +157,10 @@ def _series_name(point: dict[str, str], keys: list[str]) -> str:
 
 
 def _first_axis(found: Results) -> tuple[Axis, list[float], list[str]]:
-    """Return the axis of the settings, each setting's place on it, and the keys that distinguish the series.
+    """Return the axis of the settings, each setting's position on it, and the keys that distinguish the series.
 
-    The key with most values is the axis, its values in order.  The other keys make the series; if that would be more
-    than six, each setting has a place of its own.
+    The axis is the key with the most values, in order. The other keys make the series; if there would be more than six
+    series, each setting has a separate position.
     """
     keys = list(found.points[0])
     values = {key: list(dict.fromkeys(point[key] for point in found.points)) for key in keys}

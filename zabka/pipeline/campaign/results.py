@@ -1,9 +1,10 @@
-"""The results of a campaign, and the tables that hold them.
+"""The results of a campaign, and the tables that contain them.
 
-runs          one row per run: its setting, verdict, command, every figure, and the measures below them
+runs          one row per run: its setting, verdict, command, every figure, and the measures that these are computed
+from
 estimates     one row per setting and figure: the mean over seeds with its interval; of rare events, the share of seeds
 differences   one row per setting and figure: the paired difference from the baseline, its interval and its p-value
-violations    one row per run that broke an invariant, with the command that replays it
+violations    one row per run that violated an invariant, with the command that replays it
 """
 
 from __future__ import annotations
@@ -25,28 +26,28 @@ from zabka.pipeline.campaign.stopping import Comparison, Verdict, rivals
 
 
 class Results(msgspec.Struct):
-    """All results of a campaign; figures by point, as `Campaign.points` numbers them."""
+    """All results of a campaign. Figures are by point, with the numbers of `Campaign.points`."""
 
     campaign: Campaign
     ended: Ended
     points: list[dict[str, str]]
     runs: list[Played]
     values: dict[str, list[dict[int, float]]]
-    """For each figure and point, the value of each seed, over the same seeds for each point."""
+    """For each figure and point, the value of each seed. All points have the same seeds."""
     estimates: dict[str, list[Estimate]]
     differences: dict[str, list[Difference]]
-    """For each figure: every point minus point 0, point 0 itself included."""
+    """For each figure: every point minus point 0, including point 0 itself."""
     comparisons: list[Comparison]
     """The deciding figure of every other point, compared with point 0."""
     costs: dict[str, list[Comparison]]
-    """The same for each figure of `also`."""
+    """The comparisons for each figure of `also`."""
     best: int
     """The point with the best deciding figure, among the baseline and the points that differ from it."""
     rivals: list[int]
     """Points other than the baseline that cannot be distinguished from the best one."""
 
     def failovers(self, figure: str, point: int) -> int | None:
-        """Return the number of failovers in a point's values; None if the figure is not made of failovers."""
+        """Return the number of failovers in a point's values; None if the figure is not about failovers."""
         behind = FIGURES[figure].failovers
         if behind is None:
             return None
@@ -55,7 +56,7 @@ class Results(msgspec.Struct):
 
     @property
     def violating(self) -> list[Played]:
-        """Runs that broke an invariant."""
+        """The runs that violated an invariant."""
         return [run for run in self.runs if run.problems]
 
 
@@ -94,9 +95,9 @@ def results(campaign: Campaign, runs: Mapping[tuple[int, int], Played], ended: E
 
 
 def same_seeds(of: Sequence[Mapping[int, float]]) -> list[dict[int, float]]:
-    """Return the values of the seeds that every point has, because means over different seeds cannot be compared.
+    """Return the values of seeds that every point has, because means over different seeds cannot be compared.
 
-    Points without any value do not count.  If the others have no seed in common, each keeps its own.
+    Points without any value do not count. If the others have no seed in common, each keeps its own seeds.
     """
     known = [each.keys() for each in of if each]
     common = set.intersection(*map(set, known)) if known else set()
@@ -104,7 +105,7 @@ def same_seeds(of: Sequence[Mapping[int, float]]) -> list[dict[int, float]]:
 
 
 def best_of(figure: str, estimates: Sequence[Estimate], among: Sequence[int]) -> int:
-    """Return the point among these with the best mean of a figure; point 0 if none has a mean."""
+    """Return the point in `among` with the best mean of a figure; point 0 if none has a mean."""
     sign = 1 if FIGURES[figure].more_is_better else -1
     known = [number for number in among if estimates[number].mean is not None]
     return max(known, key=lambda number: sign * (estimates[number].mean or 0.0), default=0)
@@ -123,7 +124,7 @@ def write_tables(found: Results, out: Path) -> dict[str, int]:
     for name, table in tables.items():
         place = out / name
         place.mkdir(parents=True, exist_ok=True)
-        # Readers skip a file whose name begins with a point, so the table appears only when the file is complete.
+        # Readers skip files whose names begin with a dot, so the table appears only when the file is complete.
         aside = place / ".part-0.parquet"
         pq.write_table(table, aside)
         aside.replace(place / "part-0.parquet")

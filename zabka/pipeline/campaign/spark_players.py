@@ -1,7 +1,8 @@
-"""Runs as Spark tasks: one task per run; its row is delivered when the task ends.
+"""Runs as Spark tasks: one task per run, whose row is delivered when the task ends.
 
-The rows come back through an accumulator.  Spark applies the update of an action's task once, however often the task
-was tried, and does so when the task ends, not the job.  So a killed driver loses only the runs in progress.
+The rows return through an accumulator. Spark applies the update of an action's task once, however often the task was
+tried, and it does so when the task ends, not when the job ends. So if the driver is killed, only the runs in progress
+are lost.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from zabka.pipeline.session import a_session
 
 @contextmanager
 def spark_players(master: str, directory: Path) -> Iterator[Players]:
-    """Provide the players on that master; the archive for its executors is kept in the directory.
+    """Provide players on that master; the archive for its executors is stored in the directory.
 
     Raises NotPacked and NoSpark.
     """
@@ -34,10 +35,10 @@ def spark_players(master: str, directory: Path) -> Iterator[Players]:
 
 @contextmanager
 def spark_for_tasks(master: str, directory: Path, app_name: str, needs: str) -> Iterator[SparkSession]:
-    """Provide a session whose executors need no installed zabka.  Raises NotPacked and NoSpark."""
+    """Provide a session whose executors need no installed zabka. Raises NotPacked and NoSpark."""
     with a_session(
         master, app_name, directory, needs,
-        # A run keeps its core busy for about a second, whatever its task reads: data locality gains nothing.
+        # A run uses a core for about a second, whatever its task reads, so data locality has no benefit.
         {"spark.locality.wait": "0s"},
     ) as spark:  # fmt: skip
         yield spark
@@ -54,6 +55,6 @@ def _play(context: SparkContext, runs: Sequence[Run], keep: Keep) -> None:
     try:
         context.parallelize(encoded, len(encoded)).foreachPartition(task)
     except KeyboardInterrupt:
-        with suppress(Py4JError, OSError):  # Java may have ended.
+        with suppress(Py4JError, OSError):  # Java may already have ended.
             context.cancelAllJobs()
         raise

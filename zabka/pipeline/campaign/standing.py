@@ -1,6 +1,7 @@
 """The state of a campaign, for viewers of its runs and its report: `standing.json`.
 
-It is written before the first run and after the last one; in between, the lines of `runs.jsonl` show the progress.
+The file is written before the first run and after the last one; in between, the lines of `runs.jsonl` show the
+progress.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ class Standing(msgspec.Struct, kw_only=True):
     settings: int
     seeds: int
     ended: str | None = None
-    """The reason of its end; None while it is running, and if it was stopped."""
+    """The reason why the campaign ended; None while it is running, and if it was stopped."""
     answer: list[str] = []
     violations: int = 0
-    """Runs that broke an invariant."""
+    """The number of runs that violated an invariant."""
 
 
 def begun(campaign: Campaign) -> Standing:
-    """Return the state of a campaign in progress."""
+    """Return the state of a running campaign."""
     seeds = len(campaign.seed_numbers())
     return Standing(question=campaign.question, settings=len(campaign.points()), seeds=seeds)
 
 
 def ended(found: Results) -> Standing:
-    """Return the state of a campaign that has its answer."""
+    """Return the state of a campaign that has its result."""
     stands = begun(found.campaign)
     stands.seeds = len(found.ended.seeds)
     stands.ended, stands.answer, stands.violations = found.ended.reason, answer(found), len(found.violating)

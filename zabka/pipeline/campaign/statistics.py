@@ -1,17 +1,17 @@
 """Statistics of a figure over some runs: means with intervals, and differences on the same seeds.
 
-The unit of all of them is a seed.
+The statistical unit is always a seed.
 
-A difference is tested by flipping signs: if a setting made no difference, each seed's difference could as well have
-had the other sign.  The share of all sign patterns whose mean is as far from zero as the observed mean is an exact
-p-value (Fisher's randomisation test).  Its interval has all differences that the same test does not reject, so p and
-interval agree.  A sign pattern splits the seeds into two groups, and does not reject a difference that lies between
-the means of these groups (Hartigan, "Using subsample values as typical values", 1969).  So the ends of the interval
-are quantiles of group means.  Beyond EXACT_SEEDS seeds the patterns are sampled.
+A difference is tested by flipping signs: if a setting made no difference, each seed's difference could as well have had
+the other sign. The share of all sign patterns whose mean is as far from zero as the observed mean is an exact p-value
+(Fisher's randomisation test). The interval contains all differences that the same test does not reject, so p and
+interval agree. A sign pattern splits the seeds into two groups, and does not reject a difference between the means of
+these groups (Hartigan, "Using subsample values as typical values", 1969). So the ends of the interval are quantiles of
+group means. Beyond EXACT_SEEDS seeds the patterns are sampled.
 
 A mean has an interval by bootstrap-t (Efron) from BOOTSTRAP_SEEDS seeds on, and by Student's t below that: percentile
-bootstraps of skewed figures cover the true mean too rarely.  If most seeds have one and the same value, and few have
-another one, no interval of the mean is reliable: then the share of these few seeds has an interval (Clopper and
+bootstraps of skewed figures cover the true mean too rarely. If most seeds have one and the same value, and few have
+another one, no interval of the mean is reliable. In that case the share of these few seeds has an interval (Clopper and
 Pearson, 1934).
 """
 
@@ -28,16 +28,16 @@ from scipy import stats
 
 RESAMPLES, RESAMPLES_MAX = 2_000, 200_000
 IN_A_TAIL = 10
-"""The number of samples beyond each end of an interval: with fewer, the end would be too near the middle."""
+"""The number of samples beyond each end of an interval; with fewer, the end would be too near the middle."""
 BOOTSTRAP_SEEDS = 20
 RARE_SEEDS = 10
-"""With fewer seeds off the usual value than this, a mean has no interval."""
+"""The minimum number of seeds off the usual value; with fewer, a mean has no interval."""
 FLIPS, ROUNDS_MAX = 9_999, 11
 FINEST_P = 1 / (1 + FLIPS * ROUNDS_MAX)
-"""The smallest p-value that sampling can give."""
+"""The smallest p-value that sampling can yield."""
 EXACT_SEEDS = 13
 POWER = 0.8
-"""The probability with which a difference of the detectable size is found."""
+"""The probability of finding a difference of the detectable size."""
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -52,7 +52,8 @@ class Share(msgspec.Struct, frozen=True):
 class Estimate(msgspec.Struct, frozen=True):
     """A mean over seeds with its interval; all None if no run had the figure.
 
-    The interval is None for one seed, and if few seeds or none differ from the usual value: `rare` has their share.
+    The interval is None if there is only one seed, or if few seeds or none differ from the usual value: `rare` is then
+    the share of the seeds that differ.
     """
 
     seeds: int
@@ -63,9 +64,9 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A setting's figure minus the baseline's, on the seeds that have both.
+    """A setting's figure minus the baseline's figure, on the seeds that have both.
 
-    The interval is None with fewer seeds than any p-value at its level needs.
+    The interval is None if there are fewer seeds than any p-value at its level needs.
     """
 
     seeds: int
@@ -74,7 +75,8 @@ class Difference(msgspec.Struct, frozen=True):
     high: float | None
     p: float
     detectable: float = math.inf
-    """The smallest difference that so many seeds, with such a spread, show with a probability of 80 % (POWER)."""
+    """The smallest difference that this number of seeds, with this spread, detects with a probability of 80 % (POWER).
+    """
 
 
 def estimate(values: Sequence[float], confidence: float) -> Estimate:
@@ -106,7 +108,7 @@ def student_t(values: np.ndarray, confidence: float) -> tuple[float, float]:
 
 
 def bootstrap_t(values: np.ndarray, confidence: float) -> tuple[float, float]:
-    """Return the interval of a mean by bootstrap-t: the distribution of t is that of resamples."""
+    """Return the interval of a mean by bootstrap-t: the distribution of t is estimated from resamples."""
     tail = (1 - confidence) / 2
     draw, count = np.random.default_rng(len(values)), len(values)
     rounds = math.ceil(min(max(RESAMPLES, IN_A_TAIL / tail), RESAMPLES_MAX) / RESAMPLES)
@@ -120,7 +122,8 @@ def bootstrap_t(values: np.ndarray, confidence: float) -> tuple[float, float]:
 def _ts(samples: np.ndarray) -> np.ndarray:
     means, squares = samples.mean(axis=1), (samples**2).mean(axis=1)
     variances = (squares - means**2) / (samples.shape[1] - 1)
-    # A resample of one value only has no t.  The rule for rare events makes these too few to count.
+    # A resample with only one distinct value has no t.  The rule for rare events makes such resamples too few to
+    # matter.
     kept = variances > 1e-12 * squares
     found: np.ndarray = means[kept] / np.sqrt(variances[kept])
     return found
@@ -158,7 +161,7 @@ def _sign_flips(values: np.ndarray, level: float) -> tuple[float, float, float]:
     if values.mean() < 0:
         p, low, high = _sign_flips(-values, level)
         return p, -high, -low
-    # Two means that are equal but for rounding are equal.
+    # Two means that differ only by rounding are equal.
     near = 1e-12 * np.abs(values).max()
     lows, highs = _ends(values, level, near)
     p = float(np.mean(lows <= near))
@@ -171,12 +174,12 @@ def _sign_flips(values: np.ndarray, level: float) -> tuple[float, float, float]:
 
 
 def _ends(values: np.ndarray, level: float, near: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smaller and the larger mean of the two groups of seeds, for every sign pattern or for many."""
+    """Return the smaller and the larger mean of the two groups of seeds, for all sign patterns or for a sample."""
     count = len(values)
     if count <= EXACT_SEEDS:
         return _group_means(values, _patterns(count))
     draw = np.random.default_rng(count)
-    # The observed signs are a pattern too, so that no p-value is 0.
+    # The observed signs are also a pattern, so that no p-value is 0.
     found = [_group_means(values, np.ones((1, count)))]
     rounds = min(math.ceil(IN_A_TAIL / level / FLIPS), ROUNDS_MAX)
     while len(found) <= rounds or (len(found) <= ROUNDS_MAX and not any((each[0] <= near).any() for each in found[1:])):
@@ -192,7 +195,7 @@ def _patterns(count: int) -> np.ndarray:
 def _group_means(values: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     sizes, sums = chosen.sum(axis=1), chosen @ values
     one_group = (sizes == 0) | (sizes == len(values))
-    # All seeds in one group: that pattern rejects no difference at all.
+    # The pattern with all seeds in one group rejects no difference.
     of, others = np.where(one_group, 1, sizes), np.where(one_group, 1, len(values) - sizes)
     first, second = sums / of, (values.sum() - sums) / others
     low, high = np.minimum(first, second), np.maximum(first, second)
@@ -210,7 +213,7 @@ def _detectable(values: np.ndarray, level: float) -> float:
 
 
 def seeds_to_differ(level: float) -> int:
-    """Return the fewest seeds for which a p-value can reach that level.
+    """Return the minimum number of seeds for which a p-value can reach that level.
 
     Two of the 2^n sign patterns of n seeds are the farthest from zero.
     """
@@ -218,10 +221,12 @@ def seeds_to_differ(level: float) -> int:
 
 
 def unseen_share(seeds: int, confidence: float) -> float:
-    """Return the largest share of all seeds that can be affected while, at that level, none of `seeds` is affected."""
+    """Return the largest share of affected seeds that is compatible, at that level, with none affected among
+    `seeds`."""
     return 1 - float((1 - confidence) ** (1 / seeds))
 
 
 def seeds_to_be_equal(level: float, affected: float) -> int:
-    """Return after how many seeds a fault that affects such a share of all would have shown once, at that level."""
+    """Return the number of seeds after which, at that level, a fault affecting that share of seeds would have
+    occurred."""
     return math.ceil(math.log(level) / math.log(1 - affected))

@@ -1,18 +1,18 @@
-"""When a campaign has its answer: a sequential rule whose error rate does not grow with the number of looks.
+"""The end of a campaign: a sequential rule whose error rate does not grow with the number of looks.
 
-At every look each setting is compared with the baseline.  It is *different* if the paired sign-flip test's p-value is
-at most (1 - confidence) / (looks x comparisons).  By Bonferroni's inequality the chance of a false "different", in any
+At every look each setting is compared with the baseline. It is *different* if the paired sign-flip test's p-value is at
+most (1 - confidence) / (looks x comparisons). By Bonferroni's inequality the chance of a false "different", in any
 comparison and at any look, stays below 1 - confidence.
 
-A setting's cost in each figure of `also` is tested in the same way.  The answer reports the costs of one setting, so
+A setting's cost in each figure of `also` is tested in the same way. The result reports the costs of one setting, so
 their level is (1 - confidence) / (looks x figures).
 
-A setting is *equal* if the whole interval of the difference, at that same level, lies within `equal_within`, and there
-were enough seeds to see an effect on one in ten of them.  An interval does not cover unseen cases: if all differences
-in eight seeds are 0, its width is 0.
+A setting is *equal* if the whole interval of the difference, at that same level, is within `equal_within`, and there
+were enough seeds to see an effect on one in ten of them. An interval does not cover unseen cases: if all differences in
+eight seeds are 0, its width is 0.
 
-There is *no difference seen* if these seeds would have shown one of the size `equal_within` with a probability of
-80 %, and did not.  Without such a size no number of seeds has that power: then there are *not enough seeds to tell*.
+There is *no difference seen* if these seeds would have shown a difference of the size `equal_within` with a probability
+of 80 %, and did not. Without such a size no number of seeds has that power: then there are *not enough seeds to tell*.
 
 When no comparison of any named figure lacks seeds, the campaign ends.
 """
@@ -28,7 +28,7 @@ import msgspec
 from zabka.pipeline.campaign.statistics import Difference, difference, paired_p, seeds_to_be_equal
 
 AFFECTED = 0.1
-"""The share of seeds with a rare effect that equality must not miss."""
+"""A rare effect on this share of seeds must not be missed if a setting is called equal."""
 
 
 class Verdict(StrEnum):
@@ -49,17 +49,17 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def level_of(confidence: float, looks: int, points: int) -> float:
-    """Return the p-value at which one of the comparisons of so many points at so many looks is called different."""
+    """Return the p-value for calling one of the comparisons different, with this number of points and of looks."""
     return (1 - confidence) / (looks * max(1, points - 1))
 
 
 def cost_level(confidence: float, looks: int, figures: int) -> float:
-    """Return the p-value at which a setting's cost in one of so many figures is called different, at so many looks."""
+    """Return the p-value for calling a setting's cost in one of the figures different, with this number of looks."""
     return (1 - confidence) / (looks * max(1, figures))
 
 
 def compare(by_point: Mapping[int, Mapping[int, float]], *, level: float, equal_within: float) -> list[Comparison]:
-    """Compare every point with point 0; the values of each are by seed."""
+    """Compare every point with point 0; each point's values are by seed."""
     found = []
     for point, values in by_point.items():
         if point == 0:
@@ -72,8 +72,8 @@ def compare(by_point: Mapping[int, Mapping[int, float]], *, level: float, equal_
 def rivals(by_point: Mapping[int, Mapping[int, float]], best: int, *, confidence: float, looks: int) -> list[int]:
     """Return the points, except point 0, that cannot be distinguished from the best one.
 
-    The best point was chosen on these same runs.  So the level is that of one among all pairs of points: whichever of
-    them is best, and at whichever look, the chance of calling any two equal points different stays below it.
+    The best point was chosen on these same runs. The level is therefore divided among all pairs of points: whichever
+    point is best, and at whichever look, the chance of calling any two equal points different stays below it.
     """
     pairs = math.comb(len(by_point), 2)
     level = (1 - confidence) / (looks * max(1, pairs))

@@ -1,11 +1,12 @@
-"""The lake's log: one file for each complete batch, or for all until some batch, and the gaps between their lines.
+"""The lake's log: one file per complete batch, or for all batches up to one, and the gaps between their lines.
 
-`_commits/000012.json` appears atomically.  It names the files of its batch, and of every node the lines (`node_seq`,
-from and to) that came with it.  A node numbers its lines without a gap, over restarts and rotation.  So a line that is
-missing between the lines of all batches was removed before the stream saw it, or was quarantined as no entry.
+`_commits/000012.json` appears atomically. It names the files of its batch, and for every node the lines (`node_seq`,
+from and to) that came with it. A node numbers its lines without a gap, also over restarts and rotation. So a line that
+is missing between the lines of all batches was removed before the stream read it, or was quarantined because it is not
+an entry.
 
-`compaction` replaces the commit of the newest batch by one of all batches so far, whose files are fewer and larger: a
-commit with `first` supersedes all commits of earlier batches, even before they are removed.
+`compaction` replaces the commit of the newest batch by one commit for all batches so far, whose files are fewer and
+larger: a commit with `first` supersedes all commits of earlier batches, even before they are removed.
 
 A commit has the number of the lake's format: the names of its files, their columns, and the content of a commit. A lake
 of a newer format is neither read nor written.
@@ -21,18 +22,18 @@ import msgspec
 
 COMMITS = "_commits"
 MERGING, REPLACED = "_merging", "_replaced"
-"""The directories of files that are not yet, or no longer, in their place; see `compaction`."""
+"""The directories of files that are not in their place yet, or were replaced; see `compaction`."""
 FORMAT = 2
 _READS_MAX = 10
 Result = TypeVar("Result")
 
 
 class NewerLake(ValueError):
-    """A newer zabka wrote the lake; the text is for the user."""
+    """A newer zabka wrote the lake; the message is for the user."""
 
 
 class Lines(msgspec.Struct, frozen=True, order=True):
-    """Lines of a node's journal, from one number to another, both included."""
+    """Lines of a node's journal, from one sequence number to another (inclusive)."""
 
     run: str
     node: str
@@ -46,21 +47,21 @@ class Commit(msgspec.Struct, kw_only=True):
     batch: int
     first: int | None = None
     files: dict[str, int]
-    """Every file, by its path in the lake's directory, with its rows."""
+    """Every file, by its path in the lake's directory, with its number of rows."""
     lines: list[Lines]
     quarantined: int = msgspec.field(name="set_aside")
     latest_us: int
-    """The latest wall-clock time of its entries; 0 without an entry."""
+    """The latest wall-clock time of its entries; 0 if it has none."""
     format: int = FORMAT
 
     @property
     def rows(self) -> int:
-        """The number of lines that came with it."""
+        """The number of lines that came with the commit."""
         return sum(rows for name, rows in self.files.items() if name.startswith("bronze/"))
 
     @property
     def types(self) -> set[str]:
-        """The types of events that came with it."""
+        """The event types that came with the commit."""
         return {name.split("/")[1] for name in self.files if name.startswith("silver/")}
 
 
@@ -69,7 +70,7 @@ class _Format(msgspec.Struct):
 
 
 class Gap(NamedTuple):
-    """Lines of a node that the lake does not have: removed before they were read, or no entries."""
+    """Lines of a node that are missing from the lake: removed before they were read, or not entries."""
 
     run: str
     node: str
@@ -83,7 +84,7 @@ def path_of(lake: Path, batch: int) -> Path:
 
 
 def write(lake: Path, commit: Commit) -> None:
-    """Make a batch part of the lake, atomically."""
+    """Commit a batch to the lake, atomically."""
     path = path_of(lake, commit.batch)
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".new")
@@ -92,9 +93,11 @@ def write(lake: Path, commit: Commit) -> None:
 
 
 def read(lake: Path) -> list[Commit]:
-    """Return every commit, oldest first, without superseded ones.  Raises ValueError, with its path, if one is damaged.
+    """Return every commit, oldest first, without superseded commits.
 
-    Commits may be replaced meanwhile; the result is the lake at one moment.
+    Raises ValueError, with the path of a damaged commit.
+
+    Commits may be replaced during the call; the result is the lake at one point in time.
     """
     for _ in range(_READS_MAX - 1):
         try:
@@ -106,7 +109,7 @@ def read(lake: Path) -> list[Commit]:
 
 def _read(lake: Path) -> list[Commit]:
     found: list[Commit] = []
-    # The newest comes first: it shows whether the others still count.
+    # Read the newest commit first, because it shows whether the others still count.
     for path in sorted((lake / COMMITS).glob("*.json"), reverse=True):
         found.append(decoded(path))
         if found[-1].first is not None:
@@ -115,7 +118,7 @@ def _read(lake: Path) -> list[Commit]:
 
 
 def combined(known: Sequence[Commit]) -> Commit:
-    """Return one commit of all these batches, oldest first."""
+    """Return one commit for all these batches, oldest first."""
     return Commit(
         batch=known[-1].batch,
         first=known[0].batch if known[0].first is None else known[0].first,
@@ -133,9 +136,9 @@ def are_complete(known: Sequence[Commit]) -> bool:
 
 
 def read_file(lake: Path, name: str, read_path: Callable[[Path], Result]) -> Result:
-    """Read a file of a commit, by its path in the lake, although compaction may move it meanwhile.
+    """Read a file of a commit, by its path in the lake, even if compaction moves it during the call.
 
-    Raises FileNotFoundError, and what `read_path` raises.
+    Raises FileNotFoundError, and the exceptions of `read_path`.
     """
     for _ in range(_READS_MAX):
         for place in (lake / name, lake / MERGING / name, lake / REPLACED / name):
@@ -147,10 +150,10 @@ def read_file(lake: Path, name: str, read_path: Callable[[Path], Result]) -> Res
 
 
 def decoded(path: Path) -> Commit:
-    """Read a commit.  Raises ValueError, with its path, if it is damaged, and NewerLake."""
+    """Read a commit. Raises ValueError, with the path, if it is damaged, and NewerLake."""
     raw = path.read_bytes()
     try:
-        # The format comes first: the content of a commit may differ in a newer one.
+        # Check the format first, because commits of a newer format may have different content.
         if (number := msgspec.json.decode(raw, type=_Format).format) > FORMAT:
             raise NewerLake(
                 f"{path} is of a lake of format {number}, and this zabka reads formats up to {FORMAT}. Use the newer "
@@ -168,7 +171,7 @@ def check_format(lake: Path) -> None:
 
 
 def merged(lines: Iterable[Lines]) -> list[Lines]:
-    """Return the same lines, each once, in as few spans as possible."""
+    """Return the same lines, without duplicates, in as few spans as possible."""
     spans: list[Lines] = []
     for each in sorted(lines):
         if spans and (spans[-1].run, spans[-1].node) == (each.run, each.node) and each.first <= spans[-1].last + 1:

@@ -3,20 +3,20 @@
 Theory of operation
 ===================
 
-Every batch adds a file to each directory that it has rows for, and a commit. Eight files of one level in a directory
+Every batch adds a commit, and a file to each directory for which it has rows. Eight files of one level in a directory
 are merged into one file of the next level; files of batches have level 0. So a row is written again at most once for
 each level, and a directory has at most seven small files for each level. Files of 16 MiB or more are not merged.
 
-| step | on disk | what a reader of commits sees |
+| step | on disk | files that a reader of commits sees |
 |---|---|---|
 | 1 | the merged files are written below `_merging/` | the old files |
-| 2 | one rename replaces the newest commit by one of all batches, with the merged files | the merged files |
+| 2 | one rename replaces the newest commit by one commit of all batches, with the merged files | the merged files |
 | 3 | merged files are moved to their place, replaced files to `_replaced/`, and older commits are removed | the same |
 
-A process that is killed before step 2 has changed nothing, and leaves files below `_merging/`. After step 2 the rest
-is done again by `settle`, which the next stream calls before it starts. A reader of commits finds each file in its
-place, below `_merging/`, or below `_replaced/` (`commits.read_file`), and so sees every row once at any time. A reader
-of the directories that does not know commits may see the rows of a merge twice during step 3.
+A process that is killed before step 2 has changed nothing, and leaves files below `_merging/`. After step 2 the rest is
+done again by `settle`, which the next stream calls before it starts. A reader of commits finds each file in its place,
+below `_merging/`, or below `_replaced/` (`commits.read_file`), and so sees every row once at any time. A reader of the
+directories that does not know commits may see the rows of a merge twice during step 3.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from zabka.pipeline.lake import commits
 from zabka.pipeline.lake.commits import MERGING, REPLACED, Commit
 
 FAN_IN = 8
-"""How many files become one."""
+"""The number of files that are merged into one."""
 SMALL_BYTES = 16 * 1024 * 1024
-"""Files of this size or more are not merged."""
+"""The size from which on files are not merged."""
 MERGES_MAX = 32
-"""The most merges of one compaction, so that a stream does not stop for long."""
+"""The maximum number of merges of one compaction, so that a stream is not stopped for long."""
 BYTES_MAX = 64 * 1024 * 1024
-"""The most bytes that one compaction reads."""
+"""The maximum number of bytes that one compaction reads."""
 COMMITS_MAX = 64
 """The number of commits that are combined even without a merge."""
 REPLACED_KEPT_S = 600.0
@@ -60,17 +60,16 @@ class _Name(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """Files of one directory that become one, by their paths in the lake."""
+    """Files of one directory that are merged into one, by their paths in the lake."""
 
     sources: tuple[str, ...]
     target: str
 
 
 def compact(lake: Path) -> int:
-    """Merge small files; return how many were replaced.  Call it only with the lake's lock, and between batches.
+    """Merge small files; return how many were replaced. Call it only with the lake's lock, and between batches.
 
-    A lake that lacks commits is left as it is.
-    Raises OSError, and ValueError if a commit is damaged.
+    A lake with missing commits is not changed. Raises OSError, and ValueError if a commit is damaged.
     """
     known = commits.read(lake)
     if not known or not commits.are_complete(known):
@@ -120,8 +119,8 @@ def _remove_superseded(lake: Path, whole: Commit, named: set[str]) -> None:
 
 
 def remove_replaced(lake: Path, older_than_s: float) -> int:
-    """Remove files that were replaced longer ago than that; return how many."""
-    # A rename sets the time of the last change of the file's metadata.
+    """Remove files that were replaced longer ago than `older_than_s`; return how many."""
+    # A rename sets ctime, the time of the last metadata change.
     removed = [path for path in _parquet_files(lake / REPLACED) if time.time() - path.stat().st_ctime >= older_than_s]
     for path in removed:
         path.unlink()
@@ -129,7 +128,7 @@ def remove_replaced(lake: Path, older_than_s: float) -> int:
 
 
 def _due(lake: Path, files: Mapping[str, int]) -> list[Merge]:
-    """Return the merges to make, fullest directories first, within the limits."""
+    """Return the merges to make within the limits, starting with the fullest directories."""
     small: dict[tuple[str, int], list[str]] = {}
     sizes: dict[str, int] = {}
     for name in sorted(files):

@@ -1,9 +1,9 @@
-"""The rows of a lake that the tables need: one line in a hundred, kept as batches bring them.
+"""The rows of a lake that the tables need: one line in a hundred, collected as batches arrive.
 
-Lines of types that no table needs show how long a history goes on: the latest entry of each run by either clock stands
-for all of them.  They also show that a process ran: for each node its first line after a simulated pause is kept, and
-its last line before it starts.  Frequent reports of replicas count as such lines too, and few of them are kept as they
-are (`reports`).
+Lines of types that no table needs show that a history continues: only the latest entry of each run by either clock is
+kept, and represents them all. They also show that a process ran: for each node the first line after a simulated pause
+is kept, and the last line before it starts. Frequent reports of replicas count as such lines too; of the reports
+themselves few are kept (`reports`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from zabka.pipeline.lake.writer import QUARANTINED
 from zabka.pipeline.ranges import ARROW_SCHEMA, is_pause
 
 LATEST = "latest"
-"""The type of rows that stand for others."""
+"""The type of rows that represent other rows."""
 SIGN_OF_LIFE = "word"
-"""The type of a node's first row after it was paused, or its last row before it starts."""
+"""The type of a node's first row after it was paused, or of its last row before it starts."""
 BODIES = ("by wall", "by mono")
-"""The bodies of the two latest rows: different, so that they do not count as one entry."""
+"""The bodies of the two latest rows, which are different so that they do not count as one entry."""
 
 
 class Moment(NamedTuple):
@@ -43,7 +43,7 @@ _PAUSE = pa.schema([*((name, pa.string()) for name in _NODE), ("since", pa.int64
 
 
 class Needed:
-    """The lines of the needed types, the quarantined lines, and the latest moments of every run."""
+    """The lines of the needed types, the quarantined lines, and the latest times of every run."""
 
     def __init__(self, lake: Path, kinds: Sequence[str]) -> None:
         self._lake = lake
@@ -52,9 +52,9 @@ class Needed:
         self._reports = Reports()
         self._latest: dict[str, tuple[Moment, Moment]] = {}
         self._pauses = _PAUSE.empty_table()
-        """The starts of nodes' pauses after which no line of the node is known yet."""
+        """The starts of nodes' pauses, as long as no line of the node after the pause is known."""
         self._last = self._chosen.select(_ENTRY)
-        """The last line of each node of a run that no table needs."""
+        """For each node of a run, the last line that no table needs."""
 
     def load_lake(self, entries: pa.Table) -> None:
         """Load the rows of an existing lake (`zabka.pipeline.stream.read_lake`)."""
@@ -86,7 +86,7 @@ class Needed:
         chosen = chosen.filter(pc.invert(_is(chosen, REPORTS)))
         self._note_pauses(chosen)
         signs = self._signs_of_life(pa.concat_tables(others), chosen.filter(_is(chosen, "node_started")))
-        # Combined, because thousands of batches would otherwise leave thousands of chunks.
+        # Combine them, because thousands of batches would otherwise leave thousands of chunks.
         self._chosen = pa.concat_tables([self._chosen, chosen, signs]).combine_chunks()
 
     def rows(self) -> pa.Table:
@@ -112,9 +112,9 @@ class Needed:
         self._pauses = pa.concat_tables([self._pauses, pa.Table.from_pylist(found, _PAUSE)])
 
     def _signs_of_life(self, entries: pa.Table, starts: pa.Table) -> pa.Table:
-        """Return the first line of each node after a pause of it, and its last line before a start.
+        """Return the first line of each node after a pause, and its last line before a start.
 
-        Only lines that no table needs count.
+        Only lines that no table needs are considered.
         """
         later = entries.select([*_NODE, "mono_us"]).join(self._pauses, _NODE, join_type="inner")
         later = later.filter(pc.field("mono_us") > pc.field("since"))
@@ -138,13 +138,13 @@ def _is(rows: pa.Table, kind: str) -> pa.ChunkedArray:
 
 
 def _chosen(entries: pa.Table, within: str, what: str, which: str) -> pa.Table:
-    """Return the lowest or highest `what` of each node and each `within`."""
+    """Return the entries with the lowest or highest `what` of each node and each `within`."""
     found = entries.group_by([*_NODE, within]).aggregate([(what, which)])
     return found.rename_columns({f"{what}_{which}": what})
 
 
 def _lines(entries: pa.Table, which: pa.Table, key: str) -> pa.Table:
-    """Return the lines of those nodes with that key."""
+    """Return the lines of the nodes in `which` with that key."""
     return entries.join(which, [*_NODE, key], join_type="left semi").select(_ENTRY)
 
 

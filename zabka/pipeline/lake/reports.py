@@ -1,7 +1,7 @@
-"""The `replica_progressed` lines that a stream keeps: brokers write several a second, and few of them matter.
+"""The `replica_progressed` lines that a stream keeps: brokers write several a second, and few of them are needed.
 
-A table needs the highest high watermark of a replica in a role, and whether a report rose above the one before it.  Of
-three reports of a role that do not fall, the second one shows neither.
+A table needs the highest high watermark of a replica in a role, and whether a report was higher than the report before
+it. Of three reports of a role that do not fall, the second report shows neither.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Reports:
         """The last two needed reports of each replica in its current role."""
 
     def add(self, rows: pa.Table) -> None:
-        """Add the reports among these rows; `leadership_taken` and `followership_taken` begin a role."""
+        """Add the reports in these rows; `leadership_taken` and `followership_taken` begin a role."""
         chosen = rows.filter(pc.is_in(rows["type"], pa.array([REPORTS, *_TAKEN])))
         for row in sorted(chosen.to_pylist(), key=lambda row: (row["run"], row["node"], row["node_seq"])):
             entry = check_line(row["body"].encode())
@@ -63,7 +63,7 @@ class Reports:
                 self._users[line] -= 1
                 self._drop_unused(line)
             else:
-                # It stays among the rows: it may be the highest of its role.
+                # Keep it among the rows, because it may be the highest of its role.
                 del last[0]
         last.append(report)
 

@@ -1,6 +1,6 @@
 """A typed table for each event type, with columns from the class that declares the event.
 
-A field of a later version is a new column, and null in earlier files.
+A field of a later version becomes a new column, which is null in earlier files.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def arrow_type(kind: Any) -> pa.DataType:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value for Arrow: pairs of a map to tuples, tuples and structures to dictionaries."""
+    """Convert a value for Arrow: maps to pairs as tuples, tuples and structures to dictionaries."""
     if isinstance(value, tuple):
         return {f"_{place}": _plain(each) for place, each in enumerate(value, start=1)}
     if isinstance(value, list):
@@ -56,14 +56,14 @@ def _plain(value: Any) -> Any:
 
 
 def _fields(kind: str) -> list[tuple[str, pa.DataType]]:
-    # A digest is unsigned, and Parquet's readers treat unsigned numbers differently: it is stored as a decimal.
+    # A digest is unsigned, and Parquet readers treat unsigned numbers differently, so it is stored as a decimal.
     hints = get_type_hints(BY_NAME[kind])
     names = BY_NAME[kind].__struct_fields__
     return [(name, pa.decimal128(20, 0) if name == UNSIGNED else arrow_type(hints[name])) for name in names]
 
 
 FIELDS = {kind: _fields(kind) for kind in BY_NAME}
-"""The columns of each type besides the envelope's."""
+"""The columns of each type, in addition to the envelope's columns."""
 SCHEMAS = {kind: pa.schema([*ENVELOPE, *fields]) for kind, fields in FIELDS.items()}
 """All columns of each type's table."""
 

@@ -1,7 +1,7 @@
-"""How a batch gets into the lake: tasks write its rows as files of bronze and silver; the driver commits all or none.
+"""Writing a batch to the lake: tasks write its rows to bronze and silver files; the driver commits all or none.
 
-This is a map over Arrow batches that yields what its tasks wrote, and not one of Spark's sinks: Spark starts a Python
-for each step of planning and committing a sink, three for every batch of a stream.
+This is a map over Arrow batches that yields descriptions of the files that its tasks wrote, and not one of Spark's
+sinks: Spark starts a Python process for each step of planning and committing a sink, three for every batch of a stream.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from zabka.pipeline.lake.commits import Commit, Lines
 from zabka.pipeline.lake.silver import typed
 
 QUARANTINED = "__HIVE_DEFAULT_PARTITION__"
-"""The directory of lines without a type or a day: the name that readers of partitioned directories take for null."""
+"""The directory of lines without a type or a day. Readers of partitioned directories interpret its name as null."""
 _DAY_US = 86_400_000_000
 
 
 class Wrote(msgspec.Struct):
-    """The result of one task."""
+    """The files and lines that one task wrote."""
 
     files: dict[str, int]
     lines: list[Lines]
@@ -37,14 +37,14 @@ class Wrote(msgspec.Struct):
 
 
 def day_of(wall_us: int | None) -> str:
-    """Return the day of a moment, in UTC, or QUARANTINED without a valid moment."""
+    """Return the day of a time, in UTC, or QUARANTINED if the time is not valid."""
     if wall_us is None or not 0 <= wall_us < 253_402_300_800_000_000:
         return QUARANTINED
     return datetime.fromtimestamp(wall_us // 1_000_000, UTC).date().isoformat()
 
 
 class _Files:
-    """The files of one task: one for each directory that it has rows for."""
+    """The files of one task: one for each directory for which it has rows."""
 
     def __init__(self, lake: Path, name: str) -> None:
         self._lake = lake

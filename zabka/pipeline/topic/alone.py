@@ -1,7 +1,7 @@
-"""A lock for one publisher of the same journals to the same topic: two publishers would put every line there twice.
+"""A lock against a second publisher of the same journals to the same topic, which would write every line twice.
 
-Brokers could only distinguish two producers by transactions, which zabka's do not support.  So the journals are locked:
-by a file next to them with a name that depends on the topic, or as a whole if that file cannot be created.  The kernel
+Brokers could only distinguish two producers by transactions, which zabka's do not support. So the journals are locked:
+by a file next to them with a name that depends on the topic, or as a whole if that file cannot be created. The kernel
 releases the lock when its process ends, for whatever reason.
 """
 
@@ -18,12 +18,12 @@ from zabka.pipeline.topic.connection import TopicPlace
 
 
 class NotAlone(Exception):
-    """Another process publishes these journals to this topic."""
+    """Another process is publishing these journals to this topic."""
 
 
 @contextmanager
 def alone(root: Path, place: TopicPlace, cluster_id: str) -> Iterator[None]:
-    """Keep others from publishing the same journals to that topic of that cluster.
+    """Prevent other processes from publishing the same journals to that topic of that cluster.
 
     Raises NotAlone if another process does, and OSError if the journals cannot be opened.
     """
@@ -40,7 +40,7 @@ def alone(root: Path, place: TopicPlace, cluster_id: str) -> Iterator[None]:
 
 
 def _opened(root: Path, topic: str) -> int:
-    """Open the file to lock.  Its name is a digest, because a topic's name may be as long as a file's can be."""
+    """Open the file to lock. Its name is a digest, because a topic's name can be as long as a file name."""
     folder = root if root.is_dir() else root.parent
     name = f"_publishing.{sha256(topic.encode()).hexdigest()[:16]}.lock"
     try:

@@ -1,4 +1,4 @@
-"""A client of the brokers that hold the topic, for the duration of an operation."""
+"""A client of the brokers that host the topic, for the duration of an operation."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from zabka.kafka.record_batch import Record
 T = TypeVar("T")
 
 _PLACE = re.compile(r"kafka:/{1,2}(?P<brokers>[^/]+:[0-9]+(,[^/]+:[0-9]+)*)/(?P<topic>[A-Za-z0-9._-]{1,249})/?")
-"""`kafka://HOST:PORT[,HOST:PORT]/TOPIC`, or the same with one slash, as `Path` leaves it."""
+"""`kafka://HOST:PORT[,HOST:PORT]/TOPIC`, or with a single slash, which `Path` leaves of the two."""
 SCHEME = "kafka:/"
 NO_PROGRESS_S = 60.0
-"""How long a log may return no records although its end offset shows that there are some."""
+"""How long a log may return no records although its end offset shows that it has some."""
 
 KNOWN_WITHIN_S, LOOK_AGAIN_S = 3.0, 0.1
-"""Within this time every broker knows a topic that has just been created."""
+"""The time within which every broker knows a new topic, and the interval of retries."""
 
 
 class LostRecords(Exception):
@@ -40,7 +40,7 @@ class TopicPlace(NamedTuple):
 
 
 def parse_place(text: str) -> TopicPlace:
-    """Parse the URI of a topic.  Raises ValueError with the reason."""
+    """Parse the URI of a topic. Raises ValueError with the reason."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text} names no topic. Use kafka://HOST:PORT/TOPIC")
@@ -64,7 +64,7 @@ def _failed(task: str, failure: BaseException) -> None:
 
 
 def asked(place: TopicPlace, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-    """Run `work` with a client, in an event loop of its own, and return its result.  Raises what the client raises."""
+    """Run `work` with a client, in a separate event loop, and return its result. Raises the client's exceptions."""
 
     async def run() -> T:
         async with connected(place) as client:
@@ -74,7 +74,7 @@ def asked(place: TopicPlace, work: Callable[[AdminClient], Awaitable[T]]) -> T:
 
 
 async def partitions_of(client: AdminClient, topic: str) -> list[TopicPartition]:
-    """Return the topic's partitions.  Raises KafkaUnavailable if there is no such topic, or no broker answers."""
+    """Return the topic's partitions. Raises KafkaUnavailable if there is no such topic, or if no broker replies."""
     deadline = time.monotonic() + KNOWN_WITHIN_S
     while (info := (await client.metadata([topic])).topics.get(topic)) is None or not info.partitions:
         if time.monotonic() > deadline:

@@ -1,10 +1,10 @@
-"""Publish journals to a topic, each line once, resuming where the topic ends.
+"""Publish journals to a topic, each line once, continuing at the topic's end.
 
-The topic itself holds how far each file was published, so no other state is kept.  Records are produced with acks=all
-by an idempotent producer: a request whose answer was lost with a leader is sent again, and the line is stored once.
+The topic itself shows how far each file was published, so there is no other state. Records are produced with acks=all
+by an idempotent producer: a request whose reply was lost with a leader is sent again, and the line is stored once.
 
-Each record holds the mark of its file, because a name does not identify a file.  Files of another cluster than the
-topic's are refused.
+Each record contains the mark of its file, because a name does not identify a file. Files of another cluster than the
+topic's are rejected.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from zabka.pipeline.topic.connection import TopicPlace, connected, partitions_of
 from zabka.pipeline.topic.records import end_of, ending_in, is_cut, mark_in, place_of, record_of
 
 BATCH_RECORDS, BATCH_BYTES = 2_000, 500_000
-"""A batch ends with the record that reaches either limit."""
+"""The maximum number of records and bytes: a batch ends with the record that reaches either limit."""
 LOOK_S = 0.5
-"""The time between two checks of the files while they are followed."""
+"""The interval of checks of the files while they are followed."""
 GIVE_UP_S = 120.0
-"""How long brokers may refuse or be silent before publishing fails; until then each batch is retried."""
+"""How long brokers may reject batches or not reply before publishing fails; until then each batch is retried."""
 LATEST, EARLIEST = -1, -2
 
 
 class Recreated(Exception):
-    """A file does not continue what the topic holds: the cluster was recreated in the same directory."""
+    """A file does not continue the lines in the topic: the cluster was recreated in the same directory."""
 
 
 class Published(NamedTuple):
-    """The number of published lines, and of the lines among them that were shortened to a size that brokers accept."""
+    """The number of published lines, and the number of these that were shortened to a size that brokers accept."""
 
     lines: int
     cut: int
@@ -62,7 +62,7 @@ class Publisher:
         self.lines = self.cut = 0
 
     async def load_published(self) -> None:
-        """Read what the topic holds.  Raises KafkaUnavailable, KafkaRequestFailed, LostRecords."""
+        """Read the topic to find out what was published. Raises KafkaUnavailable, KafkaRequestFailed, LostRecords."""
         self._partitions = await partitions_of(self._client, self._topic)
         for partition in self._partitions:
             position = await self._client.list_offset(partition, EARLIEST)
@@ -75,12 +75,12 @@ class Publisher:
     def _note(self, record: Record) -> None:
         if (place := place_of(record)) is not None:
             known, mark, _, _ = self._reached.get(place[0], (0, "", 1, ""))
-            # Of two files of one name the later one continues.
+            # Of two files with the same name, the later file continues.
             if mark != mark_in(record) or known < end_of(record):
                 self._reached[place[0]] = [end_of(record), mark_in(record), 1, ending_in(record)]
 
     async def publish_what_is_there(self) -> int:
-        """Publish every complete line that the topic does not hold, and return how many.  Raises Recreated."""
+        """Publish every complete line that is not in the topic yet, and return how many. Raises Recreated."""
         before = self.lines
         for key, (path, mark) in self._files().items():
             number = partition_for(key.encode(), len(self._partitions), 0)
@@ -92,11 +92,11 @@ class Publisher:
         return self.lines - before
 
     def _files(self) -> dict[str, tuple[Path, str]]:
-        """Return the files that have lines, each with its mark.  Raises Recreated before any of them is published."""
+        """Return the files that have lines, each with its mark. Raises Recreated before any of them is published."""
         found: dict[str, tuple[Path, str]] = {}
         recreated: list[str] = []
         for file in journal_files(self._root):
-            # A file that was removed since has nothing to publish.
+            # A file that has been removed has nothing to publish.
             with suppress(FileNotFoundError):
                 if (mark := mark_of(file.path)) is not None:
                     key = key_of(self._root, file.path)
@@ -124,7 +124,7 @@ class Publisher:
 
 
 def _records(key: str, path: Path, mark: str, begin: int) -> Iterator[Record]:
-    """Yield the complete lines of a file from a position on; none if it was removed."""
+    """Yield the complete lines of a file from a position on; none if the file was removed."""
     try:
         end = complete_bytes(path, begin)
         with path.open("rb") as file:
@@ -154,10 +154,10 @@ def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
 
 
 async def publish(root: Path, place: TopicPlace, *, follow: bool, progress: Callable[[int], None]) -> Published:
-    """Publish what is below a directory; with `follow`, also what is written there later, until it is cancelled.
+    """Publish the journals below a directory; with `follow`, also lines that are written later, until it is cancelled.
 
-    `progress` is called with the number of lines published so far.  Raises KafkaUnavailable, KafkaRequestFailed,
-    LostRecords, Recreated, and NotAlone if another process publishes the same.
+    `progress` is called with the number of lines published so far. Raises KafkaUnavailable, KafkaRequestFailed,
+    LostRecords, Recreated, and NotAlone if another process publishes the same journals.
     """
     async with connected(place) as client:
         cluster = await client.metadata([place.topic])

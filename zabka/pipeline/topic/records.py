@@ -1,4 +1,4 @@
-"""A line of a journal as a record of a topic, and back."""
+"""The conversion of a journal's lines to records of a topic, and back."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from zabka.pipeline.ranges import LongLine, Row, long_line, rows_of
 from zabka.pipeline.runs import placed
 
 POSITION, SIZE, MARK = "position", "size", "mark"
-"""Headers: the line's position in its file, the full size of a shortened line, and the file's mark (`mark_of`)."""
+"""The headers: a line's position in its file, the full size of a shortened line, and the file's mark (`mark_of`).
+"""
 LINE_BYTES_MAX = 900_000
-"""Brokers refuse records above a megabyte by default; no node writes a line of nearly that size."""
+"""The longest line that is published whole.
+
+Brokers reject records above a megabyte by default; no node writes such lines.
+"""
 SHOWN_BYTES = 16_384
 _INT64_MAX = 2**63 - 1
 
 
 def record_of(key: str, mark: str, position: int, line: bytes, size: int | None = None) -> Record:
-    """Return the record of a line of the file at that path, without its newline.
+    """Return the record for a line of the file at that path; the line has no newline.
 
-    `size` is the line's own size if `line` is only its beginning.
+    `size` is the full size if `line` is only the beginning of the line.
     """
     headers: tuple[tuple[str, bytes | None], ...] = ((POSITION, b"%d" % position), (MARK, mark.encode()))
     if size is not None or len(line) > LINE_BYTES_MAX:
@@ -31,7 +35,7 @@ def record_of(key: str, mark: str, position: int, line: bytes, size: int | None 
 
 
 def place_of(record: Record) -> tuple[str, int] | None:
-    """Return the file of a record, and the position in it; None for a record that is no line of a journal."""
+    """Return a record's file and its position in the file; None for a record that is not a line of a journal."""
     headers = dict(record.headers)
     position, size = _number(headers.get(POSITION)), _number(headers.get(SIZE))
     if record.key is None or record.value is None or position is None or (size is None and SIZE in headers):
@@ -55,12 +59,12 @@ def ending_in(record: Record) -> str:
 
 
 def is_cut(record: Record) -> bool:
-    """Return whether the record holds only the beginning of the line."""
+    """Return whether the record contains only the beginning of the line."""
     return SIZE in dict(record.headers)
 
 
 def _number(text: bytes | None) -> int | None:
-    """Parse a header as a number of bytes; None if it is not valid, because any client can put records into a topic."""
+    """Parse a header as a number of bytes; None if it is not valid, because any client can write records to a topic."""
     return int(text) if text is not None and text.isdigit() and len(text) <= len(str(_INT64_MAX)) else None
 
 
@@ -72,7 +76,7 @@ def end_of(record: Record) -> int:
 
 
 def rows_of_records(records: Sequence[Record], requested: frozenset[type] | None) -> Iterator[Row]:
-    """Yield the rows of some records, in their order; skip records that are no lines of journals."""
+    """Yield the rows of these records, in order; records that are not lines of journals are skipped."""
     placed_records = [(place, record) for record in records if (place := place_of(record)) is not None]
     for key, group in groupby(placed_records, lambda each: each[0][0]):
         file = placed(Path(), key)

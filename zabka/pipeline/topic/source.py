@@ -1,8 +1,8 @@
-"""A topic of journals as a Spark source, for batches and for streams: the same rows as `zabka-journal` gives.
+"""A topic of journals as a Spark source, for batches and for streams, with the same rows as `zabka-journal`.
 
-`spark.read.format("zabka-topic").option("bootstrap", "HOST:PORT").option("topic", TOPIC).load()`.  A task reads a span
-of one partition's offsets with zabka's own client, which follows leaders when they move.  The stream's offset holds how
-far each partition was read.
+Use `spark.read.format("zabka-topic").option("bootstrap", "HOST:PORT").option("topic", TOPIC).load()`. A task reads a
+span of one partition's offsets with zabka's own client, which follows leaders when they move. The stream's offset
+contains the read position of each partition.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ SPAN_RECORDS = 100_000
 
 TOPIC_ID = "topic_id"
 Offset = dict[str, Any]
-"""The next offset to read of each partition, by its number; and the topic's id, if brokers reported it."""
+"""The next offset to read of each partition, keyed by partition number; and the topic's id, if brokers reported it.
+"""
 
 
 class Span(InputPartition):
-    """A range of offsets of one partition, and the types whose rows are wanted (None for all)."""
+    """A range of offsets of one partition, and the types of the rows to return (None for all)."""
 
     def __init__(self, partition: int, begin: int, end: int, types: frozenset[str] | None) -> None:
         self.partition, self.begin, self.end, self.types = partition, begin, end, types
@@ -54,10 +55,10 @@ def _partitions(offset: Offset) -> dict[str, int]:
 
 
 def advanced(topic: str, start: Offset, end: Offset) -> Offset:
-    """Return how far a stream at `start` can go if the logs reach to `end`.
+    """Return how far a stream at `start` can read if the logs end at `end`.
 
-    Raises LostRecords if the logs do not continue what was read: new records would reuse offsets that were read
-    already.
+    Raises LostRecords if the logs do not continue what was read, because new records would reuse offsets that were
+    already read.
     """
     what_to_do = "publish to another topic, and stream that into a directory of its own"
     known, now = start.get(TOPIC_ID), end.get(TOPIC_ID)
@@ -102,7 +103,7 @@ async def _fetched(
 
 
 async def _reaches(client: AdminClient, topic: str) -> Offset:
-    """Return how far the topic's logs reach, and the topic's id."""
+    """Return the end offsets of the topic's logs, and the topic's id."""
     found = await _offsets(client, topic, LATEST)
     info = (await client.metadata([topic])).topics.get(topic)
     return found if info is None or info.topic_id is None else {**found, TOPIC_ID: info.topic_id}
@@ -153,15 +154,16 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class TopicSource(DataSource):
-    """`zabka-topic`: options `bootstrap` (HOST:PORT, separated by commas), `topic`, and `types` as `zabka-journal`."""
+    """`zabka-topic`: options `bootstrap` (HOST:PORT, separated by commas), `topic`, and `types` as in
+    `zabka-journal`."""
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the name of the format."""
         return "zabka-topic"
 
     def schema(self) -> StructType:
-        """The columns: one row holds one line of a journal."""
+        """Return the columns; one row contains one line of a journal."""
         return SCHEMA
 
     def _place(self) -> TopicPlace:

@@ -1,7 +1,7 @@
 """Checkers of a simulated world: compare what nodes report with their disks, their memory and each other.
 
-They read the state of nodes; nodes never call them.  A violation is journalled as `invariant_violated`.  `platters`
-checks peers against the bytes of their disks, `replication_audit` has the invariants of kafka-specification over
+They read the state of nodes; nodes never call them.  Violations are journalled as `invariant_violated`.  `platters`
+compares peers with the bytes on their disks, `replication_audit` checks the invariants of kafka-specification on
 brokers, and `settled` checks whether brokers have recovered.
 
 Builds on `engine`, `filesystem` and `record`; `cluster`, the packages above it and `zabka.testing` import it.

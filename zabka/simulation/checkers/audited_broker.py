@@ -1,4 +1,4 @@
-"""Input of the replication checkers: a broker on any machine, and the bytes of its logs."""
+"""Input of the replication checkers: a machine, its running broker, and the bytes of the broker's logs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.broker_sim.broker import Broker
 
 
 class LogBytes(Protocol):
-    """One segment file, for reading."""
+    """Read access to one segment file."""
 
     def size(self) -> int: ...
     def read(self, position: int, size: int, /) -> bytes: ...
@@ -26,7 +26,7 @@ class AuditedBroker(Protocol):
         ...
 
     def files(self, partition: str, /) -> Mapping[str, LogBytes]:
-        """A replica's segment files by name.  Each file keeps its object as long as it is the same file."""
+        """Return a replica's segment files by name.  A file is represented by the same object as long as it exists."""
         ...
 
 

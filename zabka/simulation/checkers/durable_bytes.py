@@ -1,9 +1,8 @@
-"""The transactions on a peer's disk, read from its bytes by a reader that shares no code with the servers.
+"""Transactions on a peer's disk, read from its bytes by a reader that shares no code with the servers.
 
-A log (FileTxnLog) is a header of 16 bytes, then records: an Adler-32 checksum (8 bytes), a length (4), that many
-bytes that begin with a TxnHeader (session 8, cxid 4, zxid 8, ...), and the byte 0x42.  A length of 0 marks
-preallocated space.  A snapshot (FileSnap) counts if it ends as SnapStream requires: with a checksum and the string
-"/".
+A log (FileTxnLog) is a header of 16 bytes, then records: an Adler-32 checksum (8 bytes), a length (4), the payload,
+which begins with a TxnHeader (session 8, cxid 4, zxid 8, ...), and the byte 0x42.  A length of 0 marks preallocated
+space.  A snapshot (FileSnap) counts if it ends as SnapStream requires: with a checksum and the string "/".
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ END_OF_RECORD = 0x42
 GZIP_MAGIC, GZIP_WINDOW = b"\x1f\x8b", 31
 SEAL = b"\0\0\0\x01/"
 SEAL_AT_MOST_BEFORE_THE_END = 64
-"""The last zxid and the digest, with a seal of their own, may follow the first seal."""
+"""Bytes that may follow the first seal: the last zxid and the digest, with another seal."""
 
 
 class LogFile:
-    """One log file as of the last read: a later read checks only the records after the unchanged bytes."""
+    """State of one log file after the last read.  A later read parses only the records after the unchanged bytes."""
 
     def __init__(self) -> None:
         self.zxids: list[int] = []
@@ -53,9 +52,9 @@ class LogFile:
 
 
 def is_whole_snapshot(data: bytes) -> bool:
-    """Return whether SnapStream.isValidSnapshot accepts it.
+    """Return whether SnapStream.isValidSnapshot accepts the snapshot.
 
-    Supports plain and gzip files.  A snappy file is not read and does not count.
+    Supports plain and gzip files.  A snappy file is not read and counts as invalid.
     """
     if data[:2] == GZIP_MAGIC:
         try:
@@ -66,12 +65,12 @@ def is_whole_snapshot(data: bytes) -> bool:
 
 
 class DurableBytes:
-    """The transactions in one peer's files; `read` takes the durable bytes of `dataDir` and `dataLogDir` by name."""
+    """The transactions in one peer's files.  `read` takes the durable bytes of both data directories by file name."""
 
     def __init__(self) -> None:
         self._logs: dict[str, LogFile] = {}
         self._snapshots: dict[str, tuple[bytes, bool]] = {}
-        """Each snapshot as of the last read, and whether it is whole."""
+        """Each snapshot's bytes at the last read, and whether the snapshot is whole."""
         self._snapshot_zxid = -1
 
     def read(self, files: Mapping[str, bytes]) -> None:
@@ -88,11 +87,11 @@ class DurableBytes:
         self._snapshot_zxid = max(whole, default=-1)
 
     def last(self) -> int:
-        """Return the last transaction of the logs and snapshots; 0 if there is none."""
+        """Return the zxid of the last transaction in the logs and snapshots, or 0 if there is none."""
         return max([0, self._snapshot_zxid, *(zxid for log in self._logs.values() for zxid in log.zxids)])
 
     def history(self) -> list[int]:
-        """Return the transactions of the logs in order."""
+        """Return the zxids in the logs, in order."""
         return sorted(zxid for log in self._logs.values() for zxid in log.zxids)
 
     def holds(self, zxid: int) -> bool:

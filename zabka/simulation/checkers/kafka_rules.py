@@ -1,9 +1,9 @@
-"""Rules of Kafka that kafka-specification omits, checked on the quorum's transactions and the actions of brokers.
+"""Rules of Kafka that kafka-specification omits, checked on the quorum's transactions and on the brokers' actions.
 
 FetchesNameOneEpoch    a follower appends only records from a leader of its own leader epoch, not of an earlier one
                        (KIP-320: UNKNOWN_LEADER_EPOCH)
-OneLifeJoins           a broker joins an ISR only if the controller that writes the ISR knows it by the broker epoch
-                       with which its leader found it in sync (KIP-903)
+OneLifeJoins           a broker joins an ISR only if the writing controller knows the same broker epoch for it as the
+                       partition leader did when it found the broker in sync (KIP-903)
 TopicsGoWhenAsked      a topic's znode is deleted only while /admin/delete_topics names the topic
 GoneTopicsStayGone     no broker leads or follows a partition of a deleted topic: its last replica stops before that
 """
@@ -26,7 +26,7 @@ NEVER_REGISTERED = -1
 
 
 class KafkaRules:
-    """Watches all partitions of one world."""
+    """Checks these rules for all partitions of one world."""
 
     def __init__(
         self, znodes: KafkaZnodes, nodes: Mapping[int, AuditedBroker], checked: CheckCounts, violated: Violated
@@ -36,8 +36,7 @@ class KafkaRules:
         self._checked = checked
         self._violated = violated
         self._proposed: dict[tuple[TopicPartition, int, int], _Lives] = {}
-        """The ISRs that leaders proposed, with members' broker epochs; by partition, leader epoch and partition
-        epoch."""
+        """Proposed ISRs with the members' broker epochs, keyed by partition, leader epoch and partition epoch."""
         self._gone: dict[str, None] = {}
         self._checkers: dict[type[e.Event], Callable[[Any], None]] = {
             e.RecordsReplicated: self._check_fetched,
@@ -55,7 +54,7 @@ class KafkaRules:
             check(entry.event)
 
     def _proposes(self, event: e.IsrProposed) -> None:
-        # A broker whose session has expired fetches on for a while, with its last broker epoch.
+        # A broker whose session has expired continues to fetch for a while, with its last broker epoch.
         lives = {broker: self._znodes.lives.get(broker, NEVER_REGISTERED) for broker in event.isr}
         self._proposed[topic_partition(event.topic, event.partition), event.leader_epoch, event.upon] = lives
 
@@ -89,7 +88,7 @@ class KafkaRules:
     def _check_fetched(self, event: e.RecordsReplicated) -> None:
         """Check the leader epoch of a fetch.
 
-        The leader's epoch is read after it served the fetch.  That is enough, because epochs only rise.
+        The leader's epoch is read after it has served the fetch.  This finds every violation, because epochs only rise.
         """
         name, broker = topic_partition(event.topic, event.partition), event.broker_id
         follower = self._replica(broker, name)
@@ -121,7 +120,7 @@ class KafkaRules:
         return None if running is None else running.replicas.partitions.get(name)
 
     def _life_known_to(self, controller_epoch: int, broker: int) -> int | None:
-        """Return a broker's epoch as the controller of that epoch knows it, or None if it does not know one."""
+        """Return the broker epoch that the controller of this epoch knows for a broker, or None."""
         for node in self._nodes.values():
             term = None if node.broker is None else node.broker.controller.term
             if term is not None and term.context.epoch == controller_epoch:

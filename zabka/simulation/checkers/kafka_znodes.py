@@ -1,6 +1,6 @@
 """Kafka's znodes as the ensemble has committed them: topics, partitions and brokers.
 
-Built from the transactions themselves, as the first peer commits each.  No broker's view is involved.
+The state is built from the transactions, at the moment the first peer commits each.  It does not depend on brokers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CHANGES = f"{znodes.CONFIG_CHANGES}/"
 
 
 class StateWritten(NamedTuple):
-    """A partition's state znode was written; `before` is None if it was created."""
+    """A partition's state znode was written.  `before` is None if the znode was created."""
 
     partition: TopicPartition
     before: LeaderAndIsr | None
@@ -37,7 +37,7 @@ class TopicGone(NamedTuple):
 
 
 class Configured(NamedTuple):
-    """Overrides of an entity (topics/T, brokers/N) were written; they are empty if the znode was deleted."""
+    """Configuration overrides of an entity (topics/T, brokers/N) were written; empty if the znode was deleted."""
 
     entity: str
     overrides: Mapping[str, str]
@@ -60,9 +60,9 @@ class KafkaZnodes:
         self.topics: dict[str, TopicAssignment] = {}
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.brokers: dict[int, int] = {}
-        """Registered brokers, and the transaction that registered each (the broker epoch)."""
+        """Registered brokers, with the zxid of each registration (the broker epoch)."""
         self.lives: dict[int, int] = {}
-        """The last broker epoch of every broker that ever registered, even if its registration was deleted."""
+        """The last broker epoch of every broker that has ever registered, even if it is unregistered now."""
         self.deleting: dict[str, None] = {}
         self.last_zxid = 0
 

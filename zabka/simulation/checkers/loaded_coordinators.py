@@ -1,16 +1,17 @@
-"""Checks that coordinators of groups and transactions do not answer before they have read their log.
+"""Checks that coordinators of groups and transactions do not reply before they have read their log.
 
 The leader of a partition of `__consumer_offsets` or `__transaction_state` coordinates the groups or transactional ids
-that hash to it.  Until it has read the partition to the end, it must refuse requests for them
-(COORDINATOR_LOAD_IN_PROGRESS; GroupMetadataManager, TransactionStateManager).  Otherwise it would answer without the
+that hash to it.  Until it has read the partition to the end, it must reject requests for them
+(COORDINATOR_LOAD_IN_PROGRESS; GroupMetadataManager, TransactionStateManager).  Otherwise it would reply without the
 offsets, members and transactions that its predecessor has stored.
 
-The checker knows the requests and answers by their frames.  It knows by the journal when the broker became leader, and
-by the file system which bytes of the segment files the broker's process has read since then.  The log counts as read
-when each byte that it had at that moment was read, for whatever purpose.  An answer may have been prepared earlier:
-the broker must have been a coordinator with a read log at some moment between the request and its answer.
+The checker reads requests and responses from their frames.  The journal shows when the broker became leader, and the
+file system shows which bytes of the segment files the broker's process has read since then.  The log counts as read
+once each byte that it had when the broker became leader was read, for any purpose.  A response may have been prepared
+before it was sent, so the broker must have been a coordinator with a read log at some moment between the request and
+the response.
 
-Kafka answers Heartbeat without an error while it loads, and SyncGroup with REBALANCE_IN_PROGRESS.
+While Kafka loads, it replies to Heartbeat without an error, and to SyncGroup with REBALANCE_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ ROWS = {
     ApiKey.ADD_PARTITIONS_TO_TXN: ("results_by_transaction", "transactional_id"),
     ApiKey.DESCRIBE_TRANSACTIONS: ("transaction_states", "transactional_id"),
 }
-"""Responses that can have a row for each group or transactional id: the field with the rows, and the key of a row."""
+"""Responses that may have one row per group or transactional id: the field with the rows, and the key of a row."""
 _TRANSACTION_KEYS = ("transactional_id", "v3_and_below_transactional_id")
 _ERRORS = ("error_code", "partition_error_code")
 ANSWERS = frozenset(
@@ -72,18 +73,18 @@ ANSWERS = frozenset(
         ErrorCode.transactional_id_not_found,
     }
 )  # fmt: skip
-"""Results that depend on the state of the group or transactional id."""
+"""Error codes that depend on the state of the group or transactional id."""
 WITHOUT_STATE = {
     ApiKey.HEARTBEAT: ErrorCode.none,
     ApiKey.SYNC_GROUP: ErrorCode.rebalance_in_progress,
 }
-"""Results of a loading coordinator that look like others."""
+"""Error codes that a coordinator returns while it loads, although they are in ANSWERS."""
 _TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 _REQUEST = Struct(">h")
 
 
 class SegmentFile(Protocol):
-    """One segment file."""
+    """Interface of one segment file."""
 
     @property
     def node(self) -> FileNode: ...
@@ -99,13 +100,13 @@ class CoordinatorMachine(Protocol):
 
 
 class Ranges:
-    """The bytes of one file that are still to be read."""
+    """The ranges of one file that have not been read yet."""
 
     def __init__(self, size: int) -> None:
         self.left = [(0, size)] if size else []
 
     def read(self, start: int, stop: int) -> None:
-        """Remove the bytes from `start` to before `stop`."""
+        """Remove the bytes from `start` up to `stop` (exclusive)."""
         self.left = [
             part
             for begin, end in self.left
@@ -115,7 +116,7 @@ class Ranges:
 
 
 class _Term:
-    """The leadership of one broker over one partition."""
+    """One broker's term as leader of one partition."""
 
     def __init__(self, unread: dict[Node, Ranges]) -> None:
         self.unread = unread
@@ -126,7 +127,7 @@ class _Term:
 
 
 class _Asked(NamedTuple):
-    """A request, and when the broker has read it."""
+    """A request, and when the broker read it."""
 
     correlation_id: int
     payload: KafkaMessage
@@ -134,7 +135,7 @@ class _Asked(NamedTuple):
 
 
 class LoadedCoordinators:
-    """Watches all coordinators of one world."""
+    """Checks all coordinators of one world."""
 
     def __init__(
         self,
@@ -151,11 +152,11 @@ class LoadedCoordinators:
         self._emit = emit
         self._terms: dict[tuple[int, TopicPartition], _Term] = {}
         self._unread: dict[Node, Ranges] = {}
-        """The files that are still to be read, of all terms."""
+        """The files that have not been read completely, of all terms."""
 
     @property
     def now_us(self) -> int:
-        """The time."""
+        """Return the virtual time in microseconds."""
         return self._scheduler.now_us
 
     # -- terms -------------------------------------------------------------------------------------------------------
@@ -177,7 +178,7 @@ class LoadedCoordinators:
     def _begin(self, broker: int, name: TopicPartition) -> None:
         term = self._terms.get((broker, name))
         if term is not None and term.ended_us is None:
-            # The leader of the next leader epoch keeps its state.
+            # The leader in the next leader epoch keeps its state.
             return
         files = self._machines[broker].files(str(name)).values()
         unread: dict[Node, Ranges] = {each.node: Ranges(each.size()) for each in files if each.size()}
@@ -198,7 +199,7 @@ class LoadedCoordinators:
             ranges.read(start, start + size)
 
     def _is_read(self, broker: int, name: TopicPartition, term: _Term) -> bool:
-        """Return whether the log was read; files that compaction or retention has replaced do not count."""
+        """Return whether the log was read; files that compaction or retention has replaced are ignored."""
         present = {each.node for each in self._machines[broker].files(str(name)).values()} if term.unread else ()
         for node, ranges in list(term.unread.items()):
             if not ranges.left or node not in present:
@@ -213,7 +214,7 @@ class LoadedCoordinators:
         return CoordinatorConnection(self, broker)
 
     def check(self, broker: int, asked: _Asked, response: KafkaMessage) -> None:
-        """Check the response to a request for groups or transactional ids."""
+        """Check the response to a coordinator request."""
         api_key = ApiKey(api_key_of(asked.payload))
         topic = CONSUMER_OFFSETS if api_key in GROUP_REQUESTS else TRANSACTION_STATE
         for key, row in answered_rows(api_key, asked.payload, response):
@@ -238,24 +239,24 @@ class LoadedCoordinators:
 
 
 class CoordinatorConnection:
-    """One connection to a broker."""
+    """Observer of one connection to a broker."""
 
     def __init__(self, coordinators: LoadedCoordinators, broker: int) -> None:
         self._coordinators = coordinators
         self._broker = broker
         self._requests, self._responses = FrameReader(), FrameReader()
         self._asked: deque[_Asked] = deque()
-        """Requests for a coordinator without a response yet; responses are sent in the order of requests."""
+        """Coordinator requests without a response yet; responses are sent in the order of the requests."""
 
     def received(self, data: bytes) -> None:
-        """Note the requests for a coordinator among these bytes."""
+        """Record the coordinator requests in these bytes."""
         for frame in self._requests.read(data):
             if _REQUEST.unpack_from(frame)[0] in GROUP_REQUESTS | TRANSACTION_REQUESTS:
                 request = decode_request(frame)
                 self._asked.append(_Asked(request.correlation_id, request.payload, self._coordinators.now_us))
 
     def sent(self, data: bytes) -> None:
-        """Check the responses of a coordinator among these bytes."""
+        """Check the coordinator's responses in these bytes."""
         for frame in self._responses.read(data):
             if self._asked and self._asked[0].correlation_id == response_correlation_id(frame):
                 asked = self._asked.popleft()
@@ -263,7 +264,7 @@ class CoordinatorConnection:
 
 
 def answered_rows(api_key: ApiKey, request: KafkaMessage, response: KafkaMessage) -> Iterator[tuple[str, Any]]:
-    """Yield each group or transactional id of a request, with the part of the response about it."""
+    """Yield each group or transactional id of a request, with its part of the response."""
     rows, key = ROWS.get(api_key, ("", ""))
     if rows and hasattr(response, rows):
         yield from ((getattr(row, key), row) for row in getattr(response, rows))

@@ -1,8 +1,8 @@
-"""The min.insync.replicas of each topic as the quorum has committed it, whatever value brokers still use.
+"""The min.insync.replicas of each topic as committed by the quorum; brokers may still use an earlier value.
 
-A broker learns of a change late, but within a bound.  A broker that keeps its session receives the watch event
-within the session timeout, and has read the new value within the same time again.  A broker that has just
-registered, or has just learned of the topic, may use any earlier value, including the default.
+A broker learns of a change within a bounded time.  A broker that keeps its session receives the watch event within one
+session timeout, and has read the new value within another session timeout.  A broker that has just registered, or has
+just learned of the topic, may use any earlier value, including the default.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Minimums:
         self._default = default
         self._patience_us = 2 * session_timeout_ms * 1000
         self._values: dict[str, list[tuple[int, int | None]]] = {}
-        """The values of each entity (topics/T, brokers/N) and the times from which they hold; None: no override."""
+        """The values of each entity (topics/T, brokers/N) and the start time of each; None means no override."""
         self._registered: dict[int, int] = {}
         self._known: dict[tuple[int, str], int] = {}
         """The time at which a broker's process learned of a topic."""
@@ -29,7 +29,7 @@ class Minimums:
     # -- events ------------------------------------------------------------------------------------------------------
 
     def configured(self, entity: str, overrides: Mapping[str, str], now_us: int) -> None:
-        """Handle a write to /config/{entity}; `overrides` is empty if the znode was deleted."""
+        """Handle a write to /config/{entity}.  `overrides` is empty if the znode was deleted."""
         text = overrides.get(MINIMUM, "")
         self._values.setdefault(entity, []).append((now_us, int(text) if text.isdecimal() else None))
 
@@ -38,15 +38,15 @@ class Minimums:
         self._registered[broker] = now_us
 
     def gone(self, broker: int) -> None:
-        """Handle the end of a broker's registration."""
+        """Handle the deletion of a broker's registration."""
         self._registered.pop(broker, None)
 
     def started(self, broker: int) -> None:
-        """Handle the start of a broker's process, which has no topics yet."""
+        """Handle the start of a broker's process, which knows no topics yet."""
         self._known = {known: since for known, since in self._known.items() if known[0] != broker}
 
     def heard(self, broker: int, topic: str, now_us: int) -> None:
-        """Note that a broker has learned of a topic."""
+        """Record that a broker has learned of a topic."""
         self._known.setdefault((broker, topic), now_us)
 
     # -- checks ------------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ class Minimums:
         return min(value for value in every if value is not None)
 
     def _held(self, entity: str, since_us: int) -> list[int | None]:
-        """Return the values that an entity had at any time since then, with None for no override."""
+        """Return all values that an entity has had since that time, with None for no override."""
         values: list[tuple[int, int | None]] = [(-1, None), *self._values.get(entity, ())]
         ends = [begin for begin, _ in values[1:]]
         return [value for (_, value), end in zip(values, [*ends, since_us + 1], strict=True) if end > since_us]

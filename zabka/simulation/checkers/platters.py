@@ -1,4 +1,4 @@
-"""Checks that data that peers report as durable is on their platters, read from the bytes.
+"""Checks that data that peers report as durable is on their platters (the simulated disk's durable bytes).
 
 The checks use neither the peers, nor their storage, nor the log reader of their recovery.
 """
@@ -30,24 +30,24 @@ TAKING_FAULTS = ("replace",)
 FORGIVEN_US = 5_000_000
 """For this long after a disk was damaged or replaced, it may lack transactions that its peer has acknowledged.
 
-A flipped bit is found when the peer reads the file: at its next start.
+A peer finds a flipped bit only when it reads the file, which is at its next start.
 """
 
 
 class PeerDisks:
-    """The platters of all peers, and which of them were damaged; `volume_of` returns a peer's disk by its number."""
+    """The platters of all peers, and which were damaged.  `volume_of` returns the disk of a peer, given its number."""
 
     def __init__(self, volume_of: Callable[[int], Volume]) -> None:
         self._volume_of = volume_of
         self._read: dict[int, DurableBytes] = {}
         self._damaged_us: dict[int, int] = {}
         self._rotten: dict[int, None] = {}
-        """Peers with a flipped bit on their disk, since their last start."""
+        """Peers with a flipped bit on their disk since their last start."""
         self.ever_damaged: dict[int, None] = {}
         """Peers whose older log files may still have gaps."""
 
     def journalled(self, entry: Entry) -> None:
-        """Note damaged disks."""
+        """Record which disks are damaged."""
         event = entry.event
         if isinstance(event, e.FaultInjected):
             peer = peer_of(event.target)
@@ -63,18 +63,18 @@ class PeerDisks:
                 self._damaged_us[peer] = entry.mono_us
 
     def is_damaged(self, peer: int, now_us: int) -> bool:
-        """Return whether the disk may lack transactions that its peer has acknowledged."""
+        """Return whether the disk may lack transactions that the peer has acknowledged."""
         damaged_us = self._damaged_us.get(peer)
         return peer in self._rotten or (damaged_us is not None and now_us - damaged_us < FORGIVEN_US)
 
     def read(self, peer: int) -> DurableBytes:
-        """Return the transactions on a peer's platter now."""
+        """Return the transactions that are on a peer's platter now."""
         disk = self._read.setdefault(peer, DurableBytes())
         disk.read(self._by_name(peer))
         return disk
 
     def epoch(self, peer: int, file: str) -> int:
-        """Return the number in an epoch file on a peer's platter; -1 if there is none."""
+        """Return the epoch in an epoch file on a peer's platter, or -1 if the file does not exist."""
         text = self._by_name(peer).get(file, b"").strip()
         return int(text) if text.isdigit() else -1
 
@@ -92,7 +92,7 @@ def peer_of(node: str) -> int:
 class Platters:
     """Checks that acknowledged and committed transactions are on the platters of a majority.
 
-    It applies only while the membership stays as it was configured.
+    The check applies only while the ensemble has its configured membership.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Platters:
         self._last_committed = 0
 
     def journalled(self, entry: Entry) -> None:
-        """Check an acknowledged write, or a transaction that the first peer applies."""
+        """Check a write that was acknowledged, or a transaction that the first peer applies."""
         event = entry.event
         if isinstance(event, e.WriteAcknowledged):
             self._check(NAME, "was acknowledged and is on the platters of", event.zxid, entry.mono_us)
@@ -125,17 +125,17 @@ class Platters:
 
 
 class DurableReports:
-    """Checks what single peers report: durable transactions and epochs, snapshots, and synchronised histories."""
+    """Checks reports of single peers: durable transactions and epochs, snapshots, and synchronised histories."""
 
     def __init__(self, disks: PeerDisks, record: Record, emit: Callable[[InvariantViolated], object]) -> None:
         self._disks = disks
         self._record = record
         self._emit = emit
         self._replaced: dict[int, int] = {}
-        """The last transaction of the snapshot that a peer received from its leader."""
+        """The last zxid in the snapshot that each peer received from its leader."""
 
     def journalled(self, entry: Entry) -> None:
-        """Check a peer's event."""
+        """Check one event of a peer."""
         event, peer = entry.event, peer_of(entry.node)
         if isinstance(event, e.TxnLogged):
             if not self._disks.is_damaged(peer, entry.mono_us):
@@ -148,7 +148,7 @@ class DurableReports:
         elif isinstance(event, e.HistoryReplaced):
             self._replaced[peer] = event.zxid
         elif isinstance(event, e.SnapshotTaken) and event.zxid != self._replaced.get(peer):
-            # The leader's snapshot, which replaces a history, may include transactions that are not committed yet.
+            # A leader's snapshot that replaces a history can include transactions that are not committed yet.
             committed = self._record.last_committed
             fault = f"a snapshot of {zxid_text(event.zxid)}, committed is {zxid_text(committed)}"
             self._note(SNAPSHOTS, fault if event.zxid > committed else "")
@@ -178,7 +178,7 @@ class DurableReports:
 
 
 def is_part(learner: list[int], leader: list[int]) -> bool:
-    """Return whether the learner's log is a part of the leader's without gaps, from the leader's first entry on."""
+    """Return whether the learner's log, from the leader's first entry on, is a contiguous part of the leader's log."""
     mine = [zxid for zxid in learner if leader and zxid >= leader[0]]
     return not mine or mine == [zxid for zxid in leader if mine[0] <= zxid <= mine[-1]]
 
@@ -186,7 +186,7 @@ def is_part(learner: list[int], leader: list[int]) -> bool:
 class Votes:
     """Checker of votes: a peer must vote with the last transaction on its own disk (ZOOKEEPER-2845).
 
-    It does not apply where a disk is replaced or damaged.
+    The check does not apply to a peer with a replaced or damaged disk.
     """
 
     def __init__(self, disks: PeerDisks, emit: Callable[[InvariantViolated], object]) -> None:

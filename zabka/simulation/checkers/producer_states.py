@@ -1,7 +1,8 @@
 """Checks that a broker's state of idempotent producers equals the batches in the log.
 
-After a truncation, a restart or a change of the leader, the state must name the last batch of each producer in the
-log: with an older one, a retry of an acknowledged batch is appended twice; with a newer one, a new batch is rejected.
+After a truncation, a restart or a leader change, the state must contain the last batch of each producer in the log.
+With an older batch, a retried acknowledged batch would be appended again; with a newer batch, a new batch would be
+rejected.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def producers_in(data: bytes) -> dict[int, tuple[int, int]]:
     while (header := read_header(data, at)) is not None:
         epoch, sequence = found.get(header.producer_id, (-1, NO_SEQUENCE))
         if is_control(header):
-            # A marker has no sequence number; in a new epoch the producer has none yet.
+            # A marker has no sequence number, and in a new epoch the producer does not have one yet.
             sequence = sequence if epoch == header.producer_epoch else NO_SEQUENCE
             found[header.producer_id] = header.producer_epoch, sequence
         elif header.producer_id >= 0:

@@ -1,4 +1,4 @@
-"""The batches in the replicas' log files, read from the simulated disks as they change."""
+"""The batches in the replicas' log files, read from the simulated disks whenever these change."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Stored(NamedTuple):
     last: int
     leader_epoch: int
     checksum: int
-    """The checksum of its bytes, which may differ from the one in its header."""
+    """The checksum of the stored bytes, which may differ from the checksum in the batch header."""
 
 
 class ReplicaLog:
-    """One replica's batches by first offset.  `read` adds appended batches; a truncation requires `again`."""
+    """One replica's batches by first offset.  `read` adds appended batches; after a truncation, call `again`."""
 
     __slots__ = ("_broker", "_last", "_name", "_newest", "_read", "batches", "damaged", "end", "epochs_rise", "start")
 
@@ -30,17 +30,17 @@ class ReplicaLog:
         self.again()
 
     def again(self) -> None:
-        """Discard all state, because the files were truncated, removed or created again."""
+        """Discard all state, because the files were truncated, removed or recreated."""
         self._read: dict[str, tuple[LogBytes, int]] = {}
         self._newest = ""
-        """The active segment file."""
+        """Name of the active segment file."""
         self._last: Stored | None = None
         self.batches: dict[int, Stored] = {}
         self.start = -1
         self.end = 0
         self.epochs_rise = True
         self.damaged: int | None = None
-        """The offset of the first batch with a wrong checksum, or of bytes that are no batch; None if all is well."""
+        """Offset of the first batch with a wrong checksum, or of bytes that are not a batch; None if intact."""
 
     def read(self) -> None:
         """Read the batches appended since the last call."""
@@ -75,7 +75,7 @@ class ReplicaLog:
         at = 0
         while (header := read_header(data, at)) is not None:
             if header.magic != MAGIC or not header_is_sane(header):
-                # Zeros or garbage after a power loss: there is no way to find the start of a next batch.
+                # After zeros or garbage from a power loss, the start of a next batch cannot be found.
                 self.damaged = self.end if self.damaged is None else self.damaged
                 return
             last_offset = header.last_offset

@@ -1,7 +1,7 @@
 """The invariants of kafka-specification, checked on the brokers' disks and memory and on the quorum's znodes.
 
-The names are those of its KafkaReplication.tla and AsyncIsr.tla.  Each partition is checked at the end of every
-moment in which it changed:
+The names come from its KafkaReplication.tla and AsyncIsr.tla.  At the end of each virtual instant, every partition that
+changed in it is checked:
 
 TypeOk               a state's members are replicas, epochs rise, 0 <= start <= high watermark <= log end, a log's
                      leader epochs never fall and its checksums are correct; no broker leads in an epoch that the
@@ -11,16 +11,16 @@ WeakIsr              records below a presumed leader's high watermark are in the
 StrongIsr            ... and of all members of the quorum's ISR, so that the next elected leader has them
 ValidHighWatermark   the same for the quorum's leader: no in-sync replica's log ends below its high watermark
 
-Three more are rules of Kafka that the model omits (others are in `zabka.simulation.checkers.kafka_rules`):
+Three more rules of Kafka, which the model omits (others are in `zabka.simulation.checkers.kafka_rules`):
 
 NothingCommittedUnderMinIsr   a leader's high watermark does not move while the ISR is smaller than min.insync.replicas,
                               both as the leader knows it and as the quorum has it (`minimums`)
 OnlyTheLivingJoin             a broker that joins an ISR is alive, as far as the controller that writes the ISR knows
 WhoJoinsHasAll                a broker that joins an ISR has all records that any leader has committed (KAFKA-7128)
 
-The model has neither unclean elections nor disks that lose data.  A presumed leader is no longer checked if its
-epoch precedes an unclean election.  The same holds for the election of a replica that lost power while in sync, and
-with it committed records.  Such a replica is not checked as a member until it has left the ISR.
+The model has neither unclean elections nor disks that lose data.  A presumed leader is no longer checked if its epoch
+precedes an unclean election, or the election of a replica that lost power, and thereby committed records, while in
+sync.  Such a replica is not checked as an ISR member until it has left the ISR.
 `zabka.journal.checkers.record_invariants` defines which records a cluster is allowed to lose.  Violations are
 journalled as `invariant_violated`, where the watchdog finds them.
 """
@@ -54,11 +54,11 @@ _PARTITION_EVENTS = (
 _TAKEN = (e.LeadershipTaken, e.FollowershipTaken)
 _CUTS = (e.LogTruncated, e.ReplicaLoaded)
 _GROWTH = (e.RecordsAppended, e.RecordsReplicated, e.HighWatermarkMoved)
-"""Events that cannot invalidate another replica's checks; a leader's own events show their effect on it."""
+"""Events that cannot invalidate checks of other replicas.  Their effect on the leader shows in its own events."""
 
 
 class _Audited:
-    """One partition: its replicas' logs, how far pairs of them agree, and which losses are allowed."""
+    """Checker state of one partition: its replicas' logs, how far pairs of logs agree, and which losses are allowed."""
 
     __slots__ = (
         "agreed", "committed", "committed_end", "forgiven_epoch", "held", "is_recorded", "logs", "lost_in_epoch",
@@ -69,18 +69,18 @@ class _Audited:
         self.logs: dict[int, ReplicaLog] = {}
         self.agreed: dict[tuple[int, int], int] = {}
         self.committed: dict[int, Stored] = {}
-        """All batches by first offset that any leader has committed since the last allowed loss."""
+        """All batches that any leader has committed since the last allowed loss, keyed by first offset."""
         self.committed_end = 0
         self.is_recorded = True
-        """Whether `committed` is complete; False once a leader with unrecorded commits moved its high watermark."""
+        """Whether `committed` is complete: False once a leader with unrecorded commits moves its high watermark."""
         self.forgiven_epoch = 0
-        """Leaders of a lower epoch are not checked any more."""
+        """Leaders with a lower epoch are no longer checked."""
         self.held: tuple[object, ...] = ()
-        """The last leader whose checks passed, with its epoch, its high watermark and both ISRs."""
+        """The last leader whose checks passed, its epoch and high watermark, and the ISRs of leader and quorum."""
         self.lost_power: dict[int, None] = {}
-        """ISR members that lost power and have not left the ISR since."""
+        """ISR members that lost power and have not left the ISR since then."""
         self.lost_in_epoch: dict[int, int] = {}
-        """Brokers that lost power, and the epoch of the leader that may still count them as in sync."""
+        """Brokers that lost power, and the epoch of the leader that may still consider them in sync."""
 
     def forgive(self, before_epoch: int) -> None:
         """Allow the loss of records that leaders of lower epochs have committed."""
@@ -89,7 +89,7 @@ class _Audited:
 
 
 class ReplicationAudit:
-    """Watches all partitions of one world."""
+    """Checks all partitions of one world."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class ReplicationAudit:
     ) -> None:
         self.znodes = KafkaZnodes()
         self.listeners: list[Callable[[Change], None]] = []
-        """Called with every change of Kafka's znodes, before it is checked here."""
+        """Called with every change of Kafka's znodes, before the change is checked here."""
         self._minimums = minimums
         self._scheduler = scheduler
         self._nodes = nodes
@@ -109,18 +109,18 @@ class ReplicationAudit:
         self._emit = emit
         self._partitions: dict[TopicPartition, _Audited] = {}
         self._changed: dict[TopicPartition, dict[int, None] | None] = {}
-        """The brokers whose replicas changed; None if all replicas must be checked."""
+        """The brokers whose replicas changed, by partition; None if all replicas must be checked."""
         self._live: dict[int, list[int]] = {}
-        """The live brokers as of each controller epoch."""
+        """The live brokers that each controller epoch knows."""
         self._powerless: dict[int, int] = {}
-        """The broker epoch that each broker had when it last lost power."""
+        """The broker epoch of each broker at its last power loss."""
         self._said: dict[tuple[str, TopicPartition], None] = {}
         self._rules = KafkaRules(self.znodes, nodes, checked, self._violated)
 
     # -- queries ----------------------------------------------------------------------------------------------------
 
     def forgiven(self) -> dict[str, None]:
-        """Return the partitions that lost records as Kafka allows: by an unclean election or a disk that lost data."""
+        """Return the partitions that lost records as Kafka allows: by unclean election or by a disk's data loss."""
         return {str(name): None for name, audited in self._partitions.items() if audited.forgiven_epoch}
 
     def leader_log_end(self, name: TopicPartition) -> int | None:
@@ -141,7 +141,7 @@ class ReplicationAudit:
         return None
 
     def in_sync(self, name: TopicPartition) -> list[int]:
-        """Return the quorum's ISR without the members that have lost power since they joined."""
+        """Return the quorum's ISR, except members that have lost power since they joined."""
         state, lost = self.znodes.states.get(name), self._of(name).lost_power
         return [] if state is None else [broker for broker in state.isr if broker not in lost]
 
@@ -203,7 +203,7 @@ class ReplicationAudit:
 
     def _note(self, name: TopicPartition, broker: int | None) -> None:
         if not self._changed:
-            # Check after all other events of this moment: invariants need not hold in the middle of a step.
+            # Check after all other events of this moment, because invariants need not hold in the middle of a step.
             self._scheduler.soon(self._check_changed)
         brokers = self._changed.setdefault(name, {})
         if broker is None:
@@ -229,7 +229,7 @@ class ReplicationAudit:
             self._cut(name, broker)
 
     def _is_powerless(self, broker: int) -> bool:
-        """Return whether the broker lost power under its current registration."""
+        """Return whether the broker lost power during its current registration."""
         return self._powerless.get(broker) == self.znodes.brokers.get(broker, -1)
 
     def _forgive(self, write: StateWritten) -> None:
@@ -246,12 +246,12 @@ class ReplicationAudit:
             audited.lost_in_epoch[broker] = after.leader_epoch
 
     def _forgive_who_leads_on(self, name: TopicPartition, after: LeaderAndIsr) -> None:
-        """Handle a new epoch of a leader that lost power: a new process, unless its registration is the same."""
+        """Handle a new epoch of a leader that lost power: a new process, unless its registration is unchanged."""
         if after.leader not in self.znodes.brokers or not self._is_powerless(after.leader):
             self._forgive_who_forgot(name, after)
 
     def _forgive_who_forgot(self, name: TopicPartition, after: LeaderAndIsr) -> None:
-        """Handle the election of a replica that lost power: no loss is allowed if it has all committed batches."""
+        """Handle the election of a replica that lost power.  If it has all committed batches, no loss is allowed."""
         audited = self._of(name)
         if audited.is_recorded and self._lacks(name, after.leader) is None:
             del audited.lost_power[after.leader]
@@ -278,7 +278,7 @@ class ReplicationAudit:
             if broker in before.isr:
                 continue
             if self._is_powerless(broker):
-                # The request to add it to the ISR was in flight when its power failed.
+                # The request to add it to the ISR was in flight when it lost power.
                 self._of(write.partition).lost_power[broker] = None
             if live is not None:
                 self._checked.note("OnlyTheLivingJoin")
@@ -382,12 +382,12 @@ class ReplicationAudit:
                         yield "ValidHighWatermark", f"broker {member} is in sync and ends below {mark}"
 
     def _has_moved_away(self, name: TopicPartition, member: int, state: LeaderAndIsr) -> bool:
-        """Return whether that replica was removed from the ISR and deleted; a leader may learn of that late."""
+        """Return whether that replica was removed from the ISR and deleted.  Its leader may learn of this later."""
         running = self._nodes[member].broker
         return member not in state.isr and running is not None and name not in running.replicas.partitions
 
     def _parts(self, name: TopicPartition, audited: _Audited, leader: int, member: int, mark: int) -> int | None:
-        """Return the first offset below `mark` at which two logs differ, or None if they agree."""
+        """Return the first offset below `mark` at which the two logs differ, or None if they agree."""
         at = audited.agreed.get((leader, member), 0)
         if at >= mark:
             return None
@@ -403,7 +403,7 @@ class ReplicationAudit:
         return None
 
     def _check_mark(self, name: TopicPartition, event: e.HighWatermarkMoved) -> None:
-        """Check that enough replicas are in sync when a leader moves its high watermark (KAFKA-15583)."""
+        """Check that enough replicas are in sync when a leader advances its high watermark (KAFKA-15583)."""
         running = self._nodes[event.broker_id].broker
         replica = None if running is None else running.replicas.partitions.get(name)
         if replica is not None and replica.is_leader:
@@ -458,7 +458,7 @@ class ReplicationAudit:
 
 
 def check_write(write: StateWritten, replicas: tuple[int, ...] | None) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a written partition state, by itself and compared with the previous one."""
+    """Yield violations in a written partition state, by itself and compared with the previous state."""
     before, after = write.before, write.after
     if not after.isr:
         yield "LeaderInIsr", "the ISR is empty"

@@ -1,11 +1,11 @@
-"""Checks that no server answers a client before it has loaded its data and joined its cluster.
+"""Checks that no server replies to a client before it has loaded its data and joined its cluster.
 
-A peer serves from the moment at which its role reaches BROADCAST in an epoch with an established leader, until it
-looks for a leader again (ZooKeeperServer.State.RUNNING).  Before that its tree may lack committed transactions, or hold
-uncommitted ones; only a read-only server answers then.  A broker serves from its first registration on
-(SocketServer.enableRequestProcessing): before that it has not opened all its logs.
+A peer serves from the moment at which its phase is BROADCAST in an epoch with an established leader, until it is
+LOOKING again (ZooKeeperServer.State.RUNNING).  Before that its tree may lack committed transactions or contain
+uncommitted ones, so only a read-only server replies.  A broker serves after its first registration
+(SocketServer.enableRequestProcessing); before that it has not opened all its logs.
 
-The answers are the bytes that a server writes to the connections of its port.
+A reply is any data that a server writes to connections of its port.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BROADCAST = "BROADCAST"
 
 
 class Serving:
-    """Watches all servers of one world."""
+    """Checks all servers of one world."""
 
     def __init__(self, checked: CheckCounts, emit: Callable[[InvariantViolated], object]) -> None:
         self._checked = checked
@@ -31,7 +31,7 @@ class Serving:
         self._established: dict[int, None] = {}
         """The epochs with an established leader."""
         self._states: dict[str, str] = {}
-        """The state of each server that does not serve."""
+        """The state of each server that does not serve yet."""
         self._said: dict[str, None] = {}
 
     def journalled(self, entry: Entry) -> None:
@@ -58,7 +58,7 @@ class Serving:
         return _Connection(self, node)
 
     def check_answer(self, node: str) -> None:
-        """Check the state of a server that sends an answer."""
+        """Check the state of a server that sends a reply."""
         self._checked.note(NAME)
         state = self._states.get(node)
         if state is not None and node not in self._said:
@@ -67,22 +67,22 @@ class Serving:
 
 
 class _Connection:
-    """One connection."""
+    """Observer of one connection."""
 
     def __init__(self, serving: Serving, node: str) -> None:
         self._serving = serving
         self._node = node
 
     def received(self, data: bytes) -> None:
-        """Do nothing: only answers are checked."""
+        """Do nothing: only replies are checked."""
 
     def sent(self, data: bytes) -> None:
-        """Check an answer."""
+        """Check a reply."""
         self._serving.check_answer(self._node)
 
 
 class _PeerConnection(_Connection):
-    """One connection to a peer.  Its first answer shows whether the server is read-only."""
+    """Observer of one connection to a peer.  The first reply shows whether the server is read-only."""
 
     def __init__(self, serving: Serving, node: str) -> None:
         super().__init__(serving, node)
@@ -91,7 +91,7 @@ class _PeerConnection(_Connection):
         self._is_read_only = False
 
     def sent(self, data: bytes) -> None:
-        """Check an answer."""
+        """Check a reply."""
         if not self._is_attached:
             for frame in self._frames.read(data):
                 self._is_attached = True

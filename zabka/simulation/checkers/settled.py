@@ -13,7 +13,7 @@ Brokers = Mapping[int, AuditedBroker]
 
 
 def unsettled(brokers: Brokers, znodes: KafkaZnodes, controller_id: int) -> str | None:
-    """Return the first deviation from the state with all nodes up and all links whole, or None if there is none."""
+    """Return the first deviation from a recovered cluster (all nodes up, all links healthy), or None."""
     return next(_unsettled(brokers, znodes, controller_id), None)
 
 

@@ -1,13 +1,12 @@
 """Checks the leaders and ISRs that a controller chooses while a broker shuts down.
 
 A broker in a controlled shutdown asks the controller to move its leaderships (ControlledShutdown).  Once that
-controller has begun to do so, it makes the broker neither leader of a partition nor a member of an ISR, until the
-broker registers again (KafkaController.doControlledShutdown, KIP-841).  Another controller does not know of the
-shutdown.
+controller has begun to move them, it must not make the broker a leader or an ISR member until the broker registers
+again (KafkaController.doControlledShutdown, KIP-841).  Other controllers have no information about the shutdown.
 
-The controller's memory is not involved.  The request and its response are frames on the controller's connections.
-The controller has begun when it moves a leadership away from the broker, at the latest when it sends the response.
-The writes are the quorum's transactions, which name the controller's epoch.
+The check does not use the controller's memory.  It reads the request and the response from the frames on the
+controller's connections.  The controller has begun once it moves a leadership away from the broker, at the latest once
+it sends the response.  The checked writes are the quorum's transactions, which contain the controller's epoch.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ _REQUEST = Struct(">h")
 
 
 class Shutdowns:
-    """Watches all controlled shutdowns of one world."""
+    """Checks all controlled shutdowns of one world."""
 
     def __init__(self, znodes: KafkaZnodes, checked: CheckCounts, emit: Callable[[InvariantViolated], object]) -> None:
         self._znodes = znodes
         self._checked = checked
         self._emit = emit
         self._epochs: dict[int, int] = {}
-        """The last controller epoch of each broker that was elected."""
+        """The last controller epoch of each broker that was ever elected controller."""
         self._asked: dict[int, int] = {}
-        """Brokers that have asked for a shutdown, and the epoch of the controller that has read the request."""
+        """Brokers that have requested a shutdown, and the epoch of the controller that has read the request."""
         self._leaving: dict[int, dict[int, None]] = {}
-        """Brokers that are shutting down, and the epochs of the controllers that know it."""
+        """Brokers that are shutting down, and the epochs of the controllers that know this."""
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -69,13 +68,13 @@ class Shutdowns:
         return ShutdownConnection(self, broker)
 
     def asked(self, controller: int, broker: int, broker_epoch: int) -> None:
-        """Note a request that a controller has read, unless it is from an earlier registration of the broker."""
+        """Record a shutdown request that a controller has read, unless it is from an earlier registration."""
         epoch = self._epochs.get(controller)
         if epoch is not None and self._znodes.brokers.get(broker) == broker_epoch:
             self._asked[broker] = epoch
 
     def answered(self, broker: int, broker_epoch: int, error: int) -> None:
-        """Note the controller's response."""
+        """Record the controller's response to a shutdown request."""
         epoch = self._asked.pop(broker, None)
         if epoch is not None and error == ErrorCode.none and self._znodes.brokers.get(broker) == broker_epoch:
             self._leaving.setdefault(broker, {})[epoch] = None
@@ -98,17 +97,17 @@ class Shutdowns:
 
 
 class ShutdownConnection:
-    """One connection to a broker that may be controller."""
+    """Observer of one connection to a broker that may be the controller."""
 
     def __init__(self, shutdowns: Shutdowns, controller: int) -> None:
         self._shutdowns = shutdowns
         self._controller = controller
         self._requests, self._responses = FrameReader(), FrameReader()
         self._asked: deque[DecodedRequest] = deque()
-        """Requests for a shutdown without a response yet."""
+        """Shutdown requests without a response yet."""
 
     def received(self, data: bytes) -> None:
-        """Note the requests for a shutdown among these bytes."""
+        """Record the shutdown requests in these bytes."""
         for frame in self._requests.read(data):
             if _REQUEST.unpack_from(frame)[0] == ApiKey.CONTROLLED_SHUTDOWN:
                 request = decode_request(frame)
@@ -118,7 +117,7 @@ class ShutdownConnection:
                 )
 
     def sent(self, data: bytes) -> None:
-        """Note the responses to requests for a shutdown among these bytes."""
+        """Record the responses to shutdown requests in these bytes."""
         for frame in self._responses.read(data):
             if self._asked and self._asked[0].correlation_id == response_correlation_id(frame):
                 asked = self._asked.popleft().payload

@@ -1,13 +1,13 @@
-"""Checks that acknowledged offset commits are kept, by the replies that a client received and the bytes of the logs.
+"""Checks that acknowledged offset commits are kept, by the replies to a client and the bytes of the logs.
 
-An OffsetCommit is acknowledged once every in-sync replica of the group's partition of `__consumer_offsets` has it
-(offsets.commit.required.acks is -1).  So at that moment their files hold it.  After recovery, any coordinator
-returns it (OffsetFetch, GroupMetadataManager).  A commit without a reply may be returned instead: it may have been
-appended at any time.  A partition is exempt if Kafka allows it to lose records, after an unclean election or a power
-loss of the last in-sync replica (`ReplicationAudit.forgiven`).
+An OffsetCommit is acknowledged once every in-sync replica of the group's partition of `__consumer_offsets` has stored
+it (offsets.commit.required.acks is -1), so at that moment the files of these replicas contain it.  After recovery, any
+coordinator must return it (OffsetFetch, GroupMetadataManager).  A commit that got no reply may be returned instead,
+because it may have been appended later.  A partition is exempt if Kafka allows it to lose records, after an unclean
+election or a power loss of the last in-sync replica (`ReplicationAudit.forgiven`).
 
-The records are parsed here by their format.  A key is its version (2 bytes, 0 or 1), the group, the topic (2 bytes
-of length and the text, each) and the partition (4).  A value begins with its version (2) and the offset (8).
+The records are parsed here by their format.  A key is its version (2 bytes, 0 or 1), the group, the topic (each a
+length of 2 bytes and the string) and the partition (4).  A value begins with its version (2) and the offset (8).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def commits_in(log: bytes, group_id: str, name: TopicPartition) -> Iterator[int]
 
 
 class StoredCommits:
-    """Checks one group that commits rising offsets of one partition, one after the other."""
+    """Checks one group that commits increasing offsets of one partition, one after another."""
 
     def __init__(
         self,
@@ -61,17 +61,17 @@ class StoredCommits:
         self._checked = checked
         self._emit = emit
         self._asked: dict[int, None] = {}
-        """Commits without a reply so far."""
+        """Commits that have no reply yet."""
         self._said: dict[str, None] = {}
         self.acknowledged = -1
-        """The last acknowledged offset; -1 if there is none."""
+        """The last acknowledged offset, or -1 if there is none."""
 
     def asked(self, offset: int) -> None:
-        """Note that a commit of this offset was sent."""
+        """Record that a commit of this offset was sent."""
         self._asked[offset] = None
 
     def was_acknowledged(self, offset: int) -> None:
-        """Handle an acknowledgement by the coordinator: all in-sync replicas have the commit now."""
+        """Handle the coordinator's acknowledgement: check that all in-sync replicas have the commit."""
         del self._asked[offset]
         self.acknowledged = offset
         self._check_disks()

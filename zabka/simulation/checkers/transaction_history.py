@@ -1,7 +1,7 @@
 """The history of transactional clients: their requests and replies, and the records that consumers read.
 
-Producers note every transaction before they send it, and every reply.  Consumers with isolation.level=read_committed
-note every record that they get.  The rules, by the names of their violations:
+Producers record every transaction before they send it, and every reply.  Consumers with isolation.level=read_committed
+record every record that they receive.  The rules, by the names of their violations:
 
 READ      a record is read only if its producer has asked to commit its transaction, and no abort was acknowledged
           (Adya's G1a for aborted and G1b for unfinished transactions)
@@ -10,10 +10,11 @@ KEPT      ... and all of them if the commit was acknowledged
 ONCE      each input of a read-process-write loop is counted once in the output
 TOGETHER  the inputs in the output are those before the group's committed offsets; a committed offset that is
           returned belongs to a transaction whose producer has asked to commit it
-FENCED    a producer gets no acknowledgement for a request that it began after a newer producer with its id had started
+FENCED    a producer gets no acknowledgement for a request that it sent after a newer producer with the same
+          transactional id had started
 
-A partition that lost records as Kafka allows (`ReplicationAudit.forgiven`) excuses the transactions that depend on it:
-those with a record there, and those whose coordinator or group stores its state there.
+If a partition lost records as Kafka allows (`ReplicationAudit.forgiven`), the transactions that depend on it are not
+checked: those with a record in it, and those whose coordinator or group stores its state in it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TOGETHER = "offsets and output move together"
 FENCED = "fenced producers are not answered"
 
 IsExcused = Callable[[Iterable[TopicPartition], str], bool]
-"""Returns whether one of these partitions, or that with the state of a transactional id, lost records as allowed."""
+"""Returns whether one of these partitions, or a transactional id's state partition, lost records as allowed."""
 
 
 class Outcome(StrEnum):
@@ -47,17 +48,17 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One transaction as its producer sees it; every value in it is written by no other."""
+    """One transaction as its producer sees it.  No other transaction writes the same values."""
 
     number: int
     transactional_id: str
     records: dict[str, TopicPartition] = field(default_factory=dict)
-    """The values that were sent, with their partitions; they may be stored even if there was no reply."""
+    """The sent values, with their partitions.  A value may be stored even if there was no reply."""
     inputs: dict[str, None] = field(default_factory=dict)
-    """The values of which it contains the output."""
+    """The input values whose output this transaction contains."""
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     kept_in: TopicPartition | None = None
-    """The partition that stores those offsets."""
+    """The partition that stores the committed offsets of the inputs."""
     is_commit_asked: bool = False
     outcome: Outcome = Outcome.OPEN
 
@@ -72,16 +73,16 @@ class Attempt:
 
 
 class TransactionHistory:
-    """All transactions and reads of a run; `violations` are final once everything was read to the end."""
+    """All transactions and reads of a run.  `violations` is final once everything was read to the end."""
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
         self.checked: Counter[str] = Counter()
-        """How often each rule had something to check."""
+        """How often each rule was checked."""
         self.read_back: dict[TopicPartition, dict[int, str]] = {}
-        """The values that the last complete read found, by offset."""
+        """The values found by the last complete read, by partition and offset."""
         self.group_offsets: dict[TopicPartition, int] = {}
-        """The committed offsets of the loop's group at the end."""
+        """The committed offsets of the read-process-write loop's group at the end."""
         self._by_value: dict[str, Attempt] = {}
         self._newest: dict[str, tuple[int, int]] = {}
         self._wrong: list[tuple[str, str, Attempt]] = []
@@ -89,28 +90,28 @@ class TransactionHistory:
     # ---- notes of producers -----------------------------------------------------------------------------------------
 
     def begin(self, transactional_id: str) -> Attempt:
-        """Note a new transaction."""
+        """Record the begin of a new transaction."""
         attempt = Attempt(len(self.attempts), transactional_id)
         self.attempts.append(attempt)
         return attempt
 
     def sending(self, attempt: Attempt, partition: TopicPartition, value: str) -> None:
-        """Note a record before it is sent."""
+        """Record a record before it is sent."""
         attempt.records[value] = partition
         self._by_value[value] = attempt
 
     def started(self, transactional_id: str, producer: tuple[int, int]) -> None:
-        """Note that a producer got its id and epoch."""
+        """Record that a producer got its producer id and epoch."""
         known = self._newest.get(transactional_id, producer)
-        # Of two producers that start at the same time, the replies may arrive in any order.
+        # If two producers start at the same time, their replies can arrive in any order.
         self._newest[transactional_id] = max(known, producer) if known[0] == producer[0] else producer
 
     def newest(self, transactional_id: str) -> tuple[int, int]:
-        """Return the id and epoch of the newest producer of a transactional id; -1 before the first."""
+        """Return the id and epoch of the newest producer of a transactional id; -1 for both before the first."""
         return self._newest.get(transactional_id, (-1, -1))
 
     def acknowledged(self, attempt: Attempt, producer: tuple[int, int], newest: tuple[int, int], what: str) -> None:
-        """Check the acknowledgement of a request of this producer; `newest` is the last one when it was sent."""
+        """Check the acknowledgement of a producer's request; `newest` is the newest producer when it was sent."""
         self.checked[FENCED] += 1
         if producer[0] == newest[0] and producer[1] < newest[1]:
             self._wrong.append((FENCED, f"{what} of producer {producer} succeeds after {newest} has started", attempt))
@@ -118,7 +119,7 @@ class TransactionHistory:
     # ---- notes of consumers -----------------------------------------------------------------------------------------
 
     def read(self, partition: TopicPartition, offset: int, value: str) -> None:
-        """Check a record that a consumer of committed records got just now."""
+        """Check a record that a read_committed consumer has just received."""
         self.checked[READ] += 1
         attempt = self._by_value.get(value)
         if attempt is None:
@@ -129,7 +130,7 @@ class TransactionHistory:
             self._wrong.append((READ, f"{partition} offset {offset} is {value}: {attempt} is {state}", attempt))
 
     def offset_returned(self, partition: TopicPartition, offset: int, number: int) -> None:
-        """Check a committed offset of the group that was returned just now, with the number of its transaction."""
+        """Check a committed offset of the group that was just returned, with the number of its transaction."""
         self.checked[TOGETHER] += 1
         attempt = self.attempts[number]
         if not attempt.is_commit_asked or attempt.outcome is Outcome.ABORTED:
@@ -139,7 +140,7 @@ class TransactionHistory:
     # ---- the verdict -----------------------------------------------------------------------------------------------
 
     def violations(self, is_excused: IsExcused) -> list[str]:
-        """Return all violations, without those of excused transactions."""
+        """Return all violations, except those of excused transactions."""
         found = [(rule, detail, attempt) for rule, detail, attempt in self._wrong]
         found += self._not_whole()
         told = [
@@ -168,7 +169,7 @@ class TransactionHistory:
                     yield KEPT, f"{missing} of {attempt} are lost", attempt
 
     def _miscounted(self, is_excused: IsExcused) -> Iterator[str]:
-        """Compare the inputs with the output, unless some loop is excused: then the group may repeat or skip inputs."""
+        """Compare the inputs with the output, unless a loop is excused: then the group may repeat or skip inputs."""
         loops = [attempt for attempt in self.attempts if attempt.inputs]
         inputs = self._inputs(loops)
         sources = [*self.group_offsets, *self.read_back]
@@ -188,7 +189,7 @@ class TransactionHistory:
                 )
 
     def _inputs(self, loops: Iterable[Attempt]) -> Mapping[str, tuple[TopicPartition, int]]:
-        """Return the committed inputs of the loops by value: everything in the partitions that they have read."""
+        """Return the committed inputs of the loops by value: all values in the partitions that the loops have read."""
         sources = dict.fromkeys(partition for attempt in loops for partition in attempt.offsets)
         return {
             value: (partition, offset)

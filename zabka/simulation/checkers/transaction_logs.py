@@ -5,15 +5,15 @@ ends it.
 
 The rules, by the names of their violations:
 
-STABLE    the last stable offset of a presumed leader lies at most at the first open transaction of its own log, and at
-          its high watermark
+STABLE    the last stable offset of a presumed leader is not above the first open transaction in its own log, and not
+          above its high watermark
 EPOCHS    a producer's epochs never fall along a log
-AGREE     the markers of one transaction are the same in all of its partitions, that of the group's offsets included
-ON_DISKS  when EndTxn is answered, the logs of all in-sync replicas of `__transaction_state` have the decision
+AGREE     the markers of one transaction are the same in all its partitions, including the group's offsets partition
+ON_DISKS  when EndTxn gets its reply, the logs of all in-sync replicas of `__transaction_state` have the decision
 
 The records of `__transaction_state` are parsed here by their format.  A key is its version (2 bytes, 0) and the
-transactional id (2 bytes of length and the text).  A value begins with its version (2), the producer id (8) and epoch
-(2), a timeout (4) and the state (1): 2 is PrepareCommit.
+transactional id (a length of 2 bytes and the string).  A value begins with its version (2), the producer id (8) and
+epoch (2), a timeout (4) and the state (1): 2 is PrepareCommit.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def _batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
     at = 0
     while (header := read_header(data, at)) is not None and at + header.size <= len(data):
         if header.magic != MAGIC or not header_is_sane(header):
-            # Zeros or garbage after a power loss.
+            # The power loss left zeros or garbage.
             return
         yield at, header
         at += header.size
 
 
 class OpenTransactions(ReplicaLog):
-    """One replica's open transactions: producers, and the offsets of their first batches."""
+    """One replica's open transactions: producer ids, and the offset of the first batch of each."""
 
     __slots__ = ("epochs", "fallen", "opened")
 
@@ -80,7 +80,7 @@ class OpenTransactions(ReplicaLog):
         self.opened: dict[int, int] = {}
         self.epochs: dict[int, int] = {}
         self.fallen: str | None = None
-        """The first batch with a lower epoch than an earlier one of its producer; None if there is none."""
+        """The first batch with a lower epoch than an earlier batch of its producer; None if there is none."""
 
     def _take(self, data: bytes) -> None:
         super()._take(data)
@@ -98,7 +98,7 @@ class OpenTransactions(ReplicaLog):
 
 
 class Decisions(ReplicaLog):
-    """The commits that one replica of `__transaction_state` has, counted by transactional id and producer."""
+    """The commits in one replica of `__transaction_state`, counted by transactional id and producer."""
 
     __slots__ = ("commits",)
 
@@ -118,7 +118,7 @@ class Decisions(ReplicaLog):
 
 
 class Ended(NamedTuple):
-    """The record of a transaction, or an offset in it, in one log, and the marker that ended it (None: open)."""
+    """A transactional record or committed offset in one log, and its end marker (None: still open)."""
 
     label: str
     is_commit: bool | None
@@ -139,7 +139,7 @@ def _label(topic: str, record: Record) -> str | None:
 
 
 def ended_records(topic: str, data: bytes) -> Iterator[Ended]:
-    """Yield the records of transactions in a log."""
+    """Yield the transactional records in a log."""
     pending: dict[int, list[str]] = {}
     for at, header in _batches(data):
         if is_control(header):
@@ -155,7 +155,7 @@ def ended_records(topic: str, data: bytes) -> Iterator[Ended]:
 
 
 class TransactionLogs:
-    """Watches the logs of some topics, `__consumer_offsets` and `__transaction_state` in one world."""
+    """Checks the logs of some topics, `__consumer_offsets` and `__transaction_state` in one world."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class TransactionLogs:
         return found
 
     def is_decided(self, name: TopicPartition) -> bool:
-        """Return whether the quorum's leader of a partition has no open transaction, and serves its whole log."""
+        """Return whether the quorum's leader of a partition has no open transaction and serves its whole log."""
         state = self._replication.znodes.states.get(name)
         running = None if state is None or state.leader not in self._nodes else self._nodes[state.leader].broker
         replica = None if running is None else running.replicas.partitions.get(name)
@@ -236,12 +236,12 @@ class TransactionLogs:
     # ---- decisions -------------------------------------------------------------------------------------------------
 
     def state_partition(self, transactional_id: str) -> TopicPartition:
-        """Return the partition with the state of a transactional id, by the hash of the id."""
+        """Return the partition that stores the state of a transactional id, by the hash of the id."""
         topic = self._replication.znodes.topics.get(TRANSACTION_STATE)
         return TopicPartition(TRANSACTION_STATE, java_hash(transactional_id) % len(topic.partitions) if topic else 0)
 
     def was_committed(self, transactional_id: str, producer: tuple[int, int]) -> None:
-        """Handle an acknowledged commit: all in-sync replicas have the decision now."""
+        """Handle an acknowledged commit: check that all in-sync replicas have the decision."""
         name, key = self.state_partition(transactional_id), (transactional_id, *producer)
         self._acknowledged[key] += 1
         if str(name) in self._replication.forgiven():
@@ -260,7 +260,7 @@ class TransactionLogs:
     # ---- markers ---------------------------------------------------------------------------------------------------
 
     def check_markers(self, attempts: Iterable[Attempt]) -> None:
-        """Compare the markers of each transaction at the end, in the logs of the leaders."""
+        """Compare the markers of each transaction in the leaders' logs, at the end of the run."""
         forgiven, logs = self._replication.forgiven(), {}
         for name, state in self._replication.znodes.states.items():
             if name.topic in self._topics and state.leader in self._nodes:

@@ -1,6 +1,7 @@
-"""Changes of znodes by the committed transactions, for checkers that must know the tree at any earlier zxid.
+"""Changes of znodes by committed transactions, for checkers that need the tree at an earlier zxid.
 
-Built from the transactions themselves, as the first peer commits each.  No server's tree is involved.
+The changes are built from the transactions, at the moment the first peer commits each.  They do not depend on any
+server's tree.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _CREATES = CreateTxn | CreateContainerTxn | CreateTTLTxn
 
 
 class ZnodeChange(NamedTuple):
-    """One change of a znode; `parent` is the znode whose list of children changes with it, or None."""
+    """One change of a znode.  `parent` is the znode whose list of children changes with it, or None."""
 
     event: EventType
     path: str
@@ -45,7 +46,7 @@ class Changes(NamedTuple):
 
 
 class ZnodeAt(NamedTuple):
-    """A znode at some zxid: whether it exists, and the last changes of its data and of its list of children."""
+    """A znode at some zxid: whether it exists, and the last changes of its data and of its children."""
 
     exists: bool
     mzxid: int
@@ -60,14 +61,14 @@ class TreeChanges:
         """The transactions that changed a znode."""
         self.last_zxid = 0
         self.restricted: dict[str, None] = {}
-        """Znodes that ever had another ACL than the open one."""
+        """Znodes that have ever had an ACL other than the open one."""
         self._zxids: list[int] = []
         self._of_path: dict[str, list[tuple[int, EventType]]] = {
             path: [(0, EventType.CREATED)] for path in SYSTEM_ZNODES
         }
         self._of_children: dict[str, list[int]] = {}
         self._owned: dict[int, dict[str, None]] = {}
-        """The ephemerals of each session."""
+        """The ephemeral znodes of each session."""
         self._owner: dict[str, int] = {}
 
     def committed(self, txn: Txn) -> None:

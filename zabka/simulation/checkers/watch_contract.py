@@ -1,16 +1,16 @@
-"""Checks the watch contract of every server, from the frames on its connections and the committed transactions.
+"""Checks the watch contract of every server, using the frames on its connections and the committed transactions.
 
 The contract is in ZooKeeper's programmer's guide ("ZooKeeper Watches").  A change that a watch covers produces exactly
-its event on the watch's connection, with the zxid of the change.  The event precedes every reply that the server sends
-at that zxid or later.  A one-shot watch fires once, and a persistent watch at each change.
+one event on the connection of the watch, with the zxid of the change.  The server sends the event before any reply with
+that zxid or a later one.  A one-shot watch fires once, a persistent watch at each change.
 
-A reply's header holds the last zxid that the server had applied.  A watch covers the changes after the zxid in the
-reply to its read.  Every later reply shows up to which zxid all events must have been sent; the replies to pings do,
-too.
+A reply's header contains the last zxid that the server had applied.  A watch covers the changes after the zxid in the
+reply to the read that set it.  By the time of a later reply, including a reply to a ping, all events up to its zxid
+must have been sent.
 
-The server's tables of watches are not involved: the checker knows the requests of clients and the server's replies.
-It ignores connections to a read-only server, which may serve transactions that no quorum has committed.  A server can
-withhold events about znodes with an ACL.
+The checker does not use the server's watch tables, only the requests of clients and the server's replies.  It ignores
+connections to a read-only server, which may serve transactions that no quorum has committed.  A server may withhold
+events for znodes with an ACL.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _READS = frozenset({OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN, OpCode.
 _ABOUT_WATCHES = frozenset({*_READS, OpCode.SET_WATCHES, OpCode.SET_WATCHES2, OpCode.ADD_WATCH, OpCode.REMOVE_WATCHES})
 _NO_NODE = int(ErrorCode.NO_NODE)
 _AT_ANY_ZXID = -1
-"""The zxid of events that setWatches sends: their changes precede the connection."""
+"""The zxid of events that setWatches sends, because their changes happened before the connection."""
 
 _Event = tuple[EventType, str]
 
@@ -65,7 +65,7 @@ class _Answer(NamedTuple):
 
 
 class WatchContract:
-    """Watches all servers of one world."""
+    """Checks all servers of one world."""
 
     def __init__(self, checked: CheckCounts, emit: Callable[[InvariantViolated], object]) -> None:
         self.tree = TreeChanges()
@@ -85,7 +85,7 @@ class WatchContract:
             connection.check_answers()
 
     def wait(self, connection: WatchedConnection) -> None:
-        """Check the connection again after the next transaction: its server may apply it before it reports that."""
+        """Check the connection again after the next transaction: its server may apply it before reporting it."""
         self._waiting[connection] = None
 
     def violated(self, detail: str) -> None:
@@ -103,11 +103,11 @@ class _Armed:
         self.recursive: dict[str, None] = {}
 
     def any(self) -> bool:
-        """Return whether there is a watch."""
+        """Return whether any watch is set."""
         return bool(self.data or self.children or self.persistent or self.recursive)
 
     def fire(self, change: ZnodeChange) -> Iterator[_Event]:
-        """Yield the events of a change, and remove the one-shot watches that it triggers."""
+        """Yield the events of a change and remove the one-shot watches that it triggers."""
         event, path, parent = change
         triggers = path in self.data or path in self.persistent or self._covered(path)
         self.data.pop(path, None)
@@ -121,18 +121,18 @@ class _Armed:
             yield EventType.CHILDREN_CHANGED, parent
 
     def _covered(self, path: str) -> bool:
-        """Return whether a recursive watch on the znode or above it covers it."""
+        """Return whether a recursive watch on the znode or on an ancestor covers the znode."""
         return bool(self.recursive) and any(
             watched in (path, "/") or path.startswith(f"{watched}/") for watched in self.recursive
         )
 
     def add(self, request: AddWatchRequest) -> None:
-        """Add the watch of an accepted addWatch."""
+        """Add the watch of a successful addWatch."""
         kind = self.persistent if request.mode == AddWatchMode.PERSISTENT else self.recursive
         kind[request.path] = None
 
     def remove(self, request: WatchesRequest) -> None:
-        """Remove the watches of an accepted removeWatches."""
+        """Remove the watches of a successful removeWatches."""
         kinds = {
             WatcherType.CHILDREN: self.children,
             WatcherType.DATA: self.data,
@@ -145,7 +145,7 @@ class _Armed:
 
 
 class WatchedConnection:
-    """One connection of a client: its watches, and the events that are due."""
+    """One connection of a client: its watches, and the events that the server must still send."""
 
     def __init__(self, contract: WatchContract, server: str) -> None:
         self._contract = contract
@@ -153,14 +153,14 @@ class WatchedConnection:
         self._server = server
         self._requests, self._replies = FrameReader(), FrameReader()
         self._asked: deque[Request] = deque()
-        """Requests about watches that have no reply yet; replies arrive in the order of requests."""
+        """Requests about watches that have no reply yet.  Replies arrive in the order of the requests."""
         self._answers: deque[_Answer] = deque()
-        """Answers that are not checked yet, because their zxid is not known to be committed."""
+        """Replies and events that are not checked yet, because their zxid is not known to be committed."""
         self._armed = _Armed()
         self._next = 0
-        """The index of the first transaction that the server is not known to have applied."""
+        """Index of the first transaction that the server is not known to have applied."""
         self._due: Counter[_Event] = Counter()
-        """Events of the transaction `_due_zxid` that were not sent yet."""
+        """Events of the transaction `_due_zxid` that have not been sent yet."""
         self._due_zxid = 0
         self._missed: list[_Event] = []
         """Events that setWatches sent before its reply."""
@@ -171,7 +171,7 @@ class WatchedConnection:
     # -- frames ------------------------------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        """Note the requests about watches among these bytes; the first frame is the ConnectRequest."""
+        """Record the requests about watches in these bytes.  The first frame is the ConnectRequest."""
         for frame in self._requests.read(data) if self._is_checked else ():
             if not self._has_asked:
                 self._has_asked = True
@@ -181,7 +181,7 @@ class WatchedConnection:
                     self._asked.append(request)
 
     def sent(self, data: bytes) -> None:
-        """Check the answers among these bytes; the first frame is the ConnectResponse."""
+        """Check the replies and events in these bytes.  The first frame is the ConnectResponse."""
         for frame in self._replies.read(data) if self._is_checked else ():
             if not self._is_attached:
                 self._is_attached = True
@@ -197,7 +197,7 @@ class WatchedConnection:
             self.check_answers()
 
     def check_answers(self) -> None:
-        """Check the answers up to the last committed transaction."""
+        """Check the replies and events up to the last committed transaction."""
         while self._answers and self._is_checked:
             if self._answers[0].zxid > self._tree.last_zxid:
                 self._contract.wait(self)
@@ -230,7 +230,7 @@ class WatchedConnection:
             self._arm(self._asked.popleft(), answer)
 
     def _pass(self, zxid: int) -> None:
-        """Check that all events of the changes up to that zxid were sent."""
+        """Check that all events for changes up to that zxid were sent."""
         if zxid > self._due_zxid:
             self._check_due(f"and then an answer after {zxid_text(self._due_zxid)}")
         log = self._tree.log
@@ -256,7 +256,7 @@ class WatchedConnection:
         self._due.clear()
 
     def _arm(self, request: Request, answer: _Answer) -> None:
-        """Add or remove the watches of a request that the server has accepted."""
+        """Add or remove the watches of a request that succeeded."""
         body = request.body
         if isinstance(body, SetWatches | SetWatches2):
             self._set_again(body, answer.zxid)
@@ -273,7 +273,7 @@ class WatchedConnection:
             self._armed.remove(body)
 
     def _set_again(self, request: SetWatches | SetWatches2, zxid: int) -> None:
-        """Handle setWatches: a change since the client's last zxid is reported at once, in place of the watch."""
+        """Handle setWatches: for a znode changed since the client's last zxid, the event replaces the watch."""
         armed, since = self._armed, request.relative_zxid
         due: list[_Event] = []
         for path in request.data_watches:
@@ -306,7 +306,7 @@ class WatchedConnection:
             self._violated(f"sent {missed} for setWatches after {zxid_text(since)}, due is {due}")
 
     def _violated(self, detail: str) -> None:
-        """Report the first violation of the connection; the watches of the client are unknown after it."""
+        """Report the first violation of the connection.  After it, the client's watches are unknown."""
         self._is_checked = False
         self._contract.violated(f"{self._server} {detail}")
 

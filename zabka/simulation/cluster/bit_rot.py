@@ -10,11 +10,11 @@ from zabka.simulation.filesystem.inode import BLOCK_BYTES
 from zabka.simulation.filesystem.volume import Volume
 
 NEWEST = 2
-"""How many files of a kind are candidates: the newer a file is, the sooner a server reads it."""
+"""Number of candidate files of each kind.  The newest files are chosen, because a server reads them soonest."""
 
 
 def flip_bit_of_history(volume: Volume, which: Callable[[int], int], where: Callable[[int], int]) -> bool:
-    """Flip a bit of a new log or snapshot, and return whether there was one.
+    """Flip a bit in one of the newest logs or snapshots; return whether there was such a file.
 
     `which` and `where` draw a number below their argument.
     """

@@ -1,4 +1,4 @@
-"""A machine that runs `zabka broker`: its server.properties, its log directories, and its events in the record."""
+"""A machine that runs `zabka broker`: its server.properties, its log directories, and its recorded events."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from zabka.simulation.record import Record
 SERVER_PROPERTIES = Path("/server.properties")
 KAFKA_PORT = 9092
 DIRECTORIES_FAILED, LEFT_AT_ONCE = 1, 130
-"""Exit codes of a broker whose log directories have all failed, and of a broker that received two signals to stop."""
+"""Exit codes of a broker whose log directories have all failed, and of a broker stopped by a second signal."""
 
 _TROUBLES = (NoEnsemble, BrokerIdInUse, ZooKeeperError)
-"""Errors with which `zabka broker` may exit because of a faulty network."""
+"""Errors with which `zabka broker` may exit if the network is faulty."""
 
 
 def broker_address(broker: int) -> str:
@@ -41,7 +41,7 @@ def broker_address(broker: int) -> str:
 
 
 class _SegmentFile(NamedTuple):
-    """A segment file, for reading without a handle."""
+    """A segment file that can be read without an open handle."""
 
     node: FileNode
 
@@ -55,7 +55,7 @@ class _SegmentFile(NamedTuple):
 class BrokerMachine(ServerMachine):
     """A computer with a broker on it.
 
-    `keys` are those of its server.properties, without its id, listener and directories.
+    `keys` is its server.properties without broker id, listeners and directories.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class BrokerMachine(ServerMachine):
         self._hold_faults: Callable[[FaultTable], None] = _nothing
         """Applies faults to the current process."""
         self._segments: dict[str, tuple[tuple[Volume, int], dict[str, _SegmentFile]]] = {}
-        """The segments of each replica, and the disk with its number of changes when they were looked up."""
+        """Segments of each replica, with the disk and its change count at the time of the lookup."""
         self._set_up()
 
     def format(self) -> None:
-        """Insert a new disk with only the files of a new installation."""
+        """Insert a new disk that has only the files of a new installation."""
         self.volume = self.new_volume()
         self._set_up()
 
@@ -98,7 +98,7 @@ class BrokerMachine(ServerMachine):
         return self._broker if self.process is not None else None
 
     def note_end(self) -> None:
-        """Drop the broker, because its process ends."""
+        """Forget the broker, because its process ends."""
         self._broker = None
 
     async def _run(self, process: SimProcess) -> None:
@@ -145,13 +145,13 @@ class BrokerMachine(ServerMachine):
             self._hold_faults(self.faults)
 
     def fault_counts(self) -> Counts:
-        """Return the counts of the broker."""
+        """Return the broker's counts of request faults."""
         return {} if self._broker is None else self._broker.fault_counts()
 
     # -- its power ---------------------------------------------------------------------------------------------------
 
     def lose_power_after(self, operations: int, told: Callable[[BrokerMachine], object]) -> None:
-        """Lose power at the next file operation after `operations` more of them; `told` is called then."""
+        """Lose power at the next file operation after `operations` more operations, and then call `told`."""
         self.volume.lose_power_after(operations)
         self._on_power_loss = told
 
@@ -164,7 +164,7 @@ class BrokerMachine(ServerMachine):
     # -- its disk ----------------------------------------------------------------------------------------------------
 
     def files(self, partition: str, /) -> Mapping[str, _SegmentFile]:
-        """Return a replica's segments by name; an unchanged file keeps its tuple."""
+        """Return a replica's segments by name.  An unchanged file is represented by the same tuple."""
         as_of = self.volume, self.volume.changes
         read_as_of, before = self._segments.get(partition, (None, {}))
         if read_as_of == as_of:
@@ -181,7 +181,7 @@ class BrokerMachine(ServerMachine):
         return found
 
     def partitions(self, log_dir: Path) -> list[str]:
-        """Return the names of the entries of a log directory, among them its partitions."""
+        """Return the names of all entries in a log directory, including its partitions."""
         return list(self._entries(log_dir))
 
     def _entries(self, path: Path) -> Mapping[str, Any]:

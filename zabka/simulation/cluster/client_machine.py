@@ -1,4 +1,4 @@
-"""Machines that run clients of the ensemble: zabka's asyncio client over simulated sockets."""
+"""Machines that run clients of the ensemble: zabka's asyncio client on simulated sockets."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ SESSION_TIMEOUT_MS = 6_000
 PLAYERS_PAUSE_S = 0.12
 
 Program = Callable[[AsyncioRuntime, MessageNotes | None], Awaitable[None]]
-"""A client's program; its second argument notes its messages, if there is a tap."""
+"""A client's program.  The second argument records its messages, if there is a tap."""
 Work = Callable[[Client, AsyncioRuntime], Awaitable[None]]
-"""The work of a client's program with its client, until it ends."""
+"""What a client's program does with its client, until it ends."""
 
 KafkaProgram = Callable[[AdminClient, Runtime], Coroutine[Any, Any, None]]
-"""The program of a client of the brokers, with its client object and its runtime."""
+"""A program that uses a broker client and its runtime."""
 RunKafkaClient = Callable[[str, KafkaProgram], None]
-"""Runs a client's program on a machine of that name."""
+"""Runs a client program on a machine of that name."""
 
 
 class ProgramMachine(Machine):
-    """A computer that runs a client's program.  Faults cut its links, but do not kill it."""
+    """A computer that runs a client's program.  Faults can cut its links but do not kill it."""
 
     def __init__(self, ground: Ground, name: str, address: str, program: Program) -> None:
         super().__init__(ground, name, address, self._run, on_exit=self._ended)
@@ -56,12 +56,12 @@ class ProgramMachine(Machine):
 
 
 def tapped_connector(messages: MessageNotes | None) -> AsyncioConnector:
-    """Return a connector to the ensemble whose messages are noted, if the world has a tap."""
+    """Return a connector to the ensemble that records its messages if the world has a tap."""
     return AsyncioConnector(tap=None if messages is None else ClientTap(messages))
 
 
 def tapped_channel(name: str, messages: MessageNotes | None) -> AsyncioChannel:
-    """Return a channel to brokers whose messages are noted, if the world has a tap."""
+    """Return a channel to brokers that records its messages if the world has a tap."""
     return AsyncioChannel(name, tap=None if messages is None else KafkaTap(messages))
 
 
@@ -89,7 +89,7 @@ class ScriptedMachine(ProgramMachine):
         return RecordJournal(record, self.name, self._running().loop)
 
     def begin(self, work: Coroutine[Any, Any, Any], what: str) -> asyncio.Task[Any]:
-        """Start a task on this machine; its first turn is soon."""
+        """Start a task on this machine; it first runs after a short delay."""
         return self._running().loop.create_task(work, name=what)
 
     def _running(self) -> SimProcess:
@@ -116,7 +116,7 @@ class ClientMachine(ProgramMachine):
 
 
 async def forever(_: Client, __: AsyncioRuntime) -> None:
-    """Wait for ever, as the main program of clients that work in other tasks."""
+    """Wait forever: the main program of clients that work in other tasks."""
     await asyncio.get_running_loop().create_future()
 
 
@@ -141,7 +141,7 @@ class Playing:
 
 
 async def make_ground(client: Client, runtime: AsyncioRuntime) -> None:
-    """Create the parent znodes of the players."""
+    """Create the parent znodes that the players use."""
     await client.start()
     for path in (HISTORIES, ALIVE):
         while True:

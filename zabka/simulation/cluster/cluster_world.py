@@ -1,4 +1,4 @@
-"""The world of a whole cluster: an ensemble and brokers, each a whole process, with Kafka's checkers."""
+"""The world of a whole cluster: an ensemble and brokers as whole processes, with Kafka's checkers."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ ENSEMBLE_KEYS = {
 
 TAKEN_OFFLINE = "taken offline"
 SEEN_TO_US = 1_000_000
-"""How soon an operator repairs a failed disk."""
+"""Time until an operator repairs a failed disk."""
 
 
 class ClusterShape(NamedTuple):
-    """The shape of a cluster: its ensemble, and the number, keys and log directories of its brokers."""
+    """The shape of a cluster: its ensemble, and the number, configuration and log directories of its brokers."""
 
     ensemble: Shape
     brokers: int
     log_dirs: int
     keys: dict[str, str]
     pause_ms: int
-    """How long producers wait between two records."""
+    """Pause of a producer between two records."""
     racks: int = 0
-    """The number of racks, to which brokers are assigned in turn; 0: brokers have no rack."""
+    """Number of racks, to which brokers are assigned in turn; with 0, brokers have no rack."""
 
 
 def draw_cluster_shape(random: Random) -> ClusterShape:
@@ -93,7 +93,7 @@ def draw_cluster_shape(random: Random) -> ClusterShape:
 
 
 class ClusterWorld(ServingWorld):
-    """One cluster; `start()` boots it, then let time pass with `run` or `until`."""
+    """One cluster.  `start()` boots it; `run` and `until` advance the time."""
 
     def __init__(self, seed: int, shape: ClusterShape, tap: MessageTap | None = None) -> None:
         super().__init__(seed, shape.ensemble, tap)
@@ -109,7 +109,7 @@ class ClusterWorld(ServingWorld):
         self._given_up: dict[str, None] = {}
         """Brokers that run without one of their log directories."""
         self._is_watched = False
-        """Whether an operator restarts these brokers."""
+        """Whether an operator restarts brokers with an offline log directory."""
         self.record.listeners.append(self._follow_directories)
         minimums = Minimums(int(shape.keys.get(MINIMUM, "1")), int(shape.keys["zookeeper.session.timeout.ms"]))
         self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.checked, self.emit, minimums)
@@ -140,7 +140,7 @@ class ClusterWorld(ServingWorld):
         if isinstance(event, LogDamageFound) and event.action == TAKEN_OFFLINE:
             self._given_up[entry.node] = None
             if self._is_watched:
-                # A failure from before the repair: a starting broker reports it only once it is in the cluster.
+                # A failure from before the repair: a starting broker reports it only once it has joined the cluster.
                 self.scheduler.after(SEEN_TO_US, self._restart_given_up)
         elif isinstance(event, NodeStarted):
             self._given_up.pop(entry.node, None)
@@ -148,7 +148,7 @@ class ClusterWorld(ServingWorld):
     # -- faults that nodes apply --------------------------------------------------------------------------------------
 
     def request_fault(self, rule: RequestFault) -> str:
-        """Make the nodes of a rule apply it, and return its id. Raises ValueError if it makes no sense."""
+        """Add a request fault on the nodes that it names, and return its id.  Raises ValueError if it is invalid."""
         if (reason := why_impossible(rule)) is not None:
             raise ValueError(reason)
         fault_id = self.announce("request", describe(rule), rule.node)
@@ -188,17 +188,17 @@ class ClusterWorld(ServingWorld):
         self.over(fault_id)
 
     def request_fault_uses(self, fault_id: str) -> int:
-        """Return the number of requests to which a fault has applied, in the processes that run now."""
+        """Return the number of requests to which a fault has been applied, in the processes that are running now."""
         return sum(machine.fault_counts().get(fault_id, (0, 0))[1] for machine in self.servers())
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def servers(self) -> list[ServerMachine]:
-        """Return the peers and brokers."""
+        """Return the machines of all peers and brokers."""
         return [*self.peers.values(), *self.brokers.values()]
 
     def run_kafka_client(self, name: str, program: KafkaProgram) -> None:
-        """Add and start a machine with a client of the brokers."""
+        """Add and start a machine that runs a client of the brokers."""
         bootstrap = [(broker_address(broker), KAFKA_PORT) for broker in self.brokers]
 
         async def work(runtime: AsyncioRuntime, messages: MessageNotes | None) -> None:
@@ -209,11 +209,11 @@ class ClusterWorld(ServingWorld):
         machine.start()
 
     def unsettled(self) -> str | None:
-        """Return the first deviation of the Kafka side from the state with all machines up and all links whole."""
+        """Return how the Kafka side first deviates from a cluster without faults, or None if it does not."""
         return unsettled(self.brokers, self.replication.znodes, self.record.state.controller_id) or self.leftover()
 
     def leftover(self) -> str | None:
-        """Return a replica on a running broker's disk whose topic does not exist, or None if there is none."""
+        """Return a replica on a running broker's disk whose topic does not exist, or None."""
         for machine in self.brokers.values():
             for log_dir in machine.log_dirs if machine.broker is not None else ():
                 for name in machine.partitions(log_dir):
@@ -223,7 +223,7 @@ class ClusterWorld(ServingWorld):
         return None
 
     def check_producers(self) -> None:
-        """Report brokers whose state of idempotent producers differs from their logs."""
+        """Report brokers whose idempotent producer state differs from their logs."""
         for each in self.record.state.partitions.values():
             for replica in each.replicas:
                 self.record.checked.note(PRODUCER_STATES)
@@ -232,12 +232,11 @@ class ClusterWorld(ServingWorld):
                     self.emit(InvariantViolated(PRODUCER_STATES, fault))
 
     def replicas_agree(self, topic: str | None = None) -> bool:
-        """Return whether all replicas of every partition, or of those of one topic, hold the same log, byte for
-        byte."""
+        """Return whether the replicas of each partition, of one or all topics, have identical logs, byte for byte."""
         return next(self._differing(topic), None) is None
 
     def topics_that_differ(self) -> list[str]:
-        """Return the topics with a partition whose replicas hold different logs."""
+        """Return the topics that have a partition whose replicas have different logs."""
         return list(dict.fromkeys(self._differing()))
 
     def _differing(self, topic: str | None = None) -> Iterator[str]:
@@ -247,17 +246,19 @@ class ClusterWorld(ServingWorld):
                 yield each.topic
 
     def announce_power_loss(self, machine: BrokerMachine) -> None:
-        """Journal a broker's power loss."""
+        """Write a broker's power loss to the journal."""
         self.announce("power_loss", machine.name)
 
     def repair_directories(self) -> None:
-        """Restart brokers with an offline log directory, as an operator does after repairing the disk.  From now on,
-        also restart brokers that report one later."""
+        """Restart brokers with an offline log directory, as an operator does after repairing the disk.
+
+        Brokers that report one later are restarted as well.
+        """
         self._is_watched = True
         self._restart_given_up()
 
     def leave_directories(self) -> None:
-        """Undo `repair_directories`: no longer restart brokers that report an offline log directory."""
+        """Undo `repair_directories`: stop restarting brokers that report an offline log directory."""
         self._is_watched = False
 
     def _restart_given_up(self) -> None:

@@ -1,4 +1,4 @@
-"""The world of an ensemble of whole processes: machines, clients, and the faults that can be injected."""
+"""The world of an ensemble of whole processes: machines, clients, and faults that can be injected."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from zabka.simulation.record import Record
 
 
 class ServingWorld:
-    """One ensemble; `start()` boots it, then let time pass with `run` or `until`.  A `tap` receives every message."""
+    """One ensemble.  `start()` boots it; `run` and `until` advance the time.  A `tap` receives every message."""
 
     def __init__(self, seed: int, shape: Shape, tap: MessageTap | None = None) -> None:
         self.seed = seed
         self.shape = shape
         self.requester = "seed"
-        """The requester of faults, as the journal names it."""
+        """Name of the requester of faults in the journal."""
         self.scheduler = Scheduler()
         self.record = Record(self.scheduler)
         self.ground = Ground(seed, self.scheduler, pieces=shape.pieces, tap=tap)
@@ -67,7 +67,7 @@ class ServingWorld:
             self.record.listeners.append(platters.journalled)
 
     def _zoo_cfg(self) -> dict[str, str]:
-        """Return the keys of every zoo.cfg, without its data directory.  All peers begin with the same membership."""
+        """Return the keys of every zoo.cfg, without the data directory.  All peers begin with the same membership."""
         shape = self.shape
         servers = {f"server.{each}": server_line(each, observer=each > shape.voters) for each in self._peer_ids()}
         return {**shape.keys, **servers}
@@ -93,11 +93,11 @@ class ServingWorld:
 
     @property
     def hosts(self) -> str:
-        """The connect string of clients."""
+        """The connect string for clients."""
         return ",".join(f"{peer_address(peer)}:{CLIENT_PORT}" for peer in self._peer_ids())
 
     def add_client(self, name: str, work: Work, server: PeerMachine | None = None) -> ClientMachine:
-        """Add and start a machine with a client's program, which connects to all servers or only to `server`."""
+        """Add and start a machine with a client program that connects to all servers, or only to `server`."""
         hosts = self.hosts if server is None else f"{server.address}:{CLIENT_PORT}"
         machine = ClientMachine(self.ground, name, self.next_client_address(), hosts, work)
         self.clients[name] = machine
@@ -105,7 +105,7 @@ class ServingWorld:
         return machine
 
     def scripted_client(self, name: str) -> ScriptedMachine:
-        """Return the machine of that name on which a script runs clients; create it if necessary."""
+        """Return the machine of that name, on which a script runs clients; create it if necessary."""
         machine = self.clients.get(name)
         if machine is None:
             machine = self.clients[name] = ScriptedMachine(self.ground, name, self.next_client_address())
@@ -113,7 +113,7 @@ class ServingWorld:
         return machine
 
     def servers(self) -> list[ServerMachine]:
-        """Return every machine with a server on it."""
+        """Return all machines with a server."""
         return list(self.peers.values())
 
     def next_client_address(self) -> str:
@@ -131,7 +131,7 @@ class ServingWorld:
         return [each.running for each in self.peers.values() if each.process is not None and each.running is not None]
 
     def leader(self) -> PeerMachine | None:
-        """Return the machine of the peer that leads and serves, or None if there is none."""
+        """Return the machine of the leader that serves, or None if there is none."""
         for machine in self.peers.values():
             running = machine.running
             if machine.process is None or running is None or machine.is_paused:
@@ -141,12 +141,12 @@ class ServingWorld:
         return None
 
     def every_peer_serves(self) -> bool:
-        """Return whether every peer runs, and leads or follows an established leader."""
+        """Return whether every peer runs and is the established leader or follows it."""
         running = self.running()
         return len(running) == len(self.peers) and all(each.peer.status().serving for each in running)
 
     def _reconfigure(self, machine: PeerMachine) -> None:
-        """Prepare a server that has left to join again, as an administrator does.
+        """Prepare a server that has left the ensemble to join it again, as an administrator does.
 
         Does nothing if no leader knows the current members.
         """
@@ -159,21 +159,20 @@ class ServingWorld:
 
     @property
     def now_ms(self) -> int:
-        """Virtual milliseconds since the world began."""
+        """Return the virtual milliseconds since the world began."""
         return self.scheduler.now_us // 1000
 
     @property
     def faults(self) -> int:
-        """The number of injected faults."""
+        """Return the number of injected faults."""
         return self._fault_number
 
     def run(self, duration_ms: int) -> None:
-        """Let time pass."""
+        """Advance the virtual time by `duration_ms`."""
         self.scheduler.run_until(self.scheduler.now_us + duration_ms * 1000)
 
     def until(self, condition: Callable[[], bool], limit_ms: int, what: str) -> int:
-        """Let time pass until the condition holds, and return how many virtual ms that took.  Raises Deadlock past the
-        limit."""
+        """Advance the time until the condition holds; return the virtual ms passed.  Raises Deadlock past the limit."""
         begin_us = self.scheduler.now_us
         step_us = 10_000
         while not condition():
@@ -183,7 +182,7 @@ class ServingWorld:
         return (self.scheduler.now_us - begin_us) // 1000
 
     def until_done(self, task: Future[Any], limit_ms: int, what: str) -> Any:
-        """Let time pass until the moment at which a task is done, and return its result.
+        """Advance the time until a task is done, and return its result.
 
         Raises Deadlock past the limit, and any exception of the task.
         """
@@ -208,13 +207,13 @@ class ServingWorld:
         self.ground.end_world()
 
     def emit(self, event: Event) -> Cause:
-        """Write an event of the world itself."""
+        """Write an event of the world itself to the record."""
         return self.record.write("world", WALL_START_US // 1000 + self.now_ms, event)
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def announce(self, kind: str, source: str, target: str = "", *, both_ways: bool = False, delay_ms: int = 0) -> str:
-        """Journal a fault, and return its number for `over`."""
+        """Write a fault to the journal, and return its number for `over`."""
         self._fault_number += 1
         fault_id = f"f{self._fault_number}"
         self.emit(
@@ -223,7 +222,7 @@ class ServingWorld:
         return fault_id
 
     def over(self, fault_id: str) -> None:
-        """Journal a fault's end."""
+        """Write the end of a fault to the journal."""
         self.emit(FaultRemoved(fault_id))
 
     def cut(self, source: str, target: str, both_ways: bool = True) -> Callable[[], None]:
@@ -242,7 +241,7 @@ class ServingWorld:
         return heal
 
     def delay(self, source: str, target: str, delay_ms: int) -> Callable[[], None]:
-        """Slow down one direction, and return a function that ends it."""
+        """Delay one direction of a link, and return a function that ends the delay."""
         fault_id = self.announce("delay", source, target, delay_ms=delay_ms)
         ends = self.machine(source).address, self.machine(target).address
         self.ground.network.slow(*ends, delay_ms * 1000)

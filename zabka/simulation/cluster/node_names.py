@@ -14,5 +14,5 @@ def broker_name(broker_id: int) -> str:
 
 
 def rack_name(broker_id: int, racks: int) -> str:
-    """Return the rack of a broker: brokers are assigned to that many racks in turn."""
+    """Return the rack of a broker.  Brokers are assigned to `racks` racks in turn."""
     return f"rack-{(broker_id - 1) % racks + 1}"

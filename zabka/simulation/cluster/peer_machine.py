@@ -1,4 +1,4 @@
-"""A machine that runs `zabka peer`: its zoo.cfg, its disk, and its events in the world's record."""
+"""A machine that runs `zabka peer`: its zoo.cfg, its disk, and its recorded events."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DATA = ROOT / "data"
 ZOO_CFG = ROOT / "zoo.cfg"
 PEER_PORTS = CLIENT_PORT, QUORUM_PORT, ELECTION_PORT = 2181, 2888, 3888
 _TROUBLES = (ConfigError, DataDirectoryError, Stopped)
-"""Errors with which `zabka peer` may exit because of its machine or other peers."""
+"""Errors with which `zabka peer` may exit because of its machine or of other peers."""
 
 
 def peer_address(peer: int) -> str:
@@ -40,7 +40,7 @@ def peer_address(peer: int) -> str:
 
 
 class PeerMachine(ServerMachine):
-    """A computer with a peer on it; `keys` are those of its zoo.cfg, without its data directory."""
+    """A computer with a peer.  `keys` is its zoo.cfg without the data directory."""
 
     def __init__(
         self, ground: Ground, record: Record, reached: Reached, peer_id: int, keys: dict[str, str], skew_ms: int
@@ -55,13 +55,13 @@ class PeerMachine(ServerMachine):
         self.reached = reached
         self.on_unlink = self._unlinks
         self.on_no_member: Callable[[PeerMachine], None] = _nobody
-        """Called with a server that cannot start because it has left the ensemble."""
+        """Called with a server that cannot start because it is no longer a member of the ensemble."""
         self.on_trouble = self._gives_up
         self._keys = keys
         self._set_up()
 
     def format(self) -> None:
-        """Insert a new disk with only the files of a new installation."""
+        """Insert a new disk that has only the files of a new installation."""
         self.volume = self.new_volume()
         self._set_up()
 
@@ -78,18 +78,18 @@ class PeerMachine(ServerMachine):
 
     @property
     def serves(self) -> bool:
-        """Whether it leads, or follows an established leader."""
+        """Whether the peer leads or follows an established leader."""
         running = self.running
         return self.process is not None and running is not None and running.peer.status().serving
 
     def note_end(self) -> None:
-        """Count what the process has done as a leader."""
+        """Count what the process did as leader."""
         running, self.running = self.running, None
         if running is not None:
             self.reached.process_ended(self.name, running)
 
     def _may_end_with(self, failure: BaseException | None) -> bool:
-        """Return whether the failure is allowed; for a crashed task, its cause counts."""
+        """Return whether the process may end with this failure.  For a crashed task, the cause is checked."""
         return super()._may_end_with(failure.__cause__ if isinstance(failure, Crashed) else failure)
 
     def _unlinks(self, path: Path) -> None:
@@ -140,7 +140,7 @@ class PeerMachine(ServerMachine):
             self.running.hold_faults(self.faults)
 
     def fault_counts(self) -> Counts:
-        """Return the counts of the peer."""
+        """Return the peer's counts of request faults."""
         return {} if self.running is None else self.running.clients.fault_counts()
 
     def _gives_up(self, failure: BaseException) -> None:
@@ -148,7 +148,7 @@ class PeerMachine(ServerMachine):
             self.on_no_member(self)
 
     def join(self, members: Mapping[int, str]) -> None:
-        """Give a server that has left a zoo.cfg with the current members and its own line."""
+        """Write a zoo.cfg with the current members and this server, which has left the ensemble."""
         self.volume.repair()
         files = ProcessFiles(self.volume)
         own = {key: value for key, value in self._keys.items() if not key.startswith("server.")}

@@ -1,4 +1,4 @@
-"""Counts how often a run reached rare situations: joined, truncated, repaired or offline histories and logs."""
+"""Counts how often a run reached rare situations, such as truncated, repaired or offline histories and logs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ CLUSTER_PLACES = (TAIL_CUT, LOST, DIVERGED, GIVEN_UP, ISR_CHANGED, ELECTED, FENC
 
 
 class Reached:
-    """Counts the situations of peers, from the record and from leaders' counters when their processes end."""
+    """Counts rare situations of peers, from the record and from leaders' counters when their processes end."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(PLACES, 0))
         self._purged: dict[str, None] = {}
-        """Peers that have removed their oldest log since their process began."""
+        """Peers that have removed their oldest log since their process started."""
 
     def see(self, entry: Entry) -> None:
         """Count an event of the world."""
@@ -50,16 +50,16 @@ class Reached:
             self.counts[DAMAGE] += 1
 
     def unlinks(self, node: str, oldest_log: bool) -> None:
-        """Note that a peer removes a file."""
+        """Record that a peer removes a file."""
         if oldest_log:
             self._purged[node] = None
 
     def has_purged(self, node: str) -> bool:
-        """Return whether that peer has removed logs since its process began."""
+        """Return whether that peer has removed logs since its process started."""
         return node in self._purged
 
     def process_ended(self, node: str, running: RunningPeer) -> None:
-        """Count what a peer did as a leader, at the end of its process."""
+        """Count what a peer did as leader, at the end of its process."""
         self._purged.pop(node, None)
         from_log, put_off = running.peer.rare_syncs
         self.counts[DIFF_FROM_LOG] += from_log
@@ -68,9 +68,9 @@ class Reached:
 
 
 class ClusterReached:
-    """Counts the situations of a whole cluster, from the record.
+    """Counts rare situations of a whole cluster, from the record.
 
-    These are truncated, repaired and offline logs of brokers, and changes of roles.
+    These are truncated, repaired and offline logs of brokers, and role changes.
     """
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from zabka.simulation.engine.machine import Ground, Machine, Main, SimProcess
 from zabka.simulation.record import Record
 
 RESTART_US = 500_000
-"""How soon a supervisor restarts a server that has exited, as the host agent does."""
+"""Delay until the supervisor restarts a server that has exited, as the host agent does."""
 
 
 def write_durably(path: Path, text: str, files: Files) -> None:
@@ -29,7 +29,7 @@ def write_durably(path: Path, text: str, files: Files) -> None:
 
 
 class RecordJournal:
-    """A process's journal, which writes to the world's record."""
+    """A process's journal that writes to the world's record."""
 
     def __init__(self, record: Record, node: str, loop: ProcessLoop) -> None:
         self._record = record
@@ -37,7 +37,7 @@ class RecordJournal:
         self._loop = loop
 
     def write(self, event: Event) -> Cause:
-        """Record an event at once.  There is no buffer to lose with the process: the event has happened in any case."""
+        """Record an event immediately.  It is not buffered, because it must survive the end of the process."""
         if self._loop.killed:
             return UNKNOWN
         record = self._record
@@ -52,12 +52,12 @@ class RecordJournal:
         """Do nothing, because there is no buffer."""
 
     def high_watermarks_reached(self) -> dict[TopicPartition, int]:
-        """Return the high watermarks that the record shows the node's replicas to have reached."""
+        """Return the high watermarks that this node's replicas have reached according to the record."""
         return self._record.high_watermarks_reached(self._node)
 
 
 class ProcessLog:
-    """A process's log.  It drops all messages but errors, which it reports."""
+    """A process's log.  It reports errors and ignores all other messages."""
 
     def __init__(self, on_error: Callable[[str, Mapping[str, object]], object]) -> None:
         self._on_error = on_error
@@ -66,18 +66,18 @@ class ProcessLog:
         """Ignore a message."""
 
     def warning(self, *_: object, **__: object) -> None:
-        """Ignore a warning, which is about other nodes or the machine."""
+        """Ignore a warning, because it is about other nodes or the machine."""
 
     def error(self, said: str, **facts: object) -> None:
-        """Report an error, which is about the process itself."""
+        """Report an error, because it is about the process itself."""
         self._on_error(said, facts)
 
 
 class ServerMachine(Machine):
-    """A computer with a server on it.
+    """A computer with a server.
 
-    Its program may end with one of `troubles` at any time, with an OSError if its disk has failed, and without an
-    error after SIGTERM.  Any other end is a failure of the run.
+    Its program may end with one of `troubles` at any time, with an OSError if its disk has failed, and without an error
+    after SIGTERM.  The run fails if it ends in any other way.
     """
 
     def __init__(
@@ -87,19 +87,19 @@ class ServerMachine(Machine):
         super().__init__(ground, name, address, main, on_exit=self._ended, skew_us=skew_ms * 1000)
         self.record = record
         self.gave_up = 0
-        """How often the process exited on its own."""
+        """How often the process exited by itself."""
         self.told_to_stop = 0
-        """How often the current process, or the last one, received SIGTERM."""
+        """How often the current or last process received SIGTERM."""
         self.is_wanted = False
         """Whether a supervisor restarts a process that ends."""
         self.faults = FaultTable(node=name)
         """The faults that the server itself applies: those of requests, and of links that are not the network's."""
         self.on_trouble: Callable[[BaseException], None] = _nobody_hears
-        """Called with the error that ended a process."""
+        """Called with the error that ended the process."""
         self._troubles = troubles
         self._restart_due = False
         self._started_on = self.volume, 0
-        """The disk at the start of the process, and the number of disk faults met before that."""
+        """The disk when the process started, and the number of disk faults it had met by then."""
 
     def start(self) -> None:
         """Switch the machine on, and run the program unless it is running."""
@@ -109,7 +109,7 @@ class ServerMachine(Machine):
 
     @property
     def disk_failed(self) -> bool:
-        """Whether an injected disk fault has hit the current process, or the last one."""
+        """Whether an injected disk fault has hit the current or last process."""
         volume, before = self._started_on
         return volume.faults_met > before
 
@@ -129,24 +129,24 @@ class ServerMachine(Machine):
         self.start()
 
     def terminate(self) -> None:
-        """SIGTERM; its supervisor starts it again."""
+        """Send SIGTERM.  The supervisor restarts the process."""
         if self.process is not None:
             self.told_to_stop += 1
             self.process.loop.terminate()
 
     def stop(self) -> None:
-        """SIGTERM, without a restart."""
+        """Send SIGTERM; the process is not restarted."""
         self.is_wanted = False
         self.terminate()
 
     def kill(self) -> None:
-        """SIGKILL, without a restart."""
+        """Send SIGKILL; the process is not restarted."""
         self.is_wanted = False
         self.note_end()
         super().kill()
 
     def lose_power(self) -> None:
-        """Cut the power, without a restart."""
+        """Cut the power; the machine is not restarted."""
         self.is_wanted = False
         self.note_end()
         super().lose_power()
@@ -166,11 +166,11 @@ class ServerMachine(Machine):
         """Pass the faults to the server in the process."""
 
     def fault_counts(self) -> Counts:
-        """Return (matching requests, uses) of each request fault in the current process, by its id."""
+        """Return (matching requests, uses) in the current process, by request fault id."""
         return {}
 
     def note_end(self) -> None:
-        """Handle the end of the process; called shortly before or after it."""
+        """Handle the end of the process.  Called shortly before or after it."""
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         """Handle a process that has exited."""
@@ -184,7 +184,7 @@ class ServerMachine(Machine):
         self.start_again_soon()
 
     def _may_end_with(self, failure: BaseException | None) -> bool:
-        """Return whether injected faults explain the failure."""
+        """Return whether injected faults explain this failure."""
         if failure is None:
             return self.told_to_stop > 0
         return isinstance(failure, self._troubles) or (isinstance(failure, OSError) and self.disk_failed)

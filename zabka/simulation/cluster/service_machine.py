@@ -1,4 +1,4 @@
-"""Machines that run a test's own asyncio programs, unmodified, beside the peers and brokers of a world."""
+"""Machines that run a test's own asyncio programs, unmodified, next to the peers and brokers of a world."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Service = Callable[[str], Awaitable[None]]
 """A coroutine function; its argument is the brokers' bootstrap string, `host:port,…`."""
 
 RESTART_US = 1_000_000
-"""Time from the end of a program until it is started again, in µs."""
+"""Time from the end of a program to its restart, in µs."""
 
 TERMINATED = 128 + signal.SIGTERM
 """The exit code of a program that ends because of SIGTERM."""
 
 
 class ProgramExited(Exception):
-    """A program has called sys.exit with a code other than 0."""
+    """A program called sys.exit with a code other than 0."""
 
 
 class ServiceMachine(Machine):
-    """A computer that runs one program.  With `restarts`, the program is started again after it has failed."""
+    """A computer that runs one program.  With `restarts`, the program is restarted after a failure."""
 
     loop_class = ProgramLoop
 
@@ -42,7 +42,7 @@ class ServiceMachine(Machine):
         self.failures: list[str] = []
         """The traceback of each run that ended with an exception."""
         self.has_returned = False
-        """Whether the last run ended by itself, without an exception."""
+        """Whether the last run ended without an exception."""
         self.takes_faults = True
         """Whether faults that a seed draws affect it."""
         self.restarts = restarts
@@ -55,17 +55,17 @@ class ServiceMachine(Machine):
         self._unreported: str | None = None
 
     def take_failure(self) -> str | None:
-        """Return the traceback of the failure that ended the program for good, once."""
+        """Return the traceback of the failure that ended the program for good.  Later calls return None."""
         failure, self._unreported = self._unreported, None
         return failure
 
     def loose_failures(self) -> list[str]:
-        """Return the tracebacks of the program's tasks that failed, and that it did not await."""
+        """Return the tracebacks of the program's failed tasks that it did not await."""
         loop = None if self.process is None else self.process.loop
         return [_text(failure) for failure in loop.loose_failures()] if isinstance(loop, ProgramLoop) else []
 
     def start(self) -> None:
-        """Run the program, unless it runs."""
+        """Run the program unless it is running."""
         if self.process is None:
             self.has_returned, self._unreported, self._is_terminated = False, None, False
         super().start()
@@ -85,7 +85,7 @@ class ServiceMachine(Machine):
             self.process.loop.step_clock(by_us)
 
     def cancel(self) -> None:
-        """Cancel the program's task, as asyncio does on Ctrl-C; do not start it again."""
+        """Cancel the program's task, as asyncio does on Ctrl-C, and do not restart it."""
         self.restarts, self._is_cancelled = False, True
         if self.process is not None and self.process.main is not None:
             self.process.loop.call_soon(self.process.main.cancel)
@@ -121,7 +121,7 @@ class ServiceMachine(Machine):
             self._unreported = self.failures[-1]
 
     def _start_again(self) -> None:
-        # It may have lost power, have been started or cancelled, in the meantime.
+        # In the meantime the machine may have lost power, or the program may have been started or cancelled.
         if self.restarts and self.kernel.has_power:
             self.start()
 

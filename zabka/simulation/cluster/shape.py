@@ -1,4 +1,4 @@
-"""The shape of a seed's ensemble: how many peers, how they keep their history, and how coarse the network is."""
+"""The shape of a seed's ensemble: number of peers, snapshot and log settings, and granularity of the network."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ CHANGES_CHANCE = 0.25
 
 
 class Shape(NamedTuple):
-    """An ensemble: `peers` servers (the last `observers` begin as observers), and keys of zoo.cfg."""
+    """An ensemble of `peers` servers, of which the last `observers` start as observers, and its zoo.cfg keys."""
 
     peers: int
     observers: int
     keys: dict[str, str]
     pieces: float
-    """The chance that a read returns only a part of the received bytes."""
+    """Probability that a read returns only a part of the received bytes."""
     skew_ms_max: int
     changes_members: bool
     """Whether an operator changes the membership during the run."""
 
     @property
     def voters(self) -> int:
-        """The initial number of voters."""
+        """Return the initial number of voters."""
         return self.peers - self.observers
 
 
 def draw_shape(random: Random) -> Shape:
-    """Draw a shape with small, frequent snapshots and little in memory, so that rare situations become frequent."""
+    """Draw a shape with small, frequent snapshots and little in memory, so that rare situations are frequent."""
     peers, observers = random.choice(((3, 0), (3, 0), (3, 0), (3, 0), (4, 1), (5, 0), (5, 1)))
     keys = {
         "tickTime": "500",

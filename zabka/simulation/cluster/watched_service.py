@@ -12,14 +12,14 @@ from zabka.ensemble.zab.effects import Effect
 
 
 class WatchedService(Service):
-    """The reader of the journal removes a committed transaction from `applied`."""
+    """A peer's service that keeps applied transactions in `applied`; the journal's reader removes committed ones."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.applied: dict[int, Txn] = {}
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Apply and keep transactions."""
+        """Apply transactions and keep them in `applied`."""
         applied = self.applied
         for txn in txns:
             applied[txn.zxid] = txn

@@ -1,7 +1,7 @@
-"""The world of a user's settings: a whole cluster of production processes in virtual time, from one seed.
+"""The world that a user configures: a whole cluster of production processes in virtual time, from one seed.
 
-Faults and tests name nodes here ("peer-1", "broker-2").  Everything that happens is in `record`, and the invariants
-check it as it happens.  The same seed and settings give the same history, byte for byte.
+Faults and tests refer to nodes by name ("peer-1", "broker-2").  Every event is written to `record`, and the invariants
+are checked at each event.  The same seed and settings give the same history, byte for byte.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from zabka.simulation.engine.virtual_time import virtual_time
 from zabka.simulation.settings import WorldSettings
 
 IN_PIECES_EVERY = 10
-"""In one of so many seeds, reads return parts of the received bytes."""
+"""In one of this many seeds, reads return only parts of the received bytes."""
 PIECES = 0.05
 PRODUCER_PAUSE_MS = 100
 LOG_DIRS_MAX = 2
 SHUTDOWN_CHECK_US = 50_000
 CLEAN_UP_MS_MAX = 10_000
-"""Time that programs of a test have between their cancellation and the end of the world."""
+"""Time that a test's programs have after their cancellation, before the world ends."""
 
 
 class World(ClusterWorld):
-    """One simulated cluster; `start()` boots every node, then let time pass with `run` or `until`."""
+    """One simulated cluster.  `start()` boots every node; `run` and `until` advance the time."""
 
     def __init__(self, seed: int, settings: WorldSettings | None = None, tap: MessageTap | None = None) -> None:
         self.settings = settings or WorldSettings()
@@ -66,15 +66,15 @@ class World(ClusterWorld):
         return next(machine for machine in self.servers() if machine.name == name)
 
     def is_running(self, name: str) -> bool:
-        """Return whether there is a process, possibly paused."""
+        """Return whether the node has a process, possibly paused."""
         return self.machine(name).process is not None
 
     def is_paused(self, name: str) -> bool:
-        """Return whether there is a process that was stopped by SIGSTOP."""
+        """Return whether the node's process was stopped by SIGSTOP."""
         return self.machine(name).is_paused
 
     def start_service(self, name: str, service: Service, *, restarts: bool = False) -> ServiceMachine:
-        """Start a test's own program on a machine of its own.  Raises ValueError if the name is in use."""
+        """Start a test's own program on a new machine.  Raises ValueError if the name is in use."""
         if name in self.ground.network.addresses:
             raise ValueError(f"there is a machine {name} already")
         self.isolate()
@@ -94,11 +94,11 @@ class World(ClusterWorld):
 
     @property
     def services(self) -> list[ServiceMachine]:
-        """The machines of a test's own programs."""
+        """Return the machines of a test's own programs."""
         return [machine for machine in self.clients.values() if isinstance(machine, ServiceMachine)]
 
     def end_world(self) -> None:
-        """End all processes and scheduled calls; a test's own programs are cancelled first, and may clean up."""
+        """End all processes and scheduled calls.  A test's own programs are cancelled first and can clean up."""
         services = self.services
         if not services:
             super().end_world()
@@ -134,22 +134,21 @@ class World(ClusterWorld):
             self._is_running = False
 
     def run(self, duration_ms: int) -> None:
-        """Let time pass."""
+        """Advance the virtual time by `duration_ms`."""
         self.run_to(self.scheduler.now_us + duration_ms * 1000)
 
     def run_to(self, time_us: int) -> None:
-        """Let time pass up to that moment."""
+        """Advance the virtual time to `time_us`."""
         with self.in_virtual_time():
             self.scheduler.run_until(time_us)
 
     def until(self, condition: Callable[[], bool], limit_ms: int = 60_000, what: str = "the condition") -> int:
-        """Let time pass until the condition holds, and return how many virtual ms that took.  Raises Deadlock past the
-        limit."""
+        """Advance the time until the condition holds; return the virtual ms passed.  Raises Deadlock past the limit."""
         with self.in_virtual_time():
             return super().until(condition, limit_ms, what)
 
     def until_done(self, task: Any, limit_ms: int = 600_000, what: str = "the task") -> Any:
-        """Let time pass until a task is done, and return its result.  Raises Deadlock past the limit."""
+        """Advance the time until a task is done, and return its result.  Raises Deadlock past the limit."""
         with self.in_virtual_time():
             return super().until_done(task, limit_ms, what)
 
@@ -171,7 +170,7 @@ class World(ClusterWorld):
                 machine.kill()
 
     def stop_broker(self, name: str, back_after_ms: int = 0) -> None:
-        """SIGTERM a broker: a controlled shutdown.  It starts again that long after its end; with 0 it stays down."""
+        """Send SIGTERM to a broker (controlled shutdown).  With `back_after_ms`, restart it that long after its end."""
         machine = self.node(name)
         if machine.process is None:
             return
@@ -188,13 +187,13 @@ class World(ClusterWorld):
             start_after_end()
 
     def pause(self, name: str) -> None:
-        """SIGSTOP."""
+        """Pause a node (SIGSTOP)."""
         if self.is_running(name):
             self.announce("pause", name)
             self.machine(name).pause()
 
     def resume(self, name: str) -> None:
-        """SIGCONT."""
+        """Resume a node (SIGCONT)."""
         self.machine(name).resume()
 
     # -- clients -----------------------------------------------------------------------------------------------------
@@ -203,7 +202,7 @@ class World(ClusterWorld):
         self, name: str, peers: list[int] | None = None, *,
         session_timeout_ms: int = SESSION_TIMEOUT_MS, read_only: bool = False,
     ) -> tuple[Client, ScriptedMachine]:  # fmt: skip
-        """Return a client of the ensemble, or of some of its peers, and the machine of that name on which it runs."""
+        """Return a client of the ensemble, or of some of its peers, and the machine that runs it."""
         machine = self.scripted_client(name)
         connector = machine.connector()
         hosts = self.hosts if peers is None else ",".join(f"{peer_address(peer)}:{CLIENT_PORT}" for peer in peers)
@@ -215,18 +214,18 @@ class World(ClusterWorld):
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
-        """The addresses of all brokers."""
+        """Return the addresses of all brokers."""
         return [(broker_address(broker), KAFKA_PORT) for broker in self.brokers]
 
     def kafka_client(self, name: str) -> tuple[AdminClient, ScriptedMachine]:
-        """Return a client of the brokers, and the machine of that name on which it runs."""
+        """Return a client of the brokers, and the machine that runs it."""
         machine = self.scripted_client(name)
         return AdminClient(machine.channel(), machine.runtime(), self.bootstrap), machine
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def prioritise(self, delays_ms: dict[tuple[str, str], int]) -> Callable[[], None]:
-        """Delay every direction by its own time, and return a function that ends the delays."""
+        """Delay each direction between two nodes by its own time; return a function that ends the delays."""
         fault_id = self.announce("priorities", "*", delay_ms=max(delays_ms.values(), default=0))
         links = {(self.machine(a).address, self.machine(b).address): each for (a, b), each in delays_ms.items()}
         for link, delay_ms in links.items():
@@ -240,7 +239,7 @@ class World(ClusterWorld):
         return end_fault
 
     def slow_disk(self, name: str, factor: int) -> Callable[[], None]:
-        """Slow down a node's disk by that factor, and return a function that ends it."""
+        """Slow down a node's disk by that factor; return a function that ends this."""
         fault_id, volume = self.announce("slow_disk", name), self.node(name).volume
         volume.slow_factor = factor
 
@@ -251,7 +250,7 @@ class World(ClusterWorld):
         return end_fault
 
     def repair_disks(self) -> None:
-        """End all faults of disks, and restart brokers with an offline log directory."""
+        """End all disk faults, and restart brokers with an offline log directory."""
         for machine in self.servers():
             machine.volume.repair()
         self.repair_directories()
@@ -259,13 +258,15 @@ class World(ClusterWorld):
     # -- the present state -------------------------------------------------------------------------------------------
 
     def zab_leader(self) -> PeerMachine | None:
-        """Return the peer that leads and serves, or None if there is none."""
+        """Return the leader that serves, or None if there is none."""
         return self.leader()
 
 
 def cluster_shape(settings: WorldSettings, seed: int) -> ClusterShape:
-    """Return the cluster that settings describe.  The seed selects only how coarse the network is and, if disks may
-    fail, the number of log directories."""
+    """Return the cluster that the settings describe.
+
+    The seed selects only the granularity of the network and, if disks may fail, the number of log directories.
+    """
     ensemble_keys = {
         "tickTime": str(settings.tick_time_ms),
         "initLimit": str(settings.init_limit),

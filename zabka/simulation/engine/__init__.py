@@ -1,5 +1,5 @@
 """Virtual time for whole processes: the queue of calls, event loops, TCP, machines, and taps on their messages.
 
-Builds on `filesystem` and the ports of ensemble; the higher packages of simulation import it, and api, cli, pipeline
-and testing use its taps.  Begin with `scheduler`, then `loop`, `tcp` and `machine`.
+Builds on `filesystem` and ensemble's ports; the higher packages of simulation import it, and api, cli, pipeline and
+testing use its taps.  Begin with `scheduler`, then `loop`, `tcp` and `machine`.
 """

@@ -1,4 +1,4 @@
-"""Handles of a simulated event loop: asyncio's own, made without a question about the debug mode at each callback."""
+"""Handles of a simulated event loop: asyncio's, without its check of the debug mode at each callback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Callback(asyncio.Handle):
-    """A callback that waits for a turn of its loop."""
+    """A callback that runs in a turn of its loop."""
 
     __slots__ = ()
     _context: Context
@@ -31,7 +31,7 @@ class Callback(asyncio.Handle):
 
 
 class Timer(asyncio.TimerHandle):
-    """A callback that waits for its time, in µs of its loop's clock."""
+    """A callback that runs at a time of its loop's clock, in µs."""
 
     __slots__ = ()
     _context: Context

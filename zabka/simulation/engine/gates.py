@@ -1,9 +1,9 @@
-"""Gates hold, drop, delay or reorder the frames that processes write to their connections, by the kind of a frame.
+"""Gates hold, drop, delay or reorder frames that processes write to connections, depending on the frame's kind.
 
-A gate stands between a process and its socket.  A held or delayed frame holds back the later frames of its connection,
-as a lost segment does in TCP.  A frame that changes places with the next one, or is dropped, would need a faulty
-network stack.  Held frames are lost with their connection.  Without a rule for its link, a gate passes all bytes on
-at once, so its world has the same history as one without gates.
+A gate is between a process and its socket.  A held or delayed frame blocks the later frames of its connection, as a
+lost segment does in TCP.  Reordered or dropped frames would require a faulty network stack.  Held frames are lost when
+their connection closes.  Without a rule for its link, a gate forwards all bytes immediately, so its world has the same
+history as a world without gates.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Frame(NamedTuple):
 
 
 class Frames(Protocol):
-    """Splits the bytes that one end of a connection writes."""
+    """Splits the bytes written by one end of a connection into frames."""
 
     @property
     def partial(self) -> int:
-        """The number of bytes after the last whole frame."""
+        """Return the number of bytes after the last whole frame."""
         ...
 
     def written(self, data: bytes) -> list[Frame]:
@@ -45,12 +45,12 @@ class Frames(Protocol):
         ...
 
     def received(self, data: bytes) -> None:
-        """Note the bytes that this end has received, which name the kinds of its answers."""
+        """Record bytes that this end has received: requests, which determine the kinds of their replies."""
         ...
 
 
 class Rule:
-    """A fault of the frames of one kind, in one direction between two machines."""
+    """A fault on frames of one kind, in one direction between two machines."""
 
     def __init__(
         self, source: str, target: str, kind: str, action: Action, *, count: int | None = None, delay_us: int = 0
@@ -59,7 +59,7 @@ class Rule:
         self.kind = kind
         self.action = action
         self.left = count
-        """The number of frames that are still to be affected; None: all."""
+        """The number of frames that the rule will still affect; None for all."""
         self.delay_us = delay_us
         self.affected = 0
         self.waiting: list[tuple[Gate, _Queued]] = []
@@ -74,7 +74,7 @@ class Rule:
         return True
 
     def release(self) -> None:
-        """Affect no further frames, and send the held frames."""
+        """Affect no more frames, and send the held frames."""
         self.left = 0
         waiting, self.waiting = self.waiting, []
         for gate, queued in waiting:
@@ -90,7 +90,7 @@ class Gates:
         self._rules: dict[tuple[str, str], list[Rule]] = {}
 
     def add(self, rule: Rule) -> None:
-        """Apply a rule from now on; of several rules for a frame, the first counts."""
+        """Apply a rule from now on.  If several rules match a frame, the first one applies."""
         self._rules.setdefault(rule.link, []).append(rule)
 
     def rules(self, source: str, target: str) -> Iterator[Rule]:
@@ -99,7 +99,7 @@ class Gates:
 
 
 class _Queued:
-    """A frame that waits, or the bytes after it."""
+    """A queued frame, or the bytes after it."""
 
     def __init__(self, data: bytes, is_ready: bool) -> None:
         self.data = data
@@ -107,7 +107,7 @@ class _Queued:
 
 
 class Gate:
-    """The gate of one end of a connection; `send` passes bytes to the socket."""
+    """The gate at one end of a connection.  `send` passes bytes to the socket."""
 
     def __init__(self, gates: Gates, link: tuple[str, str], frames: Frames, send: Callable[[bytes], None]) -> None:
         self._gates = gates
@@ -115,10 +115,10 @@ class Gate:
         self._frames = frames
         self._send = send
         self._sent_of_partial = 0
-        """How many bytes of an incomplete frame were sent before a rule applied."""
+        """Number of bytes of an incomplete frame that were sent before a rule applied."""
         self._queue: deque[_Queued] = deque()
         self._overtaken: list[bytes] = []
-        """Frames that are sent after the next one."""
+        """Frames to send after the next one."""
 
     def received(self, data: bytes) -> None:
         """Handle bytes that the process has read."""
@@ -140,7 +140,7 @@ class Gate:
                 self._decide(frame)
 
     def flush(self) -> None:
-        """Send the frames at the head of the queue that no longer wait."""
+        """Send the frames at the head of the queue that need not wait any longer."""
         while self._queue and self._queue[0].is_ready:
             self._send(self._queue.popleft().data)
 

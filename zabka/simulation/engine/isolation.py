@@ -51,7 +51,7 @@ _REFUSED: tuple[tuple[Any, str, str, str], ...] = (
 
 
 class Isolation:
-    """The isolation of the programs of one world; a context manager that is entered whenever the world runs."""
+    """The isolation of one world's programs: a context manager that is entered whenever the world runs."""
 
     def __init__(self, seed: random.Random, turn: Turn) -> None:
         self.loops: dict[ProgramLoop, str] = {}
@@ -67,7 +67,7 @@ class Isolation:
         self._entered = ExitStack()
 
     def __enter__(self) -> None:
-        """Let the programs' randomness continue, and refuse what cannot be simulated."""
+        """Continue the programs' random streams, and reject calls that cannot be simulated."""
         self._thread = threading.get_ident()
         self._hosts_state = random.getstate()
         self._native_threads = _native_threads()
@@ -157,7 +157,7 @@ class Isolation:
 
 
 def _native_threads() -> int:
-    """Return the number of threads that Python did not start; 0 where the system does not tell."""
+    """Return the number of threads that Python did not start, or 0 if the system does not report it."""
     try:
         return len(list(_THREADS.iterdir())) - threading.active_count()
     except OSError:

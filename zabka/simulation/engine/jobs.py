@@ -1,7 +1,7 @@
 """Jobs outside a simulated process's event loop, in place of threads (`zabka.ensemble.runtime.workers`).
 
-Each step of a job is one event of the world, at a moment that the seed selects.  Jobs of a paused process do not
-proceed, and those of a killed process never do again.
+Each step of a job is one event of the world, at a time that the seed selects.  Jobs of a paused process pause, and jobs
+of a killed process never continue.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 STARTS_US_MAX = 200
-"""The longest time that a runnable thread waits for a core."""
+"""The longest time that a runnable thread waits for a CPU core."""
 
 
 class LoopWorkers:
@@ -35,7 +35,7 @@ class LoopWorkers:
         return _LoopWork(self._loop, job, self._random)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Run one function as a job of one step."""
+        """Run one function as a job with one step."""
         future: Future[T] = self._loop.create_future()
 
         def job() -> Job:
@@ -52,7 +52,7 @@ class LoopWorkers:
         return future
 
     def breathe(self) -> None:
-        """Do nothing: no other thread runs during a step."""
+        """Do nothing, because no other thread runs during a step."""
 
     def now_s(self) -> float:
         """Return the time of the loop's clock."""
@@ -68,9 +68,9 @@ class _LoopWork:
         self._random = random
         self._woken = False
         self._rests = False
-        """Whether the job is at a yield that `wake` ends."""
+        """Whether the job is paused at a yield that `wake` can end."""
         self._due = 0
-        """The number of the next step; calls scheduled for an earlier number have no effect."""
+        """The number of the next step.  Calls scheduled with a lower number have no effect."""
         self._ended = False
         self._after(0.0)
 
@@ -90,7 +90,7 @@ class _LoopWork:
     def _after(self, seconds: float) -> None:
         self._rests = False
         self._due += 1
-        # Includes the time that the last step took, if this is called from it.
+        # This includes the time that the last step took, if the step calls this.
         delay_us = self._loop.busy_us() + round(seconds * 1e6) + draw_below(self._random, STARTS_US_MAX)
         self._loop.call_beside(delay_us, self._come, self._due)
 

@@ -1,8 +1,8 @@
-"""An asyncio event loop on the world's scheduler: one process's turns, in virtual time.
+"""An asyncio event loop on the world's scheduler: runs one process in turns, in virtual time.
 
-A turn runs the handles that were ready when it began, in order, as one iteration of asyncio's own loop does.  It
-begins a moment after a handle became ready.  Time that it spends on its disk delays the next turn.  A killed loop
-takes no more turns.
+A turn runs the handles that were ready when it began, in order, as one iteration of asyncio's own loop does.  It begins
+a moment after a handle became ready.  The time of its disk operations delays the next turn.  A killed loop takes no
+more turns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zabka.simulation.filesystem.volume import PowerLost
 
 TURN_US_MIN = 10
 TURN_US_BITS = 6
-"""A turn begins up to 2^6 µs later."""
+"""A turn begins up to 2^6 µs after a handle became ready."""
 JOB_US_MIN = 50
 JOB_US_SPREAD = 3_000
 NEVER_US = 1 << 60
@@ -45,7 +45,7 @@ OWN_HOSTS = ("localhost", "127.0.0.1", "0.0.0.0")
 
 
 class Timed(Protocol):
-    """The disk as one process uses it; `took_us` is the time that it took since the value was reset to 0, in µs."""
+    """The disk as one process uses it; `took_us` is the time that operations took since it was set to 0, in µs."""
 
     took_us: int
 
@@ -53,8 +53,8 @@ class Timed(Protocol):
 class ProcessLoop(asyncio.AbstractEventLoop):
     """One process's event loop.
 
-    `pieces` is the chance that a read returns only a part of the received bytes.  `on_failure(text, exception)`
-    receives exceptions that the process does not catch.
+    `pieces` is the probability that a read returns only a part of the received bytes.  `on_failure(text, exception)` is
+    called with exceptions that the process does not catch.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.paused = False
         self.killed = False
         self.disk: Timed | None = None
-        """The disk on which the process spends time."""
+        """The disk whose operations make the process busy."""
         self.signals: dict[int, Callable[[], object]] = {}
         self._random = random
         self._turn = turn
@@ -105,7 +105,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return begins_us if begins_us > self._busy_until_us else self._busy_until_us
 
     def _take_turns(self) -> None:
-        """Take one turn, and the following ones as long as no other call of the world is due in between."""
+        """Take one turn, and further turns as long as no other call of the world is due in between."""
         if self.paused or self.killed:
             self._turn_due = False
             return
@@ -115,7 +115,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             while True:
                 for _ in range(len(ready)):
                     if not ready:
-                        # The process was killed in this turn.
+                        # The process was killed during this turn.
                         break
                     handle = ready.popleft()
                     if not handle._cancelled:
@@ -140,17 +140,17 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.call_exception_handler({"message": f"Exception in callback {handle!r}", "exception": failed})
 
     def _begin_turn(self) -> None:
-        """Make this process the running one."""
+        """Mark this process as the running one."""
         self._turn.taker = self
         _set_running_loop(self)
 
     def _end_turn(self) -> None:
-        """Leave no process running."""
+        """Mark that no process is running."""
         _set_running_loop(None)
         self._turn.taker = None
 
     def _pay(self) -> None:
-        """Let the next turn begin when this one's disk operations are done."""
+        """Delay the next turn until the disk operations of this turn are done."""
         spent_us = self._spent_us
         disk = self.disk
         if disk is not None and disk.took_us:
@@ -161,11 +161,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             self._spent_us = 0
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Pause the process (SIGSTOP)."""
         self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Resume the process (SIGCONT)."""
         self.paused = False
         held, self._held = self._held, []
         for run in held:
@@ -174,9 +174,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             self._wake()
 
     def kill(self) -> list[asyncio.Task[Any]]:
-        """SIGKILL: take no more turns, and close all sockets as the kernel does.
+        """Kill the process (SIGKILL): take no more turns, and close all sockets as the kernel does.
 
-        Return the suspended tasks, so that the caller can keep them: their `finally` must not run.
+        Return the suspended tasks.  The caller must keep them, because their `finally` must not run.
         """
         tasks = self.vanish()
         owned, self._owned = self._owned, {}
@@ -185,28 +185,28 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return tasks
 
     def vanish(self) -> list[asyncio.Task[Any]]:
-        """Power loss: take no more turns, and close nothing."""
+        """Lose power: take no more turns, and close nothing."""
         self.killed = True
         self._ready.clear()
         self._held.clear()
         return self._tasks
 
     def own(self, each: Closable) -> None:
-        """Let the kernel close `each` when this process ends."""
+        """Make the kernel close `each` when this process ends."""
         self._owned[id(each)] = each
 
     def disown(self, each: Closable) -> None:
-        """Undo `own`, because `each` is closed."""
+        """Undo `own`, because `each` has been closed."""
         self._owned.pop(id(each), None)
 
     def piece_of(self, size: int) -> int:
-        """Return how many of `size` received bytes a read returns."""
+        """Return how many of `size` received bytes the next read returns."""
         if size > 1 and self._pieces and self._random.random() < self._pieces:
             return 1 + draw_below(self._random, size - 1)
         return size
 
     def call_beside(self, delay_us: int, callback: Callable[..., None], *args: Any) -> None:
-        """Call after that time, outside the event loop's turns: its disk time does not delay them."""
+        """Call after that time, outside the loop's turns, so that the disk time of turns does not delay the call."""
 
         def run() -> None:
             if self.killed:
@@ -247,7 +247,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._wall_us += by_us
 
     def world_us(self) -> int:
-        """Return the world's clock, plus the time that the process has spent in this turn."""
+        """Return the world's time, plus the time that the process has spent in this turn."""
         return self.scheduler.now_us + self.busy_us()
 
     def busy_us(self) -> int:
@@ -266,7 +266,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         if self.killed:
             return handle
         if self._is_beside:
-            # A thread calls this after the time that its step has taken so far.
+            # A job's step calls this outside of turns, so the call is due after the time that the step has taken so
+            # far.
             self.scheduler.post(self.world_us(), partial(self._due, handle))
         else:
             self._ready.append(handle)
@@ -279,7 +280,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call after that many seconds."""
+        """Call after `delay` seconds."""
         due_us = self.world_us() + max(0, math.ceil(min(delay * 1e6, NEVER_US)))
         return self._call_at(due_us, callback, args, context)
 
@@ -307,13 +308,13 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return
 
     def create_future(self) -> asyncio.Future[Any]:
-        """Return a future of this loop."""
+        """Return a new future of this loop."""
         return asyncio.Future(loop=self)
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        """Start a task; a task without a name gets a number within its process."""
+        """Start a task.  A task without a name gets a number within its process as its name."""
         self._task_number += 1
         task = asyncio.Task(coro, loop=self, name=name or f"task {self._task_number}", context=context)
         self.keep(task)
@@ -327,7 +328,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._tasks.append(task)
 
     def get_debug(self) -> bool:
-        """Return False: there is no debug mode."""
+        """Return False, because there is no debug mode."""
         return False
 
     def is_running(self) -> bool:
@@ -335,11 +336,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return not self.killed
 
     def is_closed(self) -> bool:
-        """Return whether the process was killed; asyncio then does not warn about what remains of it."""
+        """Return whether the process was killed.  If True, asyncio does not warn about what remains of the process."""
         return self.killed
 
     def stop(self) -> None:
-        """Report a failure: a process must not stop its loop."""
+        """Report a failure, because a process must not stop its loop."""
         self._on_failure("the event loop was stopped", None)
 
     def set_exception_handler(self, handler: Callable[[asyncio.AbstractEventLoop, Context_], object] | None) -> None:
@@ -351,7 +352,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return self._exception_handler
 
     def call_exception_handler(self, context: Context_) -> None:
-        """Handle the exception of a callback, or of a task whose result is never read."""
+        """Handle an exception of a callback, or of a task whose result is never read."""
         if self.killed:
             return
         if self._exception_handler is None:
@@ -367,7 +368,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._on_failure(str(context.get("message")), context.get("exception"))
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
-        """Set the handler of a signal, which `terminate` calls."""
+        """Set the handler of a signal; `terminate` calls it."""
         self.signals[sig] = partial(callback, *args)
 
     def remove_signal_handler(self, sig: int) -> bool:
@@ -375,7 +376,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return self.signals.pop(sig, None) is not None
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Call the handler of SIGTERM."""
         handler = self.signals.get(signal.SIGTERM)
         if handler is not None:
             self.call_soon(handler)
@@ -383,7 +384,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # -- the executor ------------------------------------------------------------------------------------------------
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """Call the function later, in one step."""
+        """Call the function later, as a job with one step."""
         future = self.create_future()
 
         def work() -> None:
@@ -402,7 +403,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # -- the network -------------------------------------------------------------------------------------------------
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
-        """Resolve the name of a machine, or an address to itself."""
+        """Resolve the name of a machine; an address resolves to itself."""
         return [(real.AF_INET, real.SOCK_STREAM, real.IPPROTO_TCP, "", (self._address_of(host), port))]
 
     def _address_of(self, host: str | bytes | None) -> str:
@@ -422,7 +423,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     async def create_server(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: Any = None, port: Any = None, **_: Any
     ) -> SocketServer:
-        """Listen at a port on this machine's only address.  Raises OSError."""
+        """Listen on a port of this machine's only address.  Raises OSError."""
         return SocketServer(self, port or 0, protocol_factory)
 
     async def create_connection(  # type: ignore[override]

@@ -28,11 +28,11 @@ Main = Callable[["SimProcess"], Coroutine[Any, Any, Any]]
 
 
 class ProcessExited(BaseException):
-    """A process has called _exit(2); its code must not catch this."""
+    """A process has called _exit(2).  The code of the process must not catch this."""
 
 
 class Ground:
-    """State that all machines of one world share."""
+    """State shared by all machines of one world."""
 
     def __init__(self, seed: int, scheduler: Scheduler, *, pieces: float = 0.0, tap: MessageTap | None = None) -> None:
         self.seed = seed
@@ -40,11 +40,11 @@ class Ground:
         self.network = TcpNetwork(scheduler, derive_random(seed, "segments"))
         self.turn = Turn()
         self.pieces = pieces
-        """The chance that a read returns only a part of the received bytes."""
+        """Probability that a read returns only a part of the received bytes."""
         self.heard = None if tap is None else TapFeed(tap)
         """Reports all messages to a tap, if there is one."""
         self.fault_counts = SharedCounts()
-        """The uses of request faults, counted by all servers."""
+        """Use counts of request faults, summed over all servers."""
         self.isolation: Isolation | None = None
         """The isolation of a test's own programs, if there are any."""
         self.failures: list[str] = []
@@ -52,11 +52,11 @@ class Ground:
         self._dead: list[asyncio.Task[Any]] = []
 
     def bury(self, tasks: list[asyncio.Task[Any]]) -> None:
-        """Keep the tasks of a killed process: deleting them would run their `finally`."""
+        """Keep the tasks of a killed process, because deleting them would run their `finally`."""
         self._dead += [task for task in tasks if not task.done()]
 
     def end_world(self) -> None:
-        """Close the tasks of killed processes after the end of the world; their `finally` can no longer affect it."""
+        """Close the tasks of killed processes after the world's end, when their `finally` can no longer affect it."""
         dead, self._dead = self._dead, []
         hosts_loop = _get_running_loop()
         for task in dead:
@@ -69,7 +69,7 @@ class Ground:
                     coroutine.close()
                     break
                 except (Exception, asyncio.CancelledError):
-                    # It awaits something in a `finally`, or uses a closed object.
+                    # The task awaits something in a `finally`, or uses a closed object.
                     continue
         _set_running_loop(hosts_loop)
         if self.heard is not None:
@@ -84,12 +84,12 @@ class MachineFiles(ProcessFiles):
         self._machine = machine
 
     def unlink(self, path: Path, /) -> None:
-        """Remove a file, after notifying `on_unlink`."""
+        """Remove a file after calling `on_unlink`."""
         self._machine.on_unlink(path)
         super().unlink(path)
 
     def pread(self, descriptor: int, size: int, position: int, /) -> bytes:
-        """pread(2), which notifies `on_read`."""
+        """Read like pread(2), and call `on_read`."""
         data = super().pread(descriptor, size, position)
         self._machine.on_read(self.node_at(descriptor), position, len(data))
         return data
@@ -117,7 +117,7 @@ class SimProcess:
         self.workers = LoopWorkers(self.loop, random)
         heard = ground.heard
         self.messages: MessageNotes | None = None if heard is None else heard.notes(machine.name, self.loop)
-        """Notes all messages to and from the process, if there is a tap."""
+        """Records all messages to and from the process, if there is a tap."""
         self.main: asyncio.Task[Any] | None = None
 
     def _failed(self, text: str, failure: BaseException | None) -> None:
@@ -125,9 +125,9 @@ class SimProcess:
 
 
 class Machine:
-    """A computer; `main` is the program that it runs.
+    """A computer that runs the program `main`.
 
-    A program that ends by itself is passed, as its task, to `on_exit`.  `volume` outlives programs.
+    When the program ends by itself, `on_exit` is called with its task.  `volume` outlives the programs.
     """
 
     loop_class: Callable[..., ProcessLoop] = ProcessLoop
@@ -148,7 +148,7 @@ class Machine:
         self.skew_us = skew_us
         self.on_unlink: Callable[[Path], None] = _nobody
         self.on_read: Callable[[Node, int, int], None] = _nobody_reads
-        """Called with each part of a file that a process has read: its first byte, and its size."""
+        """Called for each part of a file that a process has read, with its position and size."""
         self._main = main
         self._on_exit = on_exit
         self._starts = 0
@@ -186,12 +186,12 @@ class Machine:
             self._on_exit(task)
 
     def kill(self) -> None:
-        """SIGKILL: end the process at once; its kernel closes its connections."""
+        """Kill the process (SIGKILL); its kernel closes its connections."""
         if self.process is not None:
             self._drop(self.process)
 
     def exit(self, process: SimProcess) -> NoReturn:
-        """_exit(2), called within a turn of that process: has the effect of SIGKILL."""
+        """Handle _exit(2), called within a turn of that process; it has the effect of SIGKILL."""
         if self.process is process:
             self._drop(process)
         raise ProcessExited
@@ -202,7 +202,7 @@ class Machine:
         process.files.kill()
 
     def lose_power(self) -> None:
-        """Lose the process and all connections at once, without notice to others; stay off until `start`."""
+        """Lose the process and all connections without sending anything to other machines; stay off until `start`."""
         process, self.process = self.process, None
         self.kernel.lose_power()
         if process is not None:
@@ -210,7 +210,7 @@ class Machine:
         self.volume.lose_power()
 
     def power_went(self) -> None:
-        """Lose power during an operation of the process: it does not continue, and sends nothing more."""
+        """Lose power during an operation of the process, which neither continues nor sends anything more."""
         process = self.process
         if process is not None and not process.loop.killed:
             self.kernel.lose_power()
@@ -218,18 +218,18 @@ class Machine:
             self.ground.scheduler.soon(self.lose_power)
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Pause the process (SIGSTOP)."""
         if self.process is not None:
             self.process.loop.pause()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Resume the process (SIGCONT)."""
         if self.process is not None and self.process.loop.paused:
             self.process.loop.resume()
 
     @property
     def is_paused(self) -> bool:
-        """Whether there is a process that was stopped by SIGSTOP."""
+        """Whether the process was stopped by SIGSTOP."""
         return self.process is not None and self.process.loop.paused
 
 

@@ -1,7 +1,7 @@
-"""Observers of a server's connections: they receive the bytes that pass its end of each connection, in order.
+"""Observers of a server's connections: they receive the bytes that the server reads and writes, in order.
 
 An observer sees what the server's program has read and written, before the network can lose or delay it.  It draws no
-random numbers and affects no process: an observed world has the same history.
+random numbers and affects no process, so observation does not change the history of a world.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class Observer(Protocol):
     """Observer of one connection."""
 
     def received(self, data: bytes) -> None:
-        """The server has read these bytes."""
+        """Handle bytes that the server has read."""
         ...
 
     def sent(self, data: bytes) -> None:
-        """The server has written these bytes."""
+        """Handle bytes that the server has written."""
         ...
 
 
@@ -30,7 +30,7 @@ Observe = Callable[[], Observer]
 
 
 class FrameReader:
-    """Splits the bytes of one direction of a connection into frames.  The length of a frame, an int, precedes it."""
+    """Splits the bytes of one direction of a connection into frames.  Each frame is preceded by its length (an int)."""
 
     __slots__ = ("_rest",)
 
@@ -39,7 +39,7 @@ class FrameReader:
 
     @property
     def left(self) -> int:
-        """The number of bytes after the last whole frame."""
+        """Return the number of bytes after the last whole frame."""
         return len(self._rest)
 
     def read(self, data: bytes) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
-"""The event loop of a test's own program: tasks and futures whose order in sets does not depend on memory addresses.
+"""Event loop of a test's own program, whose tasks and futures have an order in sets that is always the same.
 
-`asyncio.wait` and similar functions keep tasks in sets.  The order of a set follows from the hashes of its members, and
-the hash of a plain task is its address.
+`asyncio.wait` and similar functions keep tasks in sets.  The order of a set depends on the hashes of its members, and
+the hash of a plain task is its memory address.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _REFUSED: dict[str, str] = {
 
 
 class NumberedTask(asyncio.Task[Any]):
-    """A task with a number as its hash."""
+    """A task whose hash is a number."""
 
     def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **options: Any) -> None:
-        # Creation already puts the task into a set.
+        # Set the number first, because creation already puts the task into a set.
         self.number = number
         super().__init__(coro, **options)
 
@@ -53,7 +53,7 @@ class NumberedTask(asyncio.Task[Any]):
 
 
 class NumberedFuture(asyncio.Future[Any]):
-    """A future with a number as its hash."""
+    """A future whose hash is a number."""
 
     def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
         self.number = number
@@ -101,14 +101,14 @@ class ProgramLoop(ProcessLoop):
             self._steps.append(Step(self.scheduler.now_us, self._program, _place_of(self._ready[0]._callback)))
 
     def create_future(self) -> asyncio.Future[Any]:
-        """Return a future of this loop."""
+        """Return a new future of this loop."""
         self._task_number += 1
         return NumberedFuture(self._task_number, self)
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        """Start a task; a task without a name gets its number."""
+        """Start a task.  A task without a name gets its number as its name."""
         self._task_number += 1
         number = self._task_number
         task = NumberedTask(number, coro, loop=self, name=name or f"task {number}", context=context)
@@ -213,7 +213,7 @@ class ProgramLoop(ProcessLoop):
         return outer._app_transport
 
     def loose_failures(self) -> list[BaseException]:
-        """Return the exceptions of ended tasks that nothing has awaited."""
+        """Return the exceptions of ended tasks that were never awaited."""
         # asyncio itself reports such an exception when the task is deleted; here the loop keeps it.
         loose = [task for task in self._tasks if task.done() and getattr(task, "_log_traceback", False)]
         return [failure for task in loose if (failure := task.exception()) is not None]

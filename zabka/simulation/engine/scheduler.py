@@ -1,7 +1,7 @@
 """Virtual time: one queue of calls, and the only clock.
 
-Everything that happens in a simulated world is one call of the scheduler, ordered by (time, order of scheduling);
-nothing else runs.  There is no event loop, no thread and no clock but `Scheduler.now_us`.
+Everything that happens in a simulated world is a call of the scheduler; calls are ordered by (time, order of
+scheduling).  There is no other event loop or thread, and no clock other than `Scheduler.now_us`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from heapq import heappush as _push
 
 
 class Deadlock(Exception):
-    """The queue is empty, and the awaited condition does not hold."""
+    """The queue is empty although the awaited condition does not hold."""
 
 
 class Call:
@@ -30,20 +30,20 @@ class Call:
         self.callback = None
 
     def due(self) -> None:
-        """Call, unless cancelled."""
+        """Run the callback unless the call is cancelled."""
         callback, self.callback = self.callback, None
         if callback is not None:
             callback()
 
 
 class Suspended(ABC):
-    """Something that waits for a scheduled call in order to continue, such as a task between two steps."""
+    """Something that a scheduled call continues, such as a task between two steps."""
 
     __slots__ = ()
 
     @abstractmethod
     def cancel(self) -> bool:
-        """End the task where it is suspended; return False if it had ended already."""
+        """End the task where it is suspended; return False if it had already ended."""
 
 
 class Scheduler:
@@ -54,26 +54,26 @@ class Scheduler:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Callable[[], object]]] = []
         self._ready: deque[Callable[[], object]] = deque()
-        """Calls scheduled for the present moment during that moment; they run after those on the heap."""
+        """Calls scheduled for the present moment during that moment.  They run after the calls on the heap."""
         self._order = 0
         self._until_us = -1
-        """The end of the current `run_until`; -1 outside of it."""
+        """The end time of the current `run_until`, or -1 outside of it."""
         self.now_us = 0
         self.steps = 0
-        """The number of calls run so far, including cancelled ones."""
+        """The number of calls so far, including cancelled ones."""
 
     def at(self, time_us: int, callback: Callable[[], object]) -> Call:
-        """Schedule a call at that moment (now, if it is past)."""
+        """Schedule a call at that time, or now if it is past."""
         call = Call(callback)
         self.post(time_us, call.due)
         return call
 
     def after(self, delay_us: int, callback: Callable[[], object]) -> Call:
-        """Schedule a call after a delay, which is not negative."""
+        """Schedule a call after a delay, which must not be negative."""
         return self.at(self.now_us + delay_us, callback)
 
     def post(self, time_us: int, callback: Callable[[], object]) -> None:
-        """Schedule a call as `at` does, without the option to cancel it."""
+        """Schedule a call like `at`, but without a way to cancel it."""
         if time_us > self.now_us:
             self._order += 1
             _push(self._heap, (time_us, self._order, callback))
@@ -81,7 +81,7 @@ class Scheduler:
             self._ready.append(callback)
 
     def soon(self, callback: Callable[[], object]) -> None:
-        """Schedule a call at the present moment, after the calls that are due already."""
+        """Schedule a call for the present moment, after the calls that are already due."""
         self._ready.append(callback)
 
     def step(self) -> bool:
@@ -98,7 +98,7 @@ class Scheduler:
         return True
 
     def cancel_all(self) -> None:
-        """Discard all scheduled calls, and cancel the tasks that wait for them."""
+        """Discard all scheduled calls, and cancel the tasks that they would continue."""
         waiting = [callback for _, _, callback in sorted(self._heap, key=lambda entry: entry[:2])]
         waiting += self._ready
         self._heap.clear()
@@ -115,10 +115,10 @@ class Scheduler:
         return self._heap[0][0] if self._heap else None
 
     def continue_at(self, time_us: int) -> bool:
-        """Move the clock to that moment for the call that is running, if no other call is due by then.
+        """Advance the clock to that time for the running call, if no other call is due by then.
 
-        Return False if the caller has to `post` the rest of its work instead.  The result is the same; this avoids a
-        pass through the queue.
+        If this returns False, the caller must `post` the rest of its work instead.  The result is the same, but this
+        avoids the queue.
         """
         if self._ready or time_us > self._until_us or (self._heap and self._heap[0][0] <= time_us):
             return False
@@ -127,8 +127,8 @@ class Scheduler:
         return True
 
     def run_until(self, time_us: int) -> None:
-        """Run all calls due up to and including that moment, and set the clock to it."""
-        # The same as repeated `step`, but faster; simulated years pass through here.
+        """Run all calls due up to and including that time, and set the clock to it."""
+        # Same as repeated `step` but faster, because simulated years pass here.
         heap, ready = self._heap, self._ready
         outer_us, self._until_us = self._until_us, time_us
         try:

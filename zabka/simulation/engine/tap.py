@@ -14,7 +14,7 @@ class MessageTap:
         self.messages: list[Message] = []
 
     def send(self, now_us: int, source: str, target: str, content: Content, answers: int | None = None) -> Message:
-        """Note a message that leaves; it has not arrived yet."""
+        """Record a message when it is sent; it has not arrived yet."""
         message = Message(len(self.messages) + 1, now_us, None, source, target, *content, answers=answers)
         self.messages.append(message)
         return message

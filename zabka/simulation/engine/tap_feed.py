@@ -1,8 +1,8 @@
 """Reports all messages between the processes of one world to a message tap.
 
-Processes note the messages that they send and receive in `MessageNotes`, as on a real host.  Here they share one
-clock, the world's, and a message is noted as sent before it can be received, so nothing has to be guessed.  Notes
-draw no random numbers and affect no process: a world with a tap has the same history as without.
+Processes record the messages that they send and receive in `MessageNotes`, as on a real host.  Here they share the
+world's clock, and a message is recorded as sent before it can be received, so no order has to be guessed.  Recording
+draws no random numbers and affects no process, so a tap does not change the history of a world.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class TapFeed:
     def __init__(self, tap: MessageTap) -> None:
         self._tap = tap
         self._names: dict[str, str] = {}
-        """The names of machines by address."""
+        """Machine names, keyed by address."""
         self._under_way: dict[tuple[str, str, str], deque[Message]] = {}
-        """Messages in flight by connection, sender and the message's key there."""
+        """Messages in flight, keyed by connection, sender and the message's key on that connection."""
         self._asked: dict[tuple[str, str], int] = {}
-        """The ids of requests, by connection and number."""
+        """Ids of requests, keyed by connection and number."""
 
     def machine(self, name: str, address: str) -> None:
         """Register a machine's name and address."""
         self._names[address] = name
 
     def notes(self, node: str, clock: Clock) -> ProcessNotes:
-        """Return the notes for one run of a program on that machine."""
+        """Return the message recorder for one run of a program on that machine."""
         return ProcessNotes(self, node, clock)
 
     def name_of(self, transport: Transport) -> str:
@@ -80,7 +80,7 @@ class TapFeed:
             del self._under_way[line, ends[0], key]
 
     def stop_hearing(self) -> None:
-        """Mark the messages in flight as lost, because the world has ended."""
+        """Mark the messages in flight as lost because the world has ended."""
         for waiting in self._under_way.values():
             for message in waiting:
                 message.lost = NEVER_READ
@@ -88,7 +88,7 @@ class TapFeed:
 
 
 class ProcessNotes(MessageNotes):
-    """All messages of one process, until it is killed."""
+    """Recorder of all messages of one process, until the process is killed."""
 
     def __init__(self, heard: TapFeed, node: str, clock: Clock) -> None:
         super().__init__(hears_everything=True)
@@ -97,11 +97,11 @@ class ProcessNotes(MessageNotes):
         self._clock = clock
 
     def line(self, transport: Transport, other: str | None = None) -> MessageLine:
-        """Return the notes of one connection; a world knows the machine at the other end."""
+        """Return the message recorder of one connection.  In a world, the machine at the other end is known."""
         return super().line(transport, self._heard.name_of(transport))
 
     def now_us(self) -> int:
-        """Return the time of the world's clock, without skew."""
+        """Return the world's time, without clock skew."""
         return self._clock.world_us()
 
     def note(self, us: int, sent: bool, line: MessageLine, key: str, content: Content, size: int | None) -> None:

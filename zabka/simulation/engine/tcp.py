@@ -1,10 +1,10 @@
-"""TCP as processes see it: each machine's kernel, its sockets, and the network between the machines.
+"""TCP as processes see it: the kernel of each machine, its sockets, and the network between machines.
 
 The model has the handshake and its retries, buffers of a limited size on both sides, and the receiver's window.
-Segments are lost if a link is cut, and sent again after a timeout that doubles.  Acknowledgements wait for data of the
-receiver, 40 ms at most.  It also has FIN, RST, keepalive, and machines without power, which send nothing at
-all.  A paused process's kernel keeps running: it accepts, acknowledges, and fills its buffers.  There is neither
-congestion control nor reordering of segments.  Times are Linux's.
+Segments are lost while a link is cut, and are sent again after a timeout that doubles each time.  An acknowledgement
+waits up to 40 ms for data that the receiver sends.  The model also has FIN, RST, keepalive, and machines without power,
+which send nothing.  A paused process's kernel keeps running: it accepts, acknowledges, and fills its buffers.  There is
+neither congestion control nor reordering of segments.  Timeouts are the same as Linux's.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from zabka.simulation.engine.scheduler import Call, Scheduler
 
 LATENCY_US_MIN = 50
 LATENCY_BITS = 8
-"""A segment takes up to 2^8 µs longer."""
+"""A segment takes up to 2^8 µs longer than LATENCY_US_MIN."""
 SLOW_BITS = 6
 SLOW_US_BITS = 13
-"""One segment in 2^6 takes up to 2^13 µs longer than that."""
+"""One segment in 2^SLOW_BITS takes up to 2^13 µs longer."""
 ACK_DELAY_US = 40_000
-"""How long a receiver waits for data of its own that carry the acknowledgement (TCP_DELACK_MIN)."""
+"""How long a receiver delays an acknowledgement, so that data which it sends can carry it (TCP_DELACK_MIN)."""
 SEND_BUFFER = 64 * 1024
 RECEIVE_BUFFER = 64 * 1024
 SEGMENT_MAX = 32 * 1024
 RTO_MIN_US = 200_000
 RTO_MAX_US = 120_000_000
 RETRIES_MAX = 15
-"""tcp_retries2."""
+"""Maximum retries of a segment (Linux: tcp_retries2)."""
 SYN_RETRIES_MAX = 6
-"""tcp_syn_retries."""
+"""Maximum retries of a SYN (Linux: tcp_syn_retries)."""
 KEEPALIVE_IDLE_US = 10_000_000
 KEEPALIVE_INTERVAL_US = 5_000_000
 KEEPALIVE_PROBES = 3
@@ -58,7 +58,7 @@ class Kind(Enum):
 
 
 class Segment(msgspec.Struct, gc=False):
-    """One segment in flight; `window` is the number of bytes that its sender can still receive."""
+    """One segment in flight.  `window` is the number of bytes that its sender can still receive."""
 
     source: str
     source_port: int
@@ -72,12 +72,12 @@ class Segment(msgspec.Struct, gc=False):
 
 
 def os_error(number: int) -> OSError:
-    """Return the OSError of a system call that fails with that number."""
+    """Return the OSError for a system call that failed with that error number."""
     return OSError(number, os.strerror(number))
 
 
 class Link:
-    """One direction between two machines: it loses, delays and orders segments."""
+    """One direction between two machines, which loses, delays and orders segments."""
 
     __slots__ = ("_last_by_connection_us", "_last_us", "cuts", "slow_us", "target")
 
@@ -85,13 +85,13 @@ class Link:
         self.target = target
         self.cuts = 0
         self.slow_us: int | None = None
-        """The delay of all segments; None if the link was never slow."""
+        """Delay of all segments; None if the link was never slow."""
         self._last_us = 0
-        """The arrival time of the last segment, which later segments must not overtake."""
+        """Arrival time of the last segment; later segments must not overtake it."""
         self._last_by_connection_us: dict[tuple[int, int], int] = {}
 
     def arrival_us(self, segment: Segment, at_us: int) -> int:
-        """Return when a segment that takes until `at_us` arrives behind those before it."""
+        """Return the arrival time of a segment whose latency ends at `at_us`, in order with the segments before it."""
         if self.slow_us is None:
             at_us = self._last_us = at_us if at_us > self._last_us else self._last_us
             return at_us
@@ -102,22 +102,22 @@ class Link:
 
 
 class TcpNetwork:
-    """Carries segments between the kernels of machines; each direction of a pair of machines can be cut or slow."""
+    """Carries segments between the kernels of machines.  Each direction between two machines can be cut or slow."""
 
     def __init__(self, scheduler: Scheduler, random: Random) -> None:
         self.scheduler = scheduler
         self.make_gate: Callable[[Socket, Callable[[bytes], None]], Gate | None] = _no_gate
-        """Returns the gate of a new connection's end, given its socket and the function that sends bytes."""
+        """Returns the gate of a new connection end, given its socket and the function that sends bytes."""
         self.addresses: dict[str, str] = {}
-        """The address of each machine by its name."""
+        """Addresses keyed by machine name."""
         self._observers: dict[tuple[str, int], list[Observe]] = {}
-        """The observers of the connections that servers accept, by address and port."""
+        """Observers of the connections that servers accept, keyed by address and port."""
         self._random = random
         self._kernels: dict[str, Kernel] = {}
         self._links: dict[tuple[str, str], Link] = {}
 
     def attach(self, address: str) -> Kernel:
-        """Return the kernel of a new machine with that IP address and with power."""
+        """Return the kernel of a new machine, which has this IP address and is powered on."""
         kernel = self._kernels[address] = Kernel(self, address)
         return kernel
 
@@ -137,7 +137,7 @@ class TcpNetwork:
         return link
 
     def cut(self, source: str, target: str) -> None:
-        """Lose all segments from `source` to `target`, until `heal` was called as often as `cut`."""
+        """Lose all segments from `source` to `target` until `heal` has been called as often as `cut`."""
         self.link(source, target).cuts += 1
 
     def heal(self, source: str, target: str) -> None:
@@ -147,8 +147,8 @@ class TcpNetwork:
     def slow(self, source: str, target: str, by_us: int) -> None:
         """Delay all segments from `source` to `target` by `by_us`; 0 ends the delay.
 
-        From then on only segments of the same connection keep their order there: new connections do not wait for
-        older segments.
+        From then on, the link keeps the order only of segments of the same connection, so that new connections do not
+        wait for older segments.
         """
         self.link(source, target).slow_us = by_us
 
@@ -174,7 +174,7 @@ class TcpNetwork:
 
 
 class Listener:
-    """A listening socket, with the established connections that wait to be accepted."""
+    """A listening socket, and the established connections that are not accepted yet."""
 
     def __init__(self, kernel: Kernel, port: int, on_waiting: Callable[[], None]) -> None:
         self.kernel = kernel
@@ -183,7 +183,7 @@ class Listener:
         self.on_waiting = on_waiting
 
     def close(self) -> None:
-        """Stop listening, and reset connections that were not accepted."""
+        """Stop listening, and reset the connections that were not accepted."""
         if self.kernel.listeners.get(self.port) is self:
             del self.kernel.listeners[self.port]
         while self.waiting:
@@ -204,7 +204,7 @@ class Kernel:
         self._next_port = FIRST_EPHEMERAL_PORT
 
     def listen(self, port: int, on_waiting: Callable[[], None]) -> Listener:
-        """Listen at a port, or at any free port if it is 0.  Raises OSError."""
+        """Listen on a port, or on any free port if it is 0.  Raises OSError."""
         port = port or self._free_port()
         if port in self.listeners:
             raise os_error(errno.EADDRINUSE)
@@ -212,7 +212,7 @@ class Kernel:
         return listener
 
     def connect(self, address: str, port: int, on_done: Callable[[OSError | None], None]) -> Socket:
-        """Start to connect; `on_done` receives None or the error."""
+        """Start to connect.  `on_done` is called with None or the error."""
         socket = Socket(self, self._free_port(), address, port)
         self._sockets[socket.key] = socket
         socket.open(on_done)
@@ -234,7 +234,7 @@ class Kernel:
             self.refuse(segment)
 
     def refuse(self, segment: Segment) -> None:
-        """Reply with RST, because the segment has no socket."""
+        """Reply with RST, because no socket exists for the segment."""
         reset = Segment(self.address, segment.target_port, segment.source_port, Kind.RST)
         self.network.carry(self.network.link(self.address, segment.source), reset)
 
@@ -255,7 +255,7 @@ class Kernel:
         self._sockets.pop(socket.key, None)
 
     def lose_power(self) -> None:
-        """Drop all sockets, without notice to the other machines."""
+        """Drop all sockets without notifying other machines."""
         self.has_power = False
         for socket in self._sockets.values():
             socket.vanish()
@@ -264,8 +264,7 @@ class Kernel:
 
 
 class Socket:
-    """One end of a connection.  It notifies its owner by `on_readable` and `on_writable`, and sets `failure` if it
-    fails."""
+    """One end of a connection.  It calls `on_readable` and `on_writable`, and sets `failure` when it fails."""
 
     def __init__(self, kernel: Kernel, port: int, remote: str, remote_port: int) -> None:
         self.kernel = kernel
@@ -286,25 +285,25 @@ class Socket:
         self._scheduler = kernel.network.scheduler
         self._link = kernel.network.link(kernel.address, remote)
         self._out = bytearray()
-        """Bytes that are not acknowledged, or not sent yet."""
+        """Bytes that are not acknowledged or not sent yet."""
         self._acked = self._next = self._taken = 0
         self._room = RECEIVE_BUFFER
         """The receive window of the other side."""
         self._ends = False
         self._fin_at: int | None = None
         self._is_closed = False
-        """Whether its owner has closed it."""
+        """Whether the owner has closed the socket."""
         self._was_full = False
         self._rto_us = RTO_MIN_US
         self._retries = 0
         self._call_timer: Call | None = None
         """The retry timer of the handshake."""
         self._late_us: int | None = None
-        """When the segments in flight count as lost; None if there are none."""
+        """Time at which the segments in flight count as lost; None if there are none."""
         self._late_call_us: int | None = None
-        """When the scheduler checks `_late_us` next: far less often than it changes."""
+        """Time at which the scheduler next checks `_late_us`.  It changes far less often than `_late_us`."""
         self._ack_is_due = False
-        """Whether received data are still unacknowledged."""
+        """Whether received data is still unacknowledged."""
         self._ack_call_is_due = False
         self._heard_us = self._scheduler.now_us
         self._probes = 0
@@ -312,7 +311,7 @@ class Socket:
     # -- for the owner -----------------------------------------------------------------------------------------------
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        """Queue as many of these bytes as fit into the buffer, and return their number.  Raises OSError."""
+        """Queue as many bytes as fit into the buffer, and return how many.  Raises OSError."""
         if self.is_gone or self.failure is not None:
             raise self.failure or os_error(errno.EPIPE)
         taken = min(len(data), SEND_BUFFER - len(self._out))
@@ -322,7 +321,7 @@ class Socket:
         return taken
 
     def receive_bytes(self, size: int) -> bytes:
-        """Return at most `size` of the received bytes."""
+        """Return up to `size` received bytes."""
         was_full = len(self.inbox) > RECEIVE_BUFFER // 2
         if size >= len(self.inbox):
             data = bytes(self.inbox)
@@ -343,7 +342,7 @@ class Socket:
     def close(self) -> None:
         """Close the socket for its owner.
 
-        Queued bytes are still sent, unless there are received bytes that were not read.
+        Queued bytes are still sent, unless there are unread received bytes.
         """
         self.on_readable = self.on_writable = _nobody
         if self.is_gone:
@@ -411,7 +410,7 @@ class Socket:
     def _acknowledge_soon(self) -> None:
         """Acknowledge with the next data sent, or alone after ACK_DELAY_US."""
         if self._ack_is_due:
-            # Every other segment is acknowledged at once (RFC 1122, 4.2.3.2).
+            # Every second segment is acknowledged immediately (RFC 1122, 4.2.3.2).
             self.say(Kind.ACK)
             return
         self._ack_is_due = True
@@ -448,7 +447,7 @@ class Socket:
             self._scheduler.post(late_us, self._look_at_timer)
 
     def _look_at_timer(self) -> None:
-        """Retransmit if the timeout has passed; otherwise check again at its time."""
+        """Retransmit if the timeout has passed; otherwise check again at that time."""
         now_us = self._scheduler.now_us
         if now_us != self._late_call_us:
             return
@@ -552,12 +551,12 @@ class Socket:
 
     def _leave_if_done(self) -> None:
         if self._is_closed and self._all_is_acknowledged() and not self.is_gone:
-            # Later segments get RST, as in FIN_WAIT2 without an owner.
+            # Later segments are rejected with RST, as in FIN_WAIT2 without an owner.
             self.vanish()
             self.kernel.forget(self)
 
     def _look_alive(self) -> None:
-        """Keepalive: probe the other side if it is silent."""
+        """Send a keepalive probe if the other side is silent."""
         if self.is_gone:
             return
         quiet_us = self._scheduler.now_us - self._heard_us

@@ -1,8 +1,8 @@
-"""The transports that asyncio's protocols get on a simulated socket, and the servers that accept connections.
+"""Transports for asyncio's protocols on simulated sockets, and servers that accept connections.
 
-They behave like asyncio's selector transports.  Received bytes are read once a turn, in pieces that the seed makes
-as small as TCP allows.  Bytes that the socket does not take wait here; above the high-water mark the protocol is
-paused.
+They behave like asyncio's selector transports.  Received bytes are read once per turn; depending on the seed, reads
+return partial data, as TCP allows.  Bytes that the socket does not accept are buffered here; above the high-water mark
+the protocol is paused.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Owner(Protocol):
     def create_future(self) -> asyncio.Future[Any]: ...
     def call_exception_handler(self, context: dict[str, Any]) -> None: ...
     def own(self, each: Closable) -> None:
-        """Let the kernel close `each` when this process ends."""
+        """Make the kernel close `each` when this process ends."""
         ...
 
     def disown(self, each: Closable) -> None:
-        """Undo `own`, because `each` is closed."""
+        """Undo `own`, because `each` has been closed."""
         ...
 
     def piece_of(self, size: int) -> int:
-        """Return how many of `size` received bytes a read returns."""
+        """Return how many of `size` received bytes the next read returns."""
         ...
 
 
@@ -73,17 +73,17 @@ class SocketView:
         return 0
 
     def fileno(self) -> int:
-        """Return -1: simulated machines have no file descriptors to run out of."""
+        """Return -1: simulated machines have no limit on file descriptors."""
         return -1
 
     def setsockopt(self, level: int, option: int, value: int) -> None:
-        """Set SO_KEEPALIVE; ignore all other options."""
+        """Set SO_KEEPALIVE and ignore all other options."""
         if self._socket is not None and (level, option) == (real.SOL_SOCKET, real.SO_KEEPALIVE) and value:
             self._socket.keep_alive()
 
 
 class SocketTransport(asyncio.Transport):
-    """One connection, as its protocol sees it."""
+    """One connection as its protocol sees it."""
 
     def __init__(
         self, loop: Owner, socket: Socket, protocol: asyncio.BaseProtocol, observers: Sequence[Observer] = ()
@@ -194,7 +194,7 @@ class SocketTransport(asyncio.Transport):
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes; keep the rest if the socket does not take all of them."""
+        """Send bytes, and buffer the bytes that the socket does not accept."""
         if self._ends:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._lost_due or not data:
@@ -256,7 +256,7 @@ class SocketTransport(asyncio.Transport):
         self._watch_water()
 
     def get_write_buffer_size(self) -> int:
-        """Return the number of bytes that wait here."""
+        """Return the number of buffered bytes."""
         return len(self._waiting)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
@@ -264,7 +264,7 @@ class SocketTransport(asyncio.Transport):
         return self._low, self._high
 
     def write_eof(self) -> None:
-        """Send FIN after the waiting bytes."""
+        """Send FIN after the buffered bytes."""
         self._ends = True
         if not self._waiting:
             self._socket.shutdown_write()
@@ -276,18 +276,18 @@ class SocketTransport(asyncio.Transport):
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def is_closing(self) -> bool:
-        """Return whether it is closed or closing."""
+        """Return whether the transport is closed or closing."""
         return self._closing
 
     def close(self) -> None:
-        """Close after sending the waiting bytes."""
+        """Close after sending the buffered bytes."""
         if not self._closing:
             self._closing = True
             if not self._waiting:
                 self._lose(None)
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         self._break(None)
 
     def _force_close(self, failure: Exception | None) -> None:
@@ -351,10 +351,10 @@ class SocketServer(asyncio.AbstractServer):
             self._forever.cancel()
 
     async def wait_closed(self) -> None:
-        """Return at once, because `close` takes no time."""
+        """Return immediately, because `close` takes no time."""
 
     async def start_serving(self) -> None:
-        """Do nothing: the server serves from its creation on."""
+        """Do nothing, because the server serves from its creation on."""
 
     async def serve_forever(self) -> None:
         """Wait until cancelled, or until the server is closed.  Raises RuntimeError if it is closed already."""
@@ -368,7 +368,7 @@ class SocketServer(asyncio.AbstractServer):
             self.close()
 
     def is_serving(self) -> bool:
-        """Return whether it listens."""
+        """Return whether the server is listening."""
         return self._listener is not None
 
     def get_loop(self) -> asyncio.AbstractEventLoop:

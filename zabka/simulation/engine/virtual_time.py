@@ -1,7 +1,7 @@
-"""Replacement of Python's `time` for simulated processes: the world's clock, with the skew of their machine.
+"""Replacement of Python's `time` for simulated processes: the world's clock plus the skew of their machine.
 
-The shells read both clocks from `time` directly, without a layer in between.  During a run, those functions return
-the time of the process that has its turn; between turns they are the host's.
+The production code reads both clocks directly from `time`.  During a run, these functions return the time of the
+process whose turn it is; between turns they return the host's time.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Protocol
 
 
 class Clocked(Protocol):
-    """The process that has the turn."""
+    """The clocks of the process whose turn it is."""
 
     def mono_ns(self) -> int:
-        """Return its monotonic clock."""
+        """Return the process's monotonic clock."""
         ...
 
     def wall_ns(self) -> int:
-        """Return its wall clock."""
+        """Return the process's wall clock."""
         ...
 
     def spend(self, duration_us: int) -> None:
-        """Make it busy for that time, within its turn."""
+        """Make the process busy for that time, within its turn."""
         ...
 
 
 class Turn:
-    """The process of a world that has the turn, or None between turns."""
+    """The process of a world whose turn it is, or None between turns."""
 
     def __init__(self) -> None:
         self.taker: Clocked | None = None
@@ -56,10 +56,10 @@ class Turn:
 
 @contextmanager
 def virtual_time(turn: Turn) -> Iterator[None]:
-    """Give the process with the turn virtual time, on the thread that runs the world.
+    """Make `time` return virtual time to the process whose turn it is, on the thread that runs the world.
 
-    Other threads of the host's process (Spark's, in a test run) keep the host's time, and spend none of the world's.
-    An event loop of this thread is restored at the end.
+    Other threads of the host's process (such as Spark's in a test run) get the host's time and do not advance the
+    world's.  The thread's current event loop is restored at the end.
     """
     player, hosts_loop = get_ident(), _get_running_loop()
     _set_running_loop(None)

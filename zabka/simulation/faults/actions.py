@@ -1,8 +1,8 @@
-"""Acts: the steps of a run that a search builds, each drawn as a record of a few words.
+"""Steps of a run that a search builds, each a record of a few words.
 
-An act waits (for a while, or until something has changed) and then performs one action.  An act takes ACTION_NUMBERS
-words of the stream `actions` of the choice sequence, so that the search can omit, repeat or move an act without
-changing the others.  An act of zeros does nothing, without a wait.
+A step waits (for a while, or until something has changed) and then performs one action.  It takes ACTION_NUMBERS words
+of the choice sequence's stream ACTIONS, so that the search can omit, repeat or move a step without changing other
+steps.  A step of zeros does not wait and does nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.faults.roles import Cast
 
 ACTIONS = "acts"
-"""The name of the stream."""
+"""Name of the stream that contains the steps."""
 ACTION_NUMBERS = 8
 WAITS_MS = (0, 0, 20, 100, 300, 1_000, 1_800, 3_000, 6_000)
 UNTIL_MS = (300, 2_000, 6_000, 9_000)
@@ -30,32 +30,32 @@ AWAITED = (IsrChanged, LeaderElected, ControllerElected, PeerStateChanged)
 
 
 class ActionNumbers:
-    """The words of one act."""
+    """The words of one step."""
 
     def __init__(self, random: Random) -> None:
         self._words = [random.getrandbits(WORD_BITS) for _ in range(ACTION_NUMBERS)]
 
     def below(self, place: int, stop: int) -> int:
-        """Return the word at that place as a number below `stop`."""
+        """Return the word at that index as a number below `stop`."""
         return self._words[place] * stop >> WORD_BITS
 
     def at(self, place: int) -> Callable[[int], int]:
-        """Return a function that maps its argument `stop` to the word at that place as a number below `stop`."""
+        """Return a function that maps `stop` to the word at that index as a number below `stop`."""
         return partial(self.below, place)
 
     def time_ms(self, place: int, times_ms: Sequence[int]) -> int:
-        """Return one of these times, or up to a half more."""
+        """Return one of these times, or up to half more."""
         scaled = self._words[place] * len(times_ms)
         time_ms = times_ms[scaled >> WORD_BITS]
         return time_ms + (time_ms // 2 * (scaled & ((1 << WORD_BITS) - 1)) >> WORD_BITS)
 
 
 WAIT, HOW_LONG, WHAT, WHO, WHICH, OTHERS, MEASURE, LASTS = range(ACTION_NUMBERS)
-"""The purpose of each word."""
+"""The purpose of each word of a step."""
 
 
 class Performed(NamedTuple):
-    """A performed act: its time, its description, and the length of the journal at that time."""
+    """A performed step: its time, its description, and the length of the journal at that time."""
 
     at_ms: int
     text: str
@@ -63,11 +63,11 @@ class Performed(NamedTuple):
 
 
 SearchAction = Callable[["Stage", ActionNumbers], str]
-"""Performs one action.  Returns its description, or the empty string if the action was not possible."""
+"""Performs one action.  Returns its description, or an empty string if the action was not possible."""
 
 
 class Stage:
-    """A world, and the faults in it that are still to be undone."""
+    """A world, and the active faults in it."""
 
     def __init__(self, world: World, focus: TopicPartition) -> None:
         self.world = world
@@ -75,7 +75,7 @@ class Stage:
         self.cast = Cast(world, focus)
         self.performed: list[Performed] = []
         self.begun: list[int] = []
-        """The length of the journal when each act began."""
+        """Length of the journal at the begin of each step."""
         self._links: list[Callable[[], None]] = []
         self._broken: dict[int, Callable[[], None]] = {}
         self._repairs = 0
@@ -86,19 +86,19 @@ class Stage:
         self._awaited += isinstance(entry.event, AWAITED)
 
     def subject(self, words: ActionNumbers) -> str:
-        """Return the node that the act affects."""
+        """Return the node that the step affects."""
         return self.cast.one(words.at(WHO), words.at(WHICH))
 
     def objects(self, words: ActionNumbers, but: str) -> list[str]:
-        """Return the nodes that the act separates from `but`."""
+        """Return the nodes that the step separates from `but`."""
         return self.cast.some(but, words.at(OTHERS), words.at(MEASURE))
 
     def on_links(self, undo: Callable[[], None]) -> None:
-        """Register how to undo a fault of a link, for the next `heal_links`."""
+        """Register a function that undoes a link fault, for the next `heal_links`."""
         self._links.append(undo)
 
     def heal_links(self) -> None:
-        """Undo all faults of links."""
+        """Undo all link faults."""
         links, self._links = self._links, []
         for undo in links:
             undo()
@@ -108,7 +108,7 @@ class Stage:
         self.world.scheduler.after(delay_ms * 1000, action)
 
     def until_repaired(self, repair: Callable[[], None], for_ms: int) -> None:
-        """Call `repair` after that time, or in `heal_all` if that comes first."""
+        """Call `repair` after `for_ms`, or in `heal_all` if that is earlier."""
         self._repairs += 1
         number = self._repairs
         self._broken[number] = repair
@@ -136,7 +136,7 @@ class Stage:
         self.world.start()
 
     def perform_step(self, words: ActionNumbers, actions: Sequence[SearchAction]) -> None:
-        """Wait, then perform the action, both as these words define them."""
+        """Wait, and then perform the action.  The words define both."""
         before_ms = self.world.now_ms
         self.begun.append(len(self.world.record.entries))
         said = self._wait(words)

@@ -1,4 +1,4 @@
-"""Actions on brokers and topics: shutdowns, empty disks, and operator commands, sensible or not."""
+"""Actions on brokers and topics: shutdowns, empty disks, and operator commands, whether reasonable or not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMITS_MS = 1_000
 
 
 def stop_broker(stage: Stage, words: ActionNumbers) -> str:
-    """Shut a broker down in a controlled way, and start it again later."""
+    """Shut a broker down with a controlled shutdown, and start it again later."""
     name, world = stage.subject(words), stage.world
     if name not in world.broker_names() or not world.is_running(name) or world.is_paused(name):
         return ""
@@ -42,7 +42,7 @@ def stop_broker(stage: Stage, words: ActionNumbers) -> str:
 
 
 def empty_disk(stage: Stage, words: ActionNumbers) -> str:
-    """Cut the power of a broker's machine, and start it later with an empty disk."""
+    """Cut the power of a broker's machine, and start it again later with an empty disk."""
     name, world = stage.subject(words), stage.world
     machine = next((machine for machine in world.brokers.values() if machine.name == name), None)
     if machine is None:
@@ -57,10 +57,10 @@ def empty_disk(stage: Stage, words: ActionNumbers) -> str:
 
 
 def late_isr_change(stage: Stage, words: ActionNumbers) -> str:
-    """Let a follower fall behind and catch up while its leader is slow to report that.
+    """Make a follower fall behind and catch up, while its leader's reports of this are slow.
 
     The leader's messages to the controller or to the ensemble are delayed, so the ISR change is still in flight when
-    the next act begins.
+    the next step begins.
     """
     world, found = stage.world, parts(stage.world, stage.focus)
     if not found.leader or not found.followers or found.controller in ("", found.leader):
@@ -79,8 +79,10 @@ def late_isr_change(stage: Stage, words: ActionNumbers) -> str:
 
 
 def pause_follower(stage: Stage, words: ActionNumbers) -> str:
-    """Cut a follower off from its leader until it has left the ISR.  The link stays cut; the next act begins at that
-    moment."""
+    """Cut a follower off from its leader until it has left the ISR.
+
+    The link remains cut, and the next step begins at that moment.
+    """
     world, found = stage.world, parts(stage.world, stage.focus)
     state = world.replication.znodes.states.get(stage.focus)
     members = [name for name in found.followers if state is not None and name in map(broker_name, state.isr)]
@@ -100,10 +102,10 @@ def pause_follower(stage: Stage, words: ActionNumbers) -> str:
 
 
 def commit_alone(stage: Stage, words: ActionNumbers) -> str:
-    """Cut off a leader that commits records which only it knows to be committed.
+    """Isolate a leader after it has committed records, so that no other replica knows of the commit.
 
-    A follower is cut off from its leader until it leaves the ISR; then all that the leader sends to other replicas
-    is lost.  The links stay cut; the next act begins at that moment.
+    A follower is cut off from its leader until it leaves the ISR.  Then everything that the leader sends to other
+    replicas is lost.  The links remain cut, and the next step begins at that moment.
     """
     world, found = stage.world, parts(stage.world, stage.focus)
     state = world.replication.znodes.states.get(stage.focus)
@@ -131,8 +133,10 @@ def commit_alone(stage: Stage, words: ActionNumbers) -> str:
 
 
 def lose_leader(stage: Stage, words: ActionNumbers) -> str:
-    """Kill the partition's leader.  From the moment at which the next leader is elected, its messages to the other
-    replicas are slow; the next act begins at that moment."""
+    """Kill the partition's leader, and delay what the next leader sends to the other replicas.
+
+    The delays and the next step begin when the next leader is elected.
+    """
     world, found = stage.world, parts(stage.world, stage.focus)
     if not found.leader or not world.is_running(found.leader):
         return ""
@@ -153,8 +157,10 @@ def lose_leader(stage: Stage, words: ActionNumbers) -> str:
 
 
 def lose_session(stage: Stage, words: ActionNumbers) -> str:
-    """Cut a live broker off from the ensemble until its session has expired.  The links stay cut; the next act begins
-    then."""
+    """Cut a live broker off from the ensemble until its session has expired.
+
+    The links remain cut, and the next step begins at that moment.
+    """
     name, world = stage.subject(words), stage.world
     broker = next((broker for broker, node in world.brokers.items() if node.name == name), None)
     if broker is None or not world.is_running(name) or broker not in world.replication.znodes.brokers:
@@ -181,7 +187,7 @@ def relieve(stage: Stage, words: ActionNumbers) -> str:
 
 
 class Prompt:
-    """Actions of an operator; one instance for each run."""
+    """Actions of an operator; one instance per run."""
 
     def __init__(self, stage: Stage) -> None:
         self._kafka = operator_in(stage.world)
@@ -195,8 +201,8 @@ class Prompt:
     def raise_controller_epoch(self, stage: Stage, words: ActionNumbers) -> str:
         """Write a higher number into /controller_epoch.
 
-        The controller notices at its next write.  To cause one, kill a registered replica of the partition for
-        longer than its session lasts.
+        The controller notices this at its next write.  To cause a write, kill a registered replica of the partition for
+        longer than its session timeout.
         """
         world, found = stage.world, parts(stage.world, stage.focus)
         registered = [broker_name(broker) for broker in world.replication.znodes.brokers]
@@ -210,7 +216,7 @@ class Prompt:
         return f"raise /controller_epoch by {EPOCH_RISES_BY}, and kill {name}"
 
     def hold_broker_id(self, stage: Stage, words: ActionNumbers) -> str:
-        """Register a foreign process under the id of a broker that is not registered."""
+        """Register a foreign process with the id of a broker that is not registered."""
         gone = [each for each in stage.world.brokers if each not in stage.world.replication.znodes.brokers]
         if not gone:
             return ""
@@ -219,13 +225,13 @@ class Prompt:
         return f"a stranger holds the id of {broker_name(broker)} for {for_ms} ms"
 
     def elect(self, stage: Stage, words: ActionNumbers) -> str:
-        """Request a preferred leader election, rarely an unclean one."""
+        """Request a preferred leader election, or rarely an unclean one."""
         kind = UNCLEAN if words.below(MEASURE, 4) == 3 else PREFERRED
         self._kafka.elect(kind, [stage.focus])
         return f"ask for {'an unclean' if kind == UNCLEAN else 'a preferred'} election for {stage.focus}"
 
     def reassign(self, stage: Stage, words: ActionNumbers) -> str:
-        """Move the partition's replicas, or cancel the move."""
+        """Reassign the partition's replicas, or cancel the reassignment."""
         brokers = list(stage.world.brokers)
         if words.below(WHO, 5) == 4:
             self._kafka.reassign({stage.focus: None})
@@ -249,7 +255,7 @@ class Prompt:
         return f"{topic} wants {wanted} in sync"
 
     def churn(self, stage: Stage, words: ActionNumbers) -> str:
-        """Create, delete or add a partition to a topic without producers."""
+        """Create or delete a topic without producers, or add a partition to it."""
         brokers, made = len(stage.world.brokers), stage.world.replication.znodes.topics
         name = f"{CHURNED}-{words.below(WHICH, 2)}"
         if name not in made:
@@ -262,7 +268,7 @@ class Prompt:
         return f"grow {name}"
 
     def actions(self) -> dict[str, SearchAction]:
-        """Return all actions by name."""
+        """Return all actions, keyed by name."""
         return {
             "move_controller": self.move_controller,
             "raise_controller_epoch": self.raise_controller_epoch,

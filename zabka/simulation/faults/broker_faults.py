@@ -1,4 +1,4 @@
-"""Faults of brokers: shutdowns, bounces, expired sessions, and operators at work."""
+"""Broker faults: shutdowns, bounces, expired sessions, and operator actions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BACK_MS_MAX = 9_000
 
 
 def stop_broker(nemesis: Nemesis) -> None:
-    """SIGTERM a broker: a controlled shutdown.  The broker starts again later."""
+    """Send SIGTERM to a broker (a controlled shutdown), and start it again later."""
     name = nemesis.pick(nemesis.world.broker_names())
     if nemesis.world.is_running(name) and not nemesis.world.is_paused(name):
         nemesis.world.stop_broker(name, nemesis.random.randrange(BACK_MS_MIN, BACK_MS_MAX))
@@ -25,7 +25,7 @@ def bounce_broker(nemesis: Nemesis) -> None:
 
 
 def expire_session(nemesis: Nemesis) -> None:
-    """Cut a broker off from the ensemble for longer than its session lasts, but not from other brokers or clients."""
+    """Cut a broker off from the ensemble for longer than its session timeout, but not from other brokers or clients."""
     name = nemesis.pick(nemesis.world.broker_names())
     session_ms = nemesis.world.settings.session_timeout_ms
     cuts = [nemesis.world.cut(name, peer) for peer in nemesis.world.peer_names()]
@@ -33,7 +33,7 @@ def expire_session(nemesis: Nemesis) -> None:
 
 
 def cut_brokers(nemesis: Nemesis) -> None:
-    """Cut the link between two brokers, in both directions or in one.  Both keep their links to the ensemble."""
+    """Cut the link between two brokers, in one or both directions.  Both keep their links to the ensemble."""
     names = nemesis.world.broker_names()
     source = nemesis.pick(names)
     others = [name for name in names if name != source]

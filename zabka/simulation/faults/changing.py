@@ -1,4 +1,4 @@
-"""An operator who changes the membership, one change after another, while faults are injected."""
+"""An operator that makes one membership change after another while faults are injected."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ VOTERS_MIN = 2
 
 
 class Changing:
-    """Requests random changes while `active`, then makes every server a participant again.  `changed` counts the
-    successful changes."""
+    """Requests random changes while `active`, then makes every server a participant again.
+
+    `changed` counts the successful changes.
+    """
 
     def __init__(self, random: Random, peers: int) -> None:
         self._random = random
@@ -43,7 +45,7 @@ class Changing:
         await client.close()
 
     async def _change(self, client: Client) -> None:
-        """Let one server join, change its role, or leave."""
+        """Make one server join, change its role, or leave."""
         membership = await _membership(client)
         peer = PeerId(self._random.randrange(1, self._peers + 1))
         voters = [each for each in membership.voters if each != peer]

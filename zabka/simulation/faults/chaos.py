@@ -1,4 +1,4 @@
-"""Chaos: which faults a seed injects and how often, so that each seed tries another mix (swarm testing)."""
+"""Chaos: selects which faults a seed injects and how often.  Each seed uses another mix (swarm testing)."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ FAULTS: dict[str, Action] = {
     "priorities": link_faults.priorities,
     "flapping_follower": link_faults.flapping_follower,
 }
-"""In the order in which they are drawn."""
+"""Faults by name, in the order in which they are drawn."""
 _ENSEMBLE_ALONE = ("cut_client", "depose_leader", "swizzle_clog", "priorities")
 
 
 def chaos(world: World, random: Random, more: Mapping[str, Action] = _NO_MORE) -> Nemesis:
-    """Return a nemesis with some of the faults of any world, and at least one of the faults in `more`.  The latter have
-    double weight."""
+    """Return a nemesis with some of the faults of any world and at least one fault of `more`.
+
+    The faults in `more` have double weight.
+    """
     known = {**FAULTS, **BROKER_FAULTS} if world.brokers else FAULTS
     kinds = list(known)
     if world.brokers:
-        # Some seeds leave out the faults of the ensemble, others those of brokers, to get more of the rest.
+        # Some seeds omit the ensemble's faults, others the brokers' faults, to get more of the remaining ones.
         part = random.random()
         left_out: Iterable[str] = _ENSEMBLE_ALONE if part < 0.4 else BROKER_FAULTS if part > 0.7 else ()
         kinds = [kind for kind in known if kind not in left_out]

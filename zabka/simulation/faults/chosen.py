@@ -1,8 +1,8 @@
-"""Faults that a user chose: kinds, frequency and duration are settings, where `chaos` draws them.
+"""Faults that a user chose.  Kinds, frequency and duration are settings; in `chaos` they are drawn.
 
-Two runs of one seed with different settings must get the same faults.  So each fault has a random stream of its own,
-named by its number, and the pauses between faults have another.  A fault's draws, or a fault that is skipped because
-its target is down already, do not change the next fault.
+Two runs of one seed with different settings must get the same faults.  So each fault has a separate random stream,
+named by the fault's number, and the pauses between faults have another.  Neither the draws of a fault, nor skipping it
+because its target is already down, change the next fault.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from zabka.simulation.faults.transaction_faults import TRANSACTION_FAULTS
 from zabka.simulation.settings import BadSetting, WorldSettings
 
 GAP_MS = 2_000
-"""The average time between faults, unless the settings give one."""
+"""Average time between faults, unless the settings define one."""
 
 
 def known_kinds(settings: WorldSettings) -> dict[str, Action]:
-    """Return all faults of such a cluster by name."""
+    """Return all faults that exist for such a cluster, keyed by name."""
     if not settings.brokers:
         return FAULTS
     racks = RACK_FAULTS if settings.racks else {}
@@ -58,11 +58,11 @@ class NumberedNemesis(Nemesis):
         self._injections = 0
 
     def draw_gap_ms(self) -> int:
-        """Draw the pause from the stream of pauses."""
+        """Draw the pause from the random stream for pauses."""
         return self._gaps.randrange(1, 2 * self._gap_ms)
 
     def inject(self) -> None:
-        """Inject one fault, drawn from a stream of its own."""
+        """Inject one fault, drawn from a separate random stream."""
         self._injections += 1
         if self._only is not None and self._injections not in self._only:
             return

@@ -1,4 +1,4 @@
-"""Faults of whole clusters: those of whole ensembles, applied mostly to brokers, and faults of brokers alone."""
+"""Faults of whole clusters: ensemble faults, applied mostly to brokers, and faults that only brokers have."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ClusterAction = Callable[["ClusterNemesis"], None]
 
 
 class ClusterNemesis(ServingNemesis):
-    """Injects faults into brokers and peers, and runs an operator who uses Kafka's tools."""
+    """Injects faults into brokers and peers, and runs an operator that uses Kafka's tools."""
 
     world: ClusterWorld
 
@@ -42,7 +42,7 @@ class ClusterNemesis(ServingNemesis):
 
     @property
     def kafka(self) -> KafkaOperator:
-        """The operator who uses Kafka's tools."""
+        """An operator that uses Kafka's tools."""
         assert self._operator is not None, "the operator's machine has had time to start"
         return self._operator
 
@@ -50,7 +50,7 @@ class ClusterNemesis(ServingNemesis):
         return lambda _: kind(self)
 
     def injected(self) -> list[ServerMachine]:
-        """Return the peers and brokers."""
+        """Return the machines of peers and brokers."""
         return self.world.servers()
 
     def pick(self) -> ServerMachine:
@@ -58,7 +58,7 @@ class ClusterNemesis(ServingNemesis):
         return self.pick_broker() if self.random.random() < BROKERS_CHANCE else self.pick_peer()
 
     def pick_broker(self) -> BrokerMachine:
-        """Draw a broker's machine, with a higher chance for the controller."""
+        """Draw a broker's machine; the controller has a higher probability."""
         brokers = self.world.brokers
         controller = self.world.record.state.controller_id
         if controller in brokers and self.random.random() < 0.25:
@@ -74,7 +74,7 @@ def bounce(nemesis: ClusterNemesis) -> None:
 
 
 def expire_session(nemesis: ClusterNemesis) -> None:
-    """Cut a broker off from the ensemble for longer than its session lasts, but not from other brokers or clients."""
+    """Cut a broker off from the ensemble for longer than its session timeout, but not from other brokers or clients."""
     name = nemesis.pick_broker().name
     lasts_ms = nemesis.random.randrange(SESSION_MS, 2 * SESSION_MS)
     for machine in nemesis.world.peers.values():
@@ -82,7 +82,7 @@ def expire_session(nemesis: ClusterNemesis) -> None:
 
 
 def cut_brokers(nemesis: ClusterNemesis) -> None:
-    """Cut the link between two brokers, in both directions or in one.  Both keep their links to the ensemble."""
+    """Cut the link between two brokers, in one or both directions.  Both keep their links to the ensemble."""
     names = [machine.name for machine in nemesis.world.brokers.values()]
     source, target = nemesis.random.sample(names, 2)
     nemesis.until_healed(nemesis.world.cut(source, target, both_ways=nemesis.random.random() < 0.5))
@@ -100,7 +100,7 @@ def power_loss_in_mid_operation(nemesis: ClusterNemesis) -> None:
     machine.lose_power_after(nemesis.random.randrange(1, OPERATIONS_MAX), nemesis.world.announce_power_loss)
 
     def back() -> None:
-        # If it has not lost power yet, it keeps it.
+        # If the machine has not lost power yet, it no longer will.
         machine.lose_power_after(NEVER, nemesis.world.announce_power_loss)
         machine.switch_on()
 
@@ -108,7 +108,7 @@ def power_loss_in_mid_operation(nemesis: ClusterNemesis) -> None:
 
 
 def replace_disk(nemesis: ClusterNemesis) -> None:
-    """Replace a broker's disk by an empty one, as Kafka allows at any time."""
+    """Replace a broker's disk by an empty disk, which Kafka allows at any time."""
     machine = nemesis.pick_broker()
     machine.kill()
     nemesis.world.announce("disk_replaced", machine.name)
@@ -117,7 +117,7 @@ def replace_disk(nemesis: ClusterNemesis) -> None:
 
 
 def fill_disk(nemesis: ClusterNemesis) -> None:
-    """Fill a broker's disk, except for a few blocks or none."""
+    """Fill a broker's disk, leaving a few free blocks or none."""
     machine = nemesis.pick_broker()
     fault_id = nemesis.world.announce("disk_full", machine.name)
     machine.volume.room_bytes = nemesis.random.randrange(0, BLOCKS_LEFT_MAX) * BLOCK_BYTES
@@ -154,10 +154,10 @@ FAULTS: dict[str, ClusterAction] = {
     "stall_disk": faults.stall_disk,
     **TOPIC_FAULTS,
 }
-"""In the order in which they are drawn."""
+"""Faults by name, in the order in which they are drawn."""
 
 
 def draw_cluster_nemesis(world: ClusterWorld, random: Random) -> ClusterNemesis:
-    """Return a nemesis with some of these kinds: each seed omits others (swarm testing)."""
+    """Return a nemesis with some of these faults; each seed omits others (swarm testing)."""
     chosen = [action for action in FAULTS.values() if random.random() < 0.4]
     return ClusterNemesis(world, random, chosen or [bounce], random.randrange(500, 4_000))

@@ -1,7 +1,7 @@
 """Faults of disks: errors, a disk that is full for a while, stalls, and damage to synced data.
 
-A broker takes a log directory offline at its first error.  The disk is repaired with the machine off, or replaced by
-an empty one; `zabka.journal.checkers.record_invariants` defines which records that may lose.
+A broker takes a log directory offline at its first error.  While the machine is off, the disk is repaired or replaced
+by an empty one; `zabka.journal.checkers.record_invariants` defines which records may be lost by this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REPLACED_CHANCE = 0.3
 
 
 def _perhaps_lose_power(nemesis: Nemesis, name: str) -> None:
-    """Perhaps cut the power of a peer soon after its disk failed: a peer that has just restarted may have lost data."""
+    """Perhaps cut a peer's power soon after its disk failed: a peer that has just restarted may have lost data."""
     if nemesis.random.random() < 0.5:
         after_ms = nemesis.random.randrange(1, FOLLOWS_MS_MAX)
 
@@ -33,7 +33,7 @@ def _perhaps_lose_power(nemesis: Nemesis, name: str) -> None:
 
 
 def fail_sync(nemesis: Nemesis) -> None:
-    """Let the next sync of a peer fail."""
+    """Make the next sync of a peer fail."""
     name = nemesis.pick(nemesis.world.peer_names())
     nemesis.world.over(nemesis.world.announce("fsync_fails", name))
     nemesis.world.node(name).volume.fail_next("sync")
@@ -55,14 +55,14 @@ def fill_disk(nemesis: Nemesis) -> None:
 
 
 def stall_disk(nemesis: Nemesis) -> None:
-    """Let the next sync of a peer take up to 8 seconds (fsync.warningthresholdms)."""
+    """Make the next sync of a peer take up to 8 seconds (fsync.warningthresholdms)."""
     name = nemesis.pick(nemesis.world.peer_names())
     nemesis.world.over(nemesis.world.announce("fsync_stalls", name))
     nemesis.world.node(name).volume.stall_next_sync(nemesis.random.randrange(STALL_MS_MIN, STALL_MS_MAX) * 1000)
 
 
 def damage_disk(nemesis: Nemesis) -> None:
-    """Flip a bit of a peer's synced history; the peer may restart soon after that, and read the damage."""
+    """Flip a bit of a peer's synced history.  The peer may restart soon afterwards and read the damaged data."""
     fragile = fragile_peers(nemesis.world)
     if fragile:
         name, draw = nemesis.pick(fragile), nemesis.random
@@ -84,9 +84,9 @@ def _some_broker(nemesis: Nemesis) -> BrokerMachine:
 
 
 def break_log_dir(nemesis: Nemesis) -> None:
-    """Let a broker's log directory fail, in one operation or in all.
+    """Make a broker's log directory fail, in one operation or in all.
 
-    The disk is repaired or replaced later, with the machine off.
+    Later the disk is repaired or replaced while the machine is off.
     """
     draw, world, machine = nemesis.random, nemesis.world, _some_broker(nemesis)
     log_dir = machine.log_dirs[draw.randrange(0, len(machine.log_dirs))]

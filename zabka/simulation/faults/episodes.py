@@ -1,6 +1,6 @@
-"""Episodes: situations that chance produces too rarely.  Each seed gets one, in addition to its drawn faults.
+"""Episodes: situations that random faults produce too rarely.  Each seed gets one in addition to its drawn faults.
 
-An episode waits for a calm moment, and stops the nemesis until it is over.
+An episode waits until no fault is active, and stops the nemesis until the episode ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIRST_MS_MIN, FIRST_MS_MAX = 1_500, 6_000
 AGAIN_MS = 700
 FRIEND_PAUSE_MS = 10
 SLOW_FACTOR = 1_000
-"""Makes a sync take as long as an election."""
+"""Factor by which disks are slowed down, so that a sync takes as long as an election."""
 ELECTED_MS_MAX = 8_000
 PURGED_MS_MAX = 5_000
 CALM_MS_MAX = 6_000
@@ -43,7 +43,7 @@ async def _flood(client: Client, runtime: AsyncioRuntime) -> None:
 
 
 async def _one_by_one(client: Client, runtime: AsyncioRuntime) -> None:
-    """Write to one server, always with one request in flight."""
+    """Write to one server with one request in flight."""
     await client.start()
     while True:
         try:
@@ -65,8 +65,10 @@ def _friend(nemesis: ServingNemesis, machine: PeerMachine, work: Work) -> Client
 
 
 def diverge(nemesis: ServingNemesis) -> None:
-    """Let a leader write transactions that no other peer has, lose power, and return before anything new is committed:
-    TRUNC."""
+    """Make a leader write transactions that no other peer has, lose power, and return before anything new is committed.
+
+    The returning peer must then synchronise by TRUNC.
+    """
     world, leader = nemesis.world, nemesis.world.leader()
     if leader is None or world.shape.voters < 3:
         return
@@ -80,7 +82,7 @@ def diverge(nemesis: ServingNemesis) -> None:
     def die(heals: list[Callable[[], None]]) -> None:
         nemesis.hush(True)
         friend.kill()
-        # A power loss, because a kernel would send what its process has written.
+        # Cut the power, because after a kill the kernel would still send what the process has written.
         world.announce("power_loss", leader.name)
         leader.lose_power()
         for heal in heals:
@@ -103,10 +105,11 @@ def diverge(nemesis: ServingNemesis) -> None:
 
 
 def return_ahead(nemesis: ServingNemesis) -> None:
-    """Let a follower return ahead of its leader.
+    """Make a follower return with a later commit than its leader.
 
-    The leader's acknowledgement and its own log show the follower that a transaction is committed, but its own
-    acknowledgement is cut off.  The follower then loses power, and returns before the leader has committed it.
+    The follower knows from the leader's acknowledgement and its own log that a transaction is committed, but its own
+    acknowledgement does not reach the leader.  The follower then loses power, and returns before the leader has
+    committed the transaction.
     """
     world, leader = nemesis.world, nemesis.world.leader()
     followers = [machine for machine in world.peers.values() if machine is not leader]
@@ -144,20 +147,20 @@ def return_ahead(nemesis: ServingNemesis) -> None:
 
 
 def replace_one(nemesis: ServingNemesis) -> None:
-    """Replace a server by an empty one while all others serve."""
+    """Replace a server by an empty server while all others serve."""
     replace(nemesis)
 
 
 def damage(nemesis: ServingNemesis) -> None:
-    """Damage one bit on a disk, and restart the server."""
+    """Flip one bit on a disk, and restart the server."""
     rot(nemesis, at_once=True)
 
 
 def replace_after_purge(nemesis: ServingNemesis) -> None:
-    """Replace a server by an empty one after the first log was purged.
+    """Replace a server by an empty server after the first log was purged.
 
-    A new ensemble is restarted, and grows until its first log is purged.  The empty server then lacks transactions
-    that precede all remaining logs.
+    A new ensemble is restarted, and its history grows until the first log is purged.  The empty server then lacks
+    transactions that precede all remaining logs.
     """
     world = nemesis.world
 
@@ -198,12 +201,14 @@ _NEEDS_ALL_VOTERS = ("replace_one", "replace_after_purge", "damage")
 
 
 def draw_episode(nemesis: ServingNemesis, name: str | None = None) -> None:
-    """Schedule the named episode, or a drawn one, repeatedly.  All faults are undone before it, and none is injected
-    until all peers serve."""
+    """Schedule the named episode, or a drawn one, repeatedly.
+
+    All faults are undone before the episode, and no fault is injected afterwards until all peers serve.
+    """
     changes = nemesis.world.shape.changes_members
     names = [name for name in EPISODES if not (changes and name in _NEEDS_ALL_VOTERS)]
     if len(nemesis.world.peers) == 3:
-        # It needs three servers, and some luck.
+        # This episode needs three servers, and depends on chance.
         names.append("return_ahead")
     if "autopurge.purgeInterval" not in nemesis.world.shape.keys:
         names = [name for name in names if name != "replace_after_purge"]
@@ -232,6 +237,6 @@ def draw_episode(nemesis: ServingNemesis, name: str | None = None) -> None:
             nemesis.holds_still = False
         nemesis.after(nemesis.random.randrange(FIRST_MS_MIN, FIRST_MS_MAX) + REST_MS, come)
 
-    # An episode about new ensembles comes at once.
+    # An episode about new ensembles begins immediately.
     is_early = episode is replace_after_purge
     nemesis.after(1 if is_early else nemesis.random.randrange(FIRST_MS_MIN, FIRST_MS_MAX), come)

@@ -1,7 +1,7 @@
-"""Stops of nodes at named events of their journals: a node is killed just before it writes an event, or just after.
+"""Stops of nodes at events of their journals: a node is killed just before or just after it writes an event.
 
-Before an event, everything is done that precedes it in the node's code, such as the writes to its disk and the messages
-of earlier effects.  The node does nothing after that.
+If the node is killed before an event, it has done everything that precedes the event in its code, such as disk writes
+and messages of earlier effects.  It does nothing afterwards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zabka.simulation.engine.machine import ProcessExited
 
 
 class EventStop:
-    """A node that is killed once: at its next event of that type with these values of `fields`.
+    """Kills a node once, at its next event of that type with these values of `fields`.
 
     `event` is the type as in the journal (`txn_committed`).  The node stays down.
     """
@@ -36,7 +36,7 @@ class EventStop:
         world.record.stops.append(self._written)
 
     def cancel(self) -> None:
-        """Let the node run, if it was not killed yet."""
+        """Do not kill the node, unless that has happened already."""
         if not self.happened:
             self._world.record.stops.remove(self._written)
 

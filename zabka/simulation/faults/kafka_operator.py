@@ -1,7 +1,7 @@
-"""An operator who uses Kafka's tools to change the topics of a live cluster, at any moment and through any broker.
+"""An operator that uses Kafka's tools to change the topics of a live cluster, at any time and through any broker.
 
-Each request is retried for PATIENCE_MS and then dropped.  Its success does not matter here; the cluster must stay
-consistent.  The operator's host has no faults.
+Each request is retried for PATIENCE_MS and then dropped.  It need not succeed, but the cluster must remain consistent.
+The operator's host has no faults.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PATIENCE_MS = 5_000
 
 
 class KafkaOperator:
-    """Starts requests without waiting for them."""
+    """Starts requests and does not wait for them."""
 
     def __init__(self, client: AdminClient, runtime: Runtime) -> None:
         self._client = client
@@ -46,7 +46,7 @@ class KafkaOperator:
         self._try(self._client.delete_topic(name, timeout_ms=PATIENCE_MS))
 
     def create_partitions(self, name: str, total: int) -> None:
-        """Raise a topic's number of partitions to `total`."""
+        """Increase a topic's number of partitions to `total`."""
         self._try(self._client.create_partitions(name, total, timeout_ms=PATIENCE_MS))
 
     def elect(self, kind: int, partitions: Sequence[TopicPartition] | None) -> None:
@@ -54,11 +54,11 @@ class KafkaOperator:
         self._try(self._client.elect_leaders(kind, partitions, timeout_ms=PATIENCE_MS))
 
     def configure_topic(self, name: str, key: str, value: str | None) -> None:
-        """Set or remove a topic's override."""
+        """Set or remove a configuration override of a topic."""
         self._try(self._client.alter_configs(TOPIC_RESOURCE, name, {key: value}, timeout_ms=PATIENCE_MS))
 
     def reassign(self, wanted: dict[TopicPartition, tuple[int, ...] | None]) -> None:
-        """Reassign partitions, or cancel the reassignment of partitions that map to None."""
+        """Reassign partitions; cancel the reassignment of partitions that map to None."""
         topics: dict[str, list[dict[str, object]]] = {}
         for name, replicas in wanted.items():
             row: dict[str, object] = {"partition_index": name.partition, "replicas": replicas}
@@ -69,6 +69,6 @@ class KafkaOperator:
 
 
 def operator_in(world: World) -> KafkaOperator:
-    """Return an operator on a machine of that world."""
+    """Return an operator that runs on a machine of that world."""
     client, machine = world.kafka_client(NAME)
     return KafkaOperator(client, machine.runtime())

@@ -1,11 +1,11 @@
-"""Faults of links: cuts in one direction or both, for one node or half of the nodes, and slow links."""
+"""Link faults: cuts in one or both directions, for one node or half of the nodes, and slow links."""
 
 from __future__ import annotations
 
 from zabka.simulation.faults.nemesis import Nemesis, all_of
 
 CLIENTS = ("writer", "watcher")
-"""The clients' machines, whose links to servers are cut too."""
+"""The client machines, whose links to servers are cut as well."""
 PRIORITY_STEP_MS = 12
 PRIORITY_LOWEST_MS = 400
 PRIORITY_CHANGES = 3
@@ -40,7 +40,7 @@ def split_peers(nemesis: Nemesis) -> None:
 
 
 def delay(nemesis: Nemesis) -> None:
-    """Slow down one direction."""
+    """Slow down one direction of a link."""
     source, target = _two_nodes(nemesis)
     delay_ms = nemesis.random.randrange(5, 600)
     nemesis.until_healed(nemesis.world.delay(source, target, delay_ms))
@@ -54,7 +54,7 @@ def cut_client(nemesis: Nemesis) -> None:
 
 
 def depose_leader(nemesis: Nemesis) -> None:
-    """Cut the ensemble's leader off from every other peer, but not from its clients."""
+    """Cut the ensemble's leader off from all other peers, but not from its clients."""
     leader = nemesis.world.zab_leader()
     if leader is not None:
         others = [name for name in nemesis.world.peer_names() if name != leader.name]
@@ -62,8 +62,10 @@ def depose_leader(nemesis: Nemesis) -> None:
 
 
 def flapping_follower(nemesis: Nemesis) -> None:
-    """Let a follower fall behind and return, while its leader's requests to the controller arrive late or reordered.
-    The leader may die in the end."""
+    """Make a follower fall behind and return, while its leader's requests to the controller are late or reordered.
+
+    The leader may be killed at the end.
+    """
     state = nemesis.world.record.state
     led = [
         p
@@ -79,12 +81,12 @@ def flapping_follower(nemesis: Nemesis) -> None:
     lag_ms = nemesis.world.settings.replica_lag_time_max_ms
     back_ms = 3 * lag_ms // 2
     nemesis.until_healed(nemesis.world.cut(follower, leader), back_ms)
-    # The leader's request after the follower's return is slow, so that the leader retries it meanwhile ...
+    # The leader's request after the follower's return is slow, so that the leader retries it ...
     late_ms = nemesis.random.randrange(2 * lag_ms, 4 * lag_ms)
     nemesis.later(
         back_ms - 200, lambda: nemesis.until_healed(nemesis.world.delay(leader, controller, late_ms), LATE_WINDOW_MS)
     )
-    # ... and it arrives when the follower has left the ISR again.
+    # ... and it arrives after the follower has left the ISR again.
     nemesis.later(2 * lag_ms, lambda: nemesis.until_healed(nemesis.world.cut(follower, leader), 5 * lag_ms))
     if nemesis.random.random() < 0.7:
         dies_ms = 5 * lag_ms + nemesis.random.randrange(0, 2 * lag_ms)
@@ -92,7 +94,7 @@ def flapping_follower(nemesis: Nemesis) -> None:
 
 
 def swizzle_clog(nemesis: Nemesis) -> None:
-    """Cut random links between peers one after the other, and heal them in another order (FoundationDB's swizzle)."""
+    """Cut random links between peers one after another, and heal them in another order (FoundationDB's swizzle)."""
     clogged = [link for link in _links(nemesis.world.peer_names()) if nemesis.random.random() < 0.5]
     lasts_ms = nemesis.draw_lasts_ms()
     for position, (source, target) in enumerate(_shuffled(nemesis, clogged)):
@@ -106,8 +108,10 @@ def swizzle_clog(nemesis: Nemesis) -> None:
 
 
 def priorities(nemesis: Nemesis) -> None:
-    """Delay every link by its rank in a random order.  A few times, move the next drawn link to the end of the order
-    (probabilistic concurrency testing)."""
+    """Delay every link according to its rank in a random order.
+
+    A few times, a drawn link is moved to the end of the order (probabilistic concurrency testing).
+    """
     order = _shuffled(nemesis, _links(nemesis.world.peer_names()))
     ranked = {link: PRIORITY_STEP_MS * rank for rank, link in enumerate(order)}
     lasts_ms = nemesis.draw_lasts_ms()

@@ -1,8 +1,8 @@
 """Faults of single messages: hold, drop, delay or reorder the messages of one kind between two nodes.
 
-The kinds of messages are those of the quorum port (`PROPOSAL`, `UPTODATE`; org.apache.zookeeper.server.quorum.Leader),
-and Kafka's requests by their API (`LeaderAndIsr`) and the answers to them (`LeaderAndIsr answer`).  A held message is a
-held frame on the simulated socket (`zabka.simulation.engine.gates`).
+Message kinds are the packet types of the quorum port (`PROPOSAL`, `UPTODATE`;
+org.apache.zookeeper.server.quorum.Leader), Kafka's requests by their API (`LeaderAndIsr`), and the responses to them
+(`LeaderAndIsr answer`).  A message is held as a frame on the simulated socket (`zabka.simulation.engine.gates`).
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ QUORUM_KINDS = {
         "INFORMANDACTIVATE",
     )
 }  # fmt: skip
-"""The packets of the quorum port by type."""
+"""Names of the quorum port's packet types."""
 KAFKA_KINDS = tuple(f"{api_name(api_key)}{suffix}" for api_key in ApiKey for suffix in ("", ANSWER))
 _HEAD, _INT = Struct(">iqi"), Struct(">i")
 _KAFKA_HEAD = Struct(">hhi")
 
 
 class UnknownKind(ValueError):
-    """There is no such kind of message."""
+    """The kind of message does not exist."""
 
 
 class MessageFaults:
-    """The faults of messages in one world.  Connections that are opened before it exists are not affected."""
+    """The message faults of one world.  They affect only connections opened after this object was created."""
 
     def __init__(self, world: ServingWorld) -> None:
         self._world = world
@@ -51,20 +51,22 @@ class MessageFaults:
         world.ground.network.make_gate = self._gate
 
     def hold(self, source: str, target: str, kind: str, count: int | None = None) -> Callable[[], None]:
-        """Hold the messages of that kind, and return a function that sends them.  Raises UnknownKind."""
+        """Hold messages of that kind, and return a function that sends them.  Raises UnknownKind."""
         return self._add(source, target, kind, Action.HOLD, count, 0)
 
     def drop(self, source: str, target: str, kind: str, count: int | None = 1) -> Callable[[], None]:
-        """Lose the next messages of that kind, and return a function that ends it.  Raises UnknownKind."""
+        """Drop the next messages of that kind, and return a function that ends this.  Raises UnknownKind."""
         return self._add(source, target, kind, Action.DROP, count, 0)
 
     def delay(self, source: str, target: str, kind: str, delay_ms: int, count: int | None = None) -> Callable[[], None]:
-        """Delay each message of that kind, and return a function that ends it.  Raises UnknownKind."""
+        """Delay each message of that kind, and return a function that ends this.  Raises UnknownKind."""
         return self._add(source, target, kind, Action.DELAY, count, delay_ms)
 
     def reorder(self, source: str, target: str, kind: str, count: int | None = 1) -> Callable[[], None]:
-        """Send the next messages of that kind after their successors, and return a function that ends it.  Raises
-        UnknownKind."""
+        """Send the next messages of that kind after the messages that follow them; return a function that ends this.
+
+        Raises UnknownKind.
+        """
         return self._add(source, target, kind, Action.REORDER, count, 0)
 
     def _add(
@@ -115,11 +117,11 @@ class _KafkaRequests:
         return api_name(_KAFKA_HEAD.unpack_from(frame)[0])
 
     def received(self, data: bytes) -> None:
-        """Do nothing: a request has its kind in its header."""
+        """Do nothing, because a request's header contains its kind."""
 
 
 class _KafkaAnswers(_KafkaRequests):
-    """The frames that a broker writes: the answers to the requests that it has received."""
+    """The frames that a broker writes: responses to the requests that it has received."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,7 +145,7 @@ class _KafkaAnswers(_KafkaRequests):
 
 
 class _QuorumFrames:
-    """The packets of either end of a quorum connection; the tree after a SNAP is a part of that packet."""
+    """The packets of either end of a quorum connection.  The tree that follows a SNAP is part of its packet."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -162,11 +164,11 @@ class _QuorumFrames:
         return found
 
     def received(self, data: bytes) -> None:
-        """Do nothing: a packet has its kind in its head."""
+        """Do nothing, because a packet's header contains its kind."""
 
 
 def _quorum_size(data: bytes) -> int | None:
-    """Return the size of the packet at the beginning, or None if it is not complete."""
+    """Return the size of the packet at the beginning of `data`, or None if it is incomplete."""
     if len(data) < _HEAD.size:
         return None
     kind, _, size = _HEAD.unpack_from(data)

@@ -1,7 +1,7 @@
-"""The nemesis: injects one fault after the other into a world, and undoes them.
+"""The nemesis: injects one fault after another into a world, and undoes them.
 
-Each fault ends by itself after a while.  `heal_all` ends the remaining faults, and the world must then recover
-within bounded time.  `zabka.simulation.faults.chaos` draws the kinds of faults.
+Each fault ends by itself after a while.  `heal_all` ends the remaining faults; the world must then recover within a
+bounded time.  `zabka.simulation.faults.chaos` draws the kinds of faults.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zabka.simulation.faults.kafka_operator import KafkaOperator, operator_in
 from zabka.simulation.faults.operator import Operator
 
 Action = Callable[["Nemesis"], None]
-"""A kind of fault: injects it once, into a target that the nemesis draws."""
+"""A kind of fault: injects the fault once, into a target that the nemesis draws."""
 
 
 class Nemesis:
@@ -27,7 +27,7 @@ class Nemesis:
         self.operator = Operator(world)
         self.active = False
         self.lasts_ms = world.settings.faults.lasts_ms
-        """The range of durations for a fault without one of its own: from the first to the second."""
+        """Shortest and longest duration of a fault that does not define its own."""
         self._kinds = kinds
         self._gap_ms = gap_ms
         self._undo: dict[int, Callable[[], object]] = {}
@@ -35,7 +35,7 @@ class Nemesis:
 
     @cached_property
     def kafka(self) -> KafkaOperator:
-        """An administrator of brokers, for worlds with brokers."""
+        """An operator that uses Kafka's tools, for worlds with brokers."""
         return operator_in(self.world)
 
     def start(self) -> None:
@@ -61,7 +61,7 @@ class Nemesis:
         self._kinds[self.random.randrange(0, len(self._kinds))](self)
 
     def heal_all(self) -> None:
-        """Stop, and undo every active fault."""
+        """Stop injecting faults, and undo every active fault."""
         self.active = False
         for undo in list(self._undo.values()):
             undo()
@@ -70,7 +70,7 @@ class Nemesis:
     # -- one fault ---------------------------------------------------------------------------------------------------
 
     def until_healed(self, undo: Callable[[], object], lasts_ms: int = 0) -> None:
-        """Call `undo` after `lasts_ms`, or a drawn time if that is 0; or in `heal_all`, if that comes first."""
+        """Call `undo` after `lasts_ms` (if 0, after a drawn time), or in `heal_all` if that is earlier."""
         self._fault_number += 1
         number = self._fault_number
         self._undo[number] = undo
@@ -99,7 +99,7 @@ class Nemesis:
             self.until_healed(lambda: self.world.start(name))
 
     def later(self, delay_ms: int, inject: Callable[[], None]) -> None:
-        """Call `strike` after that delay, unless `heal_all` comes first."""
+        """Call `inject` after that delay, unless `heal_all` comes first."""
 
         def inject_if_active() -> None:
             if self.active:
@@ -109,7 +109,7 @@ class Nemesis:
 
 
 def all_of(undos: Iterable[Callable[[], object]]) -> Callable[[], None]:
-    """Return a function that calls all of these."""
+    """Return a function that calls all of `undos`."""
     every = tuple(undos)
 
     def undo_all() -> None:

@@ -19,15 +19,15 @@ from zabka.simulation.faults.actions import (
 DISK_FACTOR_MAX = 400
 CUTS = ("off from", "off from", "off from", "on its way to", "on the way from")
 IS_NOT_HEARD, HEARS_NOTHING = 3, 4
-"""The indices in CUTS of the one-way cuts."""
+"""Indices in CUTS of the one-way cuts: from the node, and to the node."""
 CLIENTS = ("writer", "writer", "watcher", "visitor-1", "visitor-2", "patient")
-"""The machines of the ensemble's clients."""
+"""The machines with clients of the ensemble."""
 RETRIES_MS = (0, 3, 30, 300, 1_200)
-"""How long a sender waits before it tries to reconnect to a node after a cut."""
+"""How long senders wait after a cut before they try to reconnect to a node."""
 STOPPED_MS = (400, 1_200, 2_500, 4_000, 8_000)
-"""Pauses below and above the timeouts of other nodes; an ensemble client waits a little longer for its server."""
+"""Pauses below and above the timeouts of other nodes; an ensemble client waits slightly longer for its server."""
 LAST_WORDS_MS = (30, 100, 200)
-"""How long a server runs on before it dies."""
+"""How long a server continues to run before it is killed."""
 
 
 def rest(stage: Stage, words: ActionNumbers) -> str:
@@ -54,13 +54,13 @@ def kill(stage: Stage, words: ActionNumbers) -> str:
 
 
 def cut_power(stage: Stage, words: ActionNumbers) -> str:
-    """Cut a node's power; it stays down."""
+    """Cut a node's power; the node stays down."""
     name = _killed(stage, words, power_loss=True)
     return name and f"{name} loses power"
 
 
 def bounce(stage: Stage, words: ActionNumbers) -> str:
-    """Kill a node, and start it again soon."""
+    """Kill a node, and start it again soon afterwards."""
     name = _killed(stage, words, power_loss=words.below(MEASURE, 3) == 2)
     back_ms = words.time_ms(LASTS, LASTS_MS[:3])
     if name:
@@ -69,7 +69,7 @@ def bounce(stage: Stage, words: ActionNumbers) -> str:
 
 
 def cut_all_power(stage: Stage, words: ActionNumbers) -> str:
-    """Kill all peers or all brokers at once, with or without power loss, and start them together later."""
+    """Kill all peers or all brokers at the same time, with or without power loss, and start them together later."""
     world = stage.world
     names = world.broker_names() if world.brokers and words.below(WHICH, 2) else world.peer_names()
     power_loss, back_ms = words.below(MEASURE, 2) == 1, words.time_ms(LASTS, LASTS_MS)
@@ -112,8 +112,8 @@ def pause(stage: Stage, words: ActionNumbers) -> str:
 def stop_apart(stage: Stage, words: ActionNumbers) -> str:
     """Pause a node while it is cut off from all servers.
 
-    When it resumes, requests of its clients have arrived already, but it does not know yet that other servers gave
-    it up: the links to them heal at different times.
+    When it resumes, requests of its clients have already arrived, but it does not know yet that other servers have
+    closed their connections: the links to them heal at different times.
     """
     world = stage.world
     leads = "" if world.brokers or words.below(OTHERS, 2) else stage.cast.zab_leader
@@ -130,7 +130,7 @@ def stop_apart(stage: Stage, words: ActionNumbers) -> str:
 
 
 def crash_soon(stage: Stage, words: ActionNumbers) -> str:
-    """Kill a server of the ensemble while its last messages to the leader are slow, and start it again later."""
+    """Kill a server of the ensemble while its last messages to the leader are delayed, and start it again later."""
     world, leader = stage.world, stage.cast.zab_leader
     servers = [name for name in world.peer_names() if name != leader and world.is_running(name)]
     if not leader or not servers:
@@ -163,7 +163,7 @@ def slow_disk(stage: Stage, words: ActionNumbers) -> str:
 
 
 def cut(stage: Stage, words: ActionNumbers) -> str:
-    """Cut a node off from others, in both directions or in one."""
+    """Cut a node off from other nodes, in one or both directions."""
     name = stage.subject(words)
     others = stage.objects(words, name) if name else []
     if not others:
@@ -177,7 +177,7 @@ def cut(stage: Stage, words: ActionNumbers) -> str:
 
 
 def delay(stage: Stage, words: ActionNumbers) -> str:
-    """Slow down what a node sends to others, or receives from them."""
+    """Delay the messages that a node sends to other nodes, or receives from them."""
     name = stage.subject(words)
     others = stage.objects(words, name) if name else []
     if not others:
@@ -190,13 +190,13 @@ def delay(stage: Stage, words: ActionNumbers) -> str:
 
 
 def heal(stage: Stage, words: ActionNumbers) -> str:
-    """Undo all faults of links."""
+    """Undo all link faults."""
     stage.heal_links()
     return "links heal"
 
 
 def cut_client(stage: Stage, words: ActionNumbers) -> str:
-    """Cut a client off from a server.  If the cut is one-way, only the direction from client to server is affected."""
+    """Cut a client off from a server.  A one-way cut affects only the direction from client to server."""
     client = CLIENTS[words.below(OTHERS, len(CLIENTS))]
     peers = stage.world.peer_names()
     name = peers[words.below(WHICH, len(peers))]
@@ -217,6 +217,6 @@ EVERYWHERE: dict[str, SearchAction] = {
     "cut": cut,
     "delay": delay,
 }
-"""The actions that the search may leave out of a run."""
+"""Actions that the search may omit from a run."""
 MENDING: tuple[SearchAction, ...] = (restart, start_one, heal)
 """The actions that every run includes."""

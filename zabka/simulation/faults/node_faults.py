@@ -1,4 +1,4 @@
-"""Faults of nodes: crashes, power losses, pauses, slow disks, and controllers that lose their role without noticing."""
+"""Node faults: crashes, power losses, pauses, slow disks, and controllers that lose their role unnoticed."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from zabka.simulation.faults.nemesis import Nemesis, all_of
 
 
 def crash_peer(nemesis: Nemesis) -> None:
-    """SIGKILL a peer."""
+    """Kill a peer (SIGKILL)."""
     nemesis.crash(nemesis.world.peer_names(), power_loss=False)
 
 
 def crash_broker(nemesis: Nemesis) -> None:
-    """SIGKILL a broker."""
+    """Kill a broker (SIGKILL)."""
     nemesis.crash(nemesis.world.broker_names() or nemesis.world.peer_names(), power_loss=False)
 
 
 def power_loss_peer(nemesis: Nemesis) -> None:
-    """Pull the plug of one peer."""
+    """Cut the power of one peer."""
     nemesis.crash(nemesis.world.peer_names(), power_loss=True)
 
 
 def power_loss_all_peers(nemesis: Nemesis) -> None:
-    """Cut the power of the whole ensemble at once."""
+    """Cut the power of all peers at the same time."""
     for name in nemesis.world.peer_names():
         if nemesis.world.is_running(name):
             nemesis.world.kill(name, power_loss=True)
@@ -29,12 +29,12 @@ def power_loss_all_peers(nemesis: Nemesis) -> None:
 
 
 def power_loss_broker(nemesis: Nemesis) -> None:
-    """Pull the plug of one broker."""
+    """Cut the power of one broker."""
     nemesis.crash(nemesis.world.broker_names() or nemesis.world.peer_names(), power_loss=True)
 
 
 def pause(nemesis: Nemesis) -> None:
-    """SIGSTOP a node, and SIGCONT it later."""
+    """Pause a node (SIGSTOP), and resume it later (SIGCONT)."""
     name = nemesis.pick(nemesis.world.node_names())
     if nemesis.world.is_running(name) and not nemesis.world.is_paused(name):
         nemesis.world.pause(name)
@@ -49,7 +49,7 @@ def slow_disk(nemesis: Nemesis) -> None:
 
 
 def zombie_controller(nemesis: Nemesis) -> None:
-    """SIGSTOP the controller for about as long as its session lasts, with a dead broker waiting for it."""
+    """Pause the controller (SIGSTOP) for about its session timeout, while a dead broker waits for failover."""
     controller = nemesis.world.record.state.controller_id
     others = [name for name in nemesis.world.broker_names() if name != f"broker-{controller}"]
     if controller < 0 or not others:
@@ -65,10 +65,10 @@ def zombie_controller(nemesis: Nemesis) -> None:
 
 
 def moved_controller(nemesis: Nemesis) -> None:
-    """Delete /controller as an operator, with a controller that learns of it late.
+    """Delete /controller as an operator would, and make the controller learn of this late.
 
-    It is cut off from all other brokers, and messages of the ensemble reach it late.  For a while it goes on
-    deciding, on requests of the partition leaders on its own broker.
+    The controller is cut off from all other brokers, and messages of the ensemble reach it late.  For a while it
+    continues to make decisions, requested by partition leaders on its own broker.
     """
     controller = nemesis.world.record.state.controller_id
     if controller < 0:

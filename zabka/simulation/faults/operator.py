@@ -1,4 +1,4 @@
-"""An operator at the ensemble's prompt: manual changes to the znodes of a live cluster."""
+"""An operator of the ensemble: manual changes of znodes in a live cluster."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ CONTROLLER_EPOCH = "/controller_epoch"
 
 
 class Operator:
-    """Works from a host without faults, and opens a new session for each command."""
+    """Works from a host without faults, with a new session for each command."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._runtime = world.scripted_client(MACHINE).runtime()
 
     def move_controller(self) -> None:
-        """Delete /controller, so that the brokers elect a controller again while the old controller is alive."""
+        """Delete /controller, so that the brokers elect a controller while the old one is still alive."""
         self._runtime.spawn(self._delete(CONTROLLER), "move the controller")
 
     def raise_controller_epoch(self, by: int) -> None:
-        """Write a higher number into /controller_epoch."""
+        """Increase the number in /controller_epoch by `by`."""
 
         async def raised(client: Client) -> None:
             data, _ = await client.get(CONTROLLER_EPOCH)
@@ -37,8 +37,7 @@ class Operator:
         self._runtime.spawn(self._at_the_prompt(raised), "raise the controller epoch")
 
     def hold_broker_id(self, broker: int, for_ms: int) -> None:
-        """Register under a broker's id, as that broker's process does, in a session unknown to the broker.  Release the
-        id after `for_ms`."""
+        """Register the id of a broker, as its process does, but in another session; release the id after `for_ms`."""
 
         async def hold(client: Client) -> None:
             endpoint = BrokerEndpoint("PLAINTEXT", broker_address(broker), KAFKA_PORT)
@@ -53,7 +52,7 @@ class Operator:
 
     async def _at_the_prompt(self, do: Callable[[Client], Awaitable[object]]) -> None:
         client, _ = self._world.zookeeper_client(MACHINE)
-        # The znode does not exist, or the ensemble did not reply: an operator would just try again later.
+        # The znode does not exist, or the ensemble did not reply; an operator would just try again later.
         with suppress(ZooKeeperError):
             await client.start()
             await do(client)

@@ -1,4 +1,4 @@
-"""Faults of whole processes: failures of machines, links and disks, and administrators at work."""
+"""Faults of whole processes: failures of machines, links and disks, and administrator actions."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ LASTS_MS_MIN, LASTS_MS_MAX = 100, 7_000
 SOON_MS_MAX = 3_000
 NEVER = 1 << 60
 QUIET_MS = 1_500
-"""How long the faults pause before a server is replaced: all committed transactions reach every other disk by then."""
+"""Pause of the faults before a server is replaced, in which committed transactions reach every other disk."""
 
 
 class ServingNemesis:
-    """Injects one fault after the other, and undoes each after a while; undoes the remaining ones at the end."""
+    """Injects one fault after another and undoes each after a while.  At the end it undoes the remaining ones."""
 
     def __init__(self, world: ServingWorld, random: Random, kinds: Sequence[Action], gap_ms: int) -> None:
         self.world = world
         self.random = random
         self.active = False
         self.holds_still = False
-        """Whether an administrator is at work and must not be disturbed by faults."""
+        """Whether faults are suspended because an administrator is at work."""
         self.hush: Callable[[bool], None] = _nobody_writes
         """Stops the clients' writes (True) or resumes them (False)."""
         self._kinds = kinds
@@ -44,20 +44,22 @@ class ServingNemesis:
         self._schedule()
 
     def _schedule(self) -> None:
-        """Schedule the next fault.  Each draws from a stream of its own: an omitted fault does not change the
-        others."""
+        """Schedule the next fault.
+
+        Each fault draws from a separate stream, so that an omitted fault does not change the others.
+        """
         self._injections += 1
         random = derive_random(self.world.ground.seed, f"{STRIKE}{self._injections}")
         self.after(random.randrange(1, 2 * self._gap_ms), lambda: self._inject(random))
 
     def after(self, delay_ms: int, callback: Undo) -> None:
-        """Call after that time."""
+        """Call `callback` after `delay_ms`."""
         self.world.scheduler.after(delay_ms * 1000, callback)
 
     def _inject(self, random: Random) -> None:
         if not self.active:
             return
-        # A seed never draws a zero here; a choice sequence has a zero to omit this fault.
+        # A seed never draws a zero here; a choice sequence contains a zero to omit this fault.
         if random.getrandbits(WORD_BITS) and not self.holds_still:
             usual, self.random = self.random, random
             self._kinds[random.randrange(0, len(self._kinds))](self)
@@ -65,7 +67,7 @@ class ServingNemesis:
         self._schedule()
 
     def heal_all(self) -> None:
-        """Stop, and undo everything."""
+        """Stop injecting faults, and undo all of them."""
         self.active = False
         self.finish_all()
         self.hush(False)
@@ -79,7 +81,7 @@ class ServingNemesis:
             each()
 
     def until_healed(self, undo: Undo, lasts_ms: int = 0) -> None:
-        """Call `undo` after that time, or after a drawn time if it is 0."""
+        """Call `undo` after `lasts_ms`, or after a drawn time if that is 0."""
         self._number += 1
         number = self._number
         self._undo[number] = undo
@@ -96,7 +98,7 @@ class ServingNemesis:
         return not self._undo
 
     def injected(self) -> list[ServerMachine]:
-        """Return the machines that faults may affect."""
+        """Return the machines that faults can affect."""
         return list(self.world.peers.values())
 
     def pick(self) -> ServerMachine:
@@ -104,7 +106,7 @@ class ServingNemesis:
         return self.pick_peer()
 
     def pick_peer(self) -> PeerMachine:
-        """Draw a peer's machine, with a higher chance for the leader."""
+        """Draw a peer's machine; the leader has a higher probability."""
         leader = self.world.leader()
         if leader is not None and self.random.random() < 0.3:
             return leader
@@ -131,37 +133,37 @@ def _nobody_writes(_: bool) -> None:
 
 
 def kill(nemesis: ServingNemesis) -> None:
-    """SIGKILL a server."""
+    """Kill a server (SIGKILL)."""
     nemesis.down(nemesis.pick(), power=False)
 
 
 def power_loss(nemesis: ServingNemesis) -> None:
-    """Cut a server's power, without notice to others."""
+    """Cut a server's power without notifying other machines."""
     nemesis.down(nemesis.pick(), power=True)
 
 
 def power_loss_of_all(nemesis: ServingNemesis) -> None:
-    """Cut the power of all servers at once."""
+    """Cut the power of all servers at the same time."""
     for machine in nemesis.injected():
         nemesis.down(machine, power=True)
 
 
 def restart_of_all(nemesis: ServingNemesis) -> None:
-    """Stop every server in a controlled way; supervisors start them again."""
+    """Stop every server in a controlled way; supervisors restart them."""
     for machine in nemesis.injected():
         nemesis.world.announce("stop", machine.name)
         machine.terminate()
 
 
 def terminate(nemesis: ServingNemesis) -> None:
-    """SIGTERM a server; a supervisor starts it again."""
+    """Send SIGTERM to a server; a supervisor restarts it."""
     machine = nemesis.pick()
     nemesis.world.announce("stop", machine.name)
     machine.terminate()
 
 
 def pause(nemesis: ServingNemesis) -> None:
-    """SIGSTOP a server, and SIGCONT it later."""
+    """Pause a server (SIGSTOP), and resume it later (SIGCONT)."""
     machine = nemesis.pick()
     if not machine.is_paused and machine.process is not None:
         nemesis.world.announce("pause", machine.name)
@@ -170,7 +172,7 @@ def pause(nemesis: ServingNemesis) -> None:
 
 
 def slow_disk(nemesis: ServingNemesis) -> None:
-    """Slow down all operations on a disk."""
+    """Slow down all operations of a disk."""
     machine = nemesis.pick()
     fault_id = nemesis.world.announce("slow_disk", machine.name)
     machine.volume.slow_factor = nemesis.random.randrange(5, 300)
@@ -183,7 +185,7 @@ def slow_disk(nemesis: ServingNemesis) -> None:
 
 
 def cut(nemesis: ServingNemesis) -> None:
-    """Cut a link between two servers, in one direction or both."""
+    """Cut a link between two servers, in one or both directions."""
     names = [machine.name for machine in nemesis.injected()]
     source, target = nemesis.random.sample(names, 2)
     nemesis.until_healed(nemesis.world.cut(source, target, both_ways=nemesis.random.random() < 0.5))
@@ -210,7 +212,7 @@ def split(nemesis: ServingNemesis) -> None:
 
 
 def delay(nemesis: ServingNemesis) -> None:
-    """Slow down one direction."""
+    """Slow down one direction of a link."""
     names = [machine.name for machine in nemesis.injected()]
     source, target = nemesis.random.sample(names, 2)
     nemesis.until_healed(nemesis.world.delay(source, target, nemesis.random.randrange(5, 600)))
@@ -224,14 +226,15 @@ def cut_client(nemesis: ServingNemesis) -> None:
 
 
 def lagging_peer(nemesis: ServingNemesis) -> None:
-    """Stop a peer for longer than the committed log in memory reaches back."""
+    """Stop a peer for longer than the committed log in the leader's memory covers."""
     nemesis.down(nemesis.pick(), power=False, lasts_ms=nemesis.random.randrange(4_000, 12_000))
 
 
 def replace(nemesis: ServingNemesis) -> None:
-    """Replace a server by an empty one, as the manual describes.
+    """Replace a server by an empty server, as the manual describes.
 
-    All other servers must serve, and no fault may be active: committed transactions are then on all other disks.
+    Do this only while all other servers serve and no fault is active, because committed transactions are then on all
+    other disks.
     """
     world, machine = nemesis.world, nemesis.pick_peer()
     others = [each for each in world.peers.values() if each is not machine]
@@ -264,7 +267,7 @@ def power_loss_in_mid_operation(nemesis: ServingNemesis) -> None:
     volume.lose_power_after(nemesis.random.randrange(1, 40))
 
     def back() -> None:
-        # If it has not lost power yet, it keeps it.
+        # If the machine has not lost power yet, it no longer will.
         volume.lose_power_after(NEVER)
         machine.switch_on()
 
@@ -272,8 +275,10 @@ def power_loss_in_mid_operation(nemesis: ServingNemesis) -> None:
 
 
 def fail_sync(nemesis: ServingNemesis) -> None:
-    """Fail a sync, which leaves clean pages.  Often cut the power soon after, so that the content of those pages is
-    lost."""
+    """Make a sync fail and leave clean pages.
+
+    Often cut the power soon afterwards, so that the content of those pages is lost.
+    """
     machine = nemesis.pick()
     nemesis.world.announce("fsync_fails", machine.name)
     machine.volume.fail_next("sync")
@@ -282,7 +287,7 @@ def fail_sync(nemesis: ServingNemesis) -> None:
 
 
 def fail_file(nemesis: ServingNemesis) -> None:
-    """Fail a write, read, rename, unlink or open."""
+    """Make a write, read, rename, unlink or open fail."""
     machine = nemesis.pick()
     nemesis.world.announce("disk_error", machine.name)
     operation = ("write", "read", "rename", "unlink", "open")[nemesis.random.randrange(0, 5)]
@@ -290,7 +295,7 @@ def fail_file(nemesis: ServingNemesis) -> None:
 
 
 def fill_disk(nemesis: ServingNemesis) -> None:
-    """Fill the disk, except for at most 40,000 bytes."""
+    """Fill the disk, leaving at most 40,000 free bytes."""
     machine = nemesis.pick()
     volume, fault_id = machine.volume, nemesis.world.announce("disk_full", machine.name)
     volume.room_bytes = nemesis.random.randrange(0, 40_000)
@@ -303,15 +308,17 @@ def fill_disk(nemesis: ServingNemesis) -> None:
 
 
 def stall_disk(nemesis: ServingNemesis) -> None:
-    """Let a sync take up to 6 seconds."""
+    """Make a sync take up to 6 seconds."""
     machine = nemesis.pick()
     nemesis.world.announce("disk_stalls", machine.name)
     machine.volume.stall_next_sync(nemesis.random.randrange(200, 6_000) * 1000)
 
 
 def depose(nemesis: ServingNemesis) -> None:
-    """Cut the leader off from the other peers, but not from its clients, so that its proposals are on its disk alone.
-    Sometimes also cut its power."""
+    """Cut the leader off from other peers but not from its clients, so that only its own disk has its proposals.
+
+    Sometimes also cut its power.
+    """
     leader = nemesis.world.leader()
     if leader is None:
         return
@@ -324,7 +331,7 @@ def depose(nemesis: ServingNemesis) -> None:
 
 
 def return_to_a_slow_leader(nemesis: ServingNemesis) -> None:
-    """Stall the leader's disk while the others commit, and restart a follower, which is then ahead of the leader."""
+    """Stall the leader's disk while others commit, and restart a follower, which is then ahead of the leader."""
     leader = nemesis.world.leader()
     if leader is None:
         return
@@ -339,8 +346,8 @@ def return_to_a_slow_leader(nemesis: ServingNemesis) -> None:
 def rot(nemesis: ServingNemesis, *, at_once: bool = False) -> None:
     """Flip a bit in a log or a snapshot.
 
-    Affects only a minority of the voters, so that others have the data.  The server finds the damage when it reads
-    the file.
+    Only a minority of the voters is affected, so that other servers have the data.  The server detects the damage when
+    it reads the file.
     """
     world, random = nemesis.world, nemesis.random
     fragile = [world.peers[peer] for peer in range(1, (world.shape.voters - 1) // 2 + 1)]
@@ -381,15 +388,15 @@ FAULTS: dict[str, Action] = {
     "rot": rot,
     "replace": replace,
 }
-"""In the order in which they are drawn."""
+"""Faults by name, in the order in which they are drawn."""
 
 
 _NEEDS_ALL_VOTERS = ("replace", "rot")
-"""A server that loses its history can recover it only if a quorum of the others has it, which needs fixed voters."""
+"""These faults need fixed voters: a server that loses its history can recover it only from a quorum of others."""
 
 
 def draw_nemesis(world: ServingWorld, random: Random) -> ServingNemesis:
-    """Return a nemesis with some of these kinds: each seed omits others (swarm testing)."""
+    """Return a nemesis with some of these faults; each seed omits others (swarm testing)."""
     left_out = _NEEDS_ALL_VOTERS if world.shape.changes_members else ()
     chosen = [action for name, action in FAULTS.items() if random.random() < 0.4 and name not in left_out]
     return ServingNemesis(world, random, chosen or [kill], random.randrange(500, 4_000))

@@ -1,4 +1,4 @@
-"""Faults of a whole rack: power loss and a failed switch.  Only for worlds whose brokers have racks."""
+"""Rack faults: power loss and a failed switch.  They exist only in worlds whose brokers have racks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _some_rack(nemesis: Nemesis) -> list[str]:
 
 
 def power_loss_rack(nemesis: Nemesis) -> None:
-    """Cut the power of all brokers of a rack at once, and start them together later."""
+    """Cut the power of all brokers of a rack at the same time, and start them together later."""
     lasts_ms = nemesis.draw_lasts_ms()
     for name in _some_rack(nemesis):
         if nemesis.world.is_running(name):
@@ -23,7 +23,7 @@ def power_loss_rack(nemesis: Nemesis) -> None:
 
 
 def isolate_rack(nemesis: Nemesis) -> None:
-    """Cut the brokers of a rack off from all nodes outside it."""
+    """Cut the brokers of a rack off from all nodes outside the rack."""
     inside = _some_rack(nemesis)
     outside = [name for name in nemesis.world.node_names() if name not in inside]
     nemesis.until_healed(all_of([nemesis.world.cut(name, other) for name in inside for other in outside]))

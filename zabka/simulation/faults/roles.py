@@ -1,7 +1,7 @@
-"""Target selection for faults by current role: leader, follower, controller, or the last target.
+"""Selection of fault targets by current role: leader, follower, controller, or the last target.
 
-Outages of distributed systems depend on roles: "the leader is cut off from the controller", not "2 from 3".  A few
-actions in a row often affect the same nodes if roles are drawn, but rarely if names are drawn.
+Outages of distributed systems depend on roles ("the leader is cut off from the controller"), not on names ("2 from
+3").  If roles are drawn, several actions in a row often affect the same nodes; if names are drawn, they rarely do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zabka.simulation.cluster.world import World
 
 
 class Parts(NamedTuple):
-    """The node in each role now; the empty string if there is none."""
+    """The node that currently has each role, or an empty string if there is none."""
 
     leader: str
     followers: tuple[str, ...]
@@ -39,22 +39,24 @@ def parts(world: World, focus: TopicPartition) -> Parts:
 
 
 class Cast:
-    """Selects the nodes that an act affects in one world."""
+    """Selects the nodes that a step affects in one world."""
 
     def __init__(self, world: World, focus: TopicPartition) -> None:
         self._world = world
         self._focus = focus
         self.last = ""
-        """The last node that an act affected."""
+        """The last node that a step affected."""
 
     @property
     def zab_leader(self) -> str:
-        """The peer that leads; the empty string if there is none."""
+        """Return the peer that leads, or an empty string if there is none."""
         return parts(self._world, self._focus).zab_leader
 
     def one(self, role: Callable[[int], int], name: Callable[[int], int]) -> str:
-        """Select a node.  `role` and `name` draw a number below their argument.  The empty string: the role is
-        vacant."""
+        """Select a node, or return an empty string if the role is vacant.
+
+        `role` and `name` draw a number below their argument.
+        """
         world = self._world
         found = parts(world, self._focus)
         peers, brokers = world.peer_names(), world.broker_names()
@@ -71,7 +73,7 @@ class Cast:
         return group[name(len(group))] if group else ""
 
     def some(self, but: str, role: Callable[[int], int], name: Callable[[int], int]) -> list[str]:
-        """Select nodes other than `but`: one by its role, or all of a kind."""
+        """Select nodes other than `but`: one node by role, or all nodes of a kind."""
         world = self._world
         found = parts(world, self._focus)
         peers, brokers = world.peer_names(), world.broker_names()

@@ -1,4 +1,4 @@
-"""Faults of topics: administrators create, grow and delete topics, move replicas, and request elections."""
+"""Topic faults: create, grow and delete topics, reassign replicas, and request elections, as administrators do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zabka.simulation.checkers.replication_audit import ReplicationAudit
 from zabka.simulation.faults.kafka_operator import KafkaOperator
 
 CHURNED = "churned"
-"""The prefix of topics that faults create and delete; the rest is a number.  They have no producers."""
+"""Prefix of topics that faults create and delete; a number follows.  These topics have no producers."""
 PARTITIONS_MAX = 5
 
 
@@ -26,7 +26,7 @@ class Administered(Protocol):
 
 
 class Administrator(Protocol):
-    """A nemesis with an operator who uses Kafka's tools."""
+    """A nemesis with an operator that uses Kafka's tools."""
 
     @property
     def random(self) -> Random: ...
@@ -35,7 +35,7 @@ class Administrator(Protocol):
     @property
     def world(self) -> Administered: ...
     def until_healed(self, undo: Callable[[], None], /) -> None:
-        """Call `undo` after a while."""
+        """Call `undo` after a drawn time."""
         ...
 
 
@@ -66,7 +66,7 @@ def elect_preferred(nemesis: Administrator) -> None:
 
 
 def elect_unclean(nemesis: Administrator) -> None:
-    """Request an unclean leader election for one partition; it has no effect if the partition has a leader."""
+    """Request an unclean leader election for one partition.  This has no effect if the partition has a leader."""
     nemesis.kafka.elect(UNCLEAN, [_some_partition(nemesis)])
 
 

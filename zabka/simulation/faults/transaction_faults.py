@@ -1,8 +1,8 @@
-"""Faults between the decision of a transaction and its markers: the moment at which a coordinator's end matters most.
+"""Faults between the decision of a transaction and its markers, when the loss of a coordinator matters most.
 
-Each waits until a coordinator has stored PrepareCommit or PrepareAbort, and occurs a few milliseconds later.  It kills
-or pauses the coordinator, cuts it off from other brokers or from the ensemble, or kills a leader that gets a marker.
-Only seeds with transactional clients have these faults.
+Each fault waits until a coordinator has stored PrepareCommit or PrepareAbort, and occurs a few milliseconds later.  It
+kills or pauses the coordinator, cuts it off from other brokers or from the ensemble, or kills a leader that is to
+receive a marker.  Only seeds with transactional clients have these faults.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from zabka.simulation.faults.nemesis import Action, Nemesis, all_of
 
 PREPARED = ("PrepareCommit", "PrepareAbort")
 AFTER_MS = (0, 0, 1, 3, 10, 40)
-"""The times from the decision to the fault, of which one is drawn."""
+"""Possible times from the decision to the fault."""
 WAITS_MS_MAX = 4_000
 
 
 class _Decision:
-    """Waits for the next decision of a coordinator."""
+    """Waits for a coordinator's next decision."""
 
     def __init__(self, world: World, decided: Callable[[TransactionChanged], None]) -> None:
         self._world = world
@@ -36,7 +36,7 @@ class _Decision:
         event = entry.event
         if isinstance(event, TransactionChanged) and event.state in PREPARED and not self._is_over:
             self._is_over = True
-            # A listener must not leave the list while the entry goes through it.
+            # A listener must not remove itself from the list while the list is notified of the entry.
             self._world.scheduler.soon(self.end)
             self._decided(event)
 
@@ -65,7 +65,7 @@ def _marked(world: World, event: TransactionChanged) -> list[str]:
 
 
 def _at_decision(inject: Callable[[Nemesis, TransactionChanged], None]) -> Action:
-    """Return an action that occurs at the next decision, if that comes soon enough."""
+    """Return an action that occurs at the next decision, if there is one soon enough."""
 
     def wait(nemesis: Nemesis) -> None:
         after_ms = AFTER_MS[nemesis.random.randrange(0, len(AFTER_MS))]
@@ -76,7 +76,7 @@ def _at_decision(inject: Callable[[Nemesis, TransactionChanged], None]) -> Actio
 
 
 def _kill_coordinator(nemesis: Nemesis, event: TransactionChanged) -> None:
-    """Kill the coordinator; in half of the cases its last messages to other brokers are lost with it."""
+    """Kill the coordinator.  In half of the cases its last messages to other brokers are lost."""
     name, world = broker_name(event.broker_id), nemesis.world
     lost = _others(world, name) if nemesis.random.random() < 0.5 else []
     cuts = [world.cut(name, other) for other in lost]
@@ -122,7 +122,7 @@ TRANSACTION_FAULTS: dict[str, Action] = {
 
 
 def _await_decision(stage: Stage, words: ActionNumbers) -> TransactionChanged | None:
-    """Let time pass until a decision, and a little longer; return it, or None if there is none for a while."""
+    """Advance the time until shortly after a decision, and return it; return None if there is none for a while."""
     found: list[TransactionChanged] = []
     decision = _Decision(stage.world, found.append)
     with suppress(Deadlock):
@@ -133,7 +133,7 @@ def _await_decision(stage: Stage, words: ActionNumbers) -> TransactionChanged | 
 
 
 def lose_coordinator(stage: Stage, words: ActionNumbers) -> str:
-    """Kill or pause the coordinator of a transaction that it has just decided."""
+    """Kill or pause the coordinator of a transaction immediately after its decision."""
     event, world = _await_decision(stage, words), stage.world
     if event is None or not world.is_running(name := broker_name(event.broker_id)) or world.is_paused(name):
         return ""
@@ -148,7 +148,7 @@ def lose_coordinator(stage: Stage, words: ActionNumbers) -> str:
 
 
 def lose_markers(stage: Stage, words: ActionNumbers) -> str:
-    """Cut the coordinator of a transaction that it has just decided off from the other brokers.  The links stay cut."""
+    """Cut a coordinator off from other brokers immediately after it decided a transaction.  The links remain cut."""
     event, world = _await_decision(stage, words), stage.world
     if event is None:
         return ""
@@ -159,7 +159,7 @@ def lose_markers(stage: Stage, words: ActionNumbers) -> str:
 
 
 def lose_marked(stage: Stage, words: ActionNumbers) -> str:
-    """Kill a leader that is about to get a transaction's marker."""
+    """Kill a leader that is about to receive a transaction's marker."""
     event, world = _await_decision(stage, words), stage.world
     names = [] if event is None else [name for name in _marked(world, event) if world.is_running(name)]
     if not names:

@@ -1,6 +1,6 @@
 """Files and directories of a simulated file system, as processes read them and as they are on the platter.
 
-Content is kept in blocks; a block that was never written is a hole and reads as zeros. All versions of a block since
+Content consists of blocks; a block that was never written is a hole and reads as zeros. All versions of a block since
 the last sync are kept, because the system may have written any of them to the platter.
 """
 
@@ -12,9 +12,9 @@ from random import Random
 from typing import NamedTuple
 
 BLOCK_BYTES = 4096
-"""The unit in which a file is kept in memory and synced."""
+"""The unit in which file content is kept in memory and synced."""
 SECTOR_BYTES = 512
-"""The unit that a disk writes atomically: a block can be torn at sector borders."""
+"""The unit that a disk writes atomically: blocks can be torn at sector boundaries."""
 HOLE = bytes(BLOCK_BYTES)
 
 
@@ -26,7 +26,7 @@ class FileNode:
         self.size = 0
         self.mtime_s = mtime_s
         self.names = 0
-        """The number of its names for readers; `opened` is the number of its open descriptors."""
+        """Number of names of the file in memory; `opened` is the number of open descriptors."""
         self.opened = 0
         self.platter: dict[int, bytes] = {}
         self.platter_size = 0
@@ -34,7 +34,7 @@ class FileNode:
         """Versions of each block since the last sync, oldest first."""
         self._sizes: list[int] = []
         self._on_platter: bytes | None = None
-        """The result of `on_platter`, until the platter changes."""
+        """Cached result of `on_platter`, until the platter changes."""
 
     # -- as it is read -----------------------------------------------------------------------------------------------
 
@@ -50,7 +50,7 @@ class FileNode:
         return b"".join(parts)
 
     def new_blocks(self, position: int, size: int) -> list[int]:
-        """Return the numbers of the holes that a write would fill, in order."""
+        """Return the numbers of the hole blocks that a write would fill, in order."""
         return [number for number in _touched(position, size) if number not in self.blocks]
 
     def write(self, position: int, data: bytes) -> None:
@@ -82,7 +82,7 @@ class FileNode:
         return max(min(later) * BLOCK_BYTES, position) if later and position < self.size else None
 
     def next_hole(self, position: int) -> int:
-        """Return the next position in a hole, which is at the latest the end of the file."""
+        """Return the next position in a hole; the end of the file counts as a hole."""
         number = position // BLOCK_BYTES
         while number in self.blocks:
             number += 1
@@ -99,7 +99,7 @@ class FileNode:
     # -- the platter -------------------------------------------------------------------------------------------------
 
     def on_platter(self) -> bytes:
-        """Return the synced contents, without the zeros after the last block."""
+        """Return the synced content, without the zeros after the last block."""
         if self._on_platter is None:
             last = max(self.platter, default=-1)
             blocks = [self.platter.get(number, HOLE) for number in range(last + 1)]
@@ -121,9 +121,9 @@ class FileNode:
         self._sizes.clear()
 
     def fail_to_sync(self, random: Random) -> None:
-        """Apply a failed sync: some blocks were written, and all count as clean afterwards.
+        """Apply a failed sync: some blocks were written, and all are marked clean afterwards.
 
-        The size waits for the next sync.
+        The file size is written at the next sync.
         """
         self._on_platter = None
         for number in self._versions:
@@ -138,13 +138,13 @@ class FileNode:
             self.platter.pop(number, None)
 
     def evict(self, position: int, size: int) -> None:
-        """Drop clean blocks from the cache; the next read returns the contents of the platter."""
+        """Drop clean blocks from the cache, so that the next read returns the platter's content."""
         for number in range(position // BLOCK_BYTES, -(-(position + size) // BLOCK_BYTES)):
             if number in self.blocks and number not in self._versions and (number + 1) * BLOCK_BYTES <= self.size:
                 self.blocks[number] = self.platter.get(number, HOLE)
 
     def flip(self, bit: int) -> None:
-        """Flip a bit on the platter; later reads return it if the block was clean."""
+        """Flip a bit on the platter.  Later reads return the flipped bit if the block was clean."""
         self._on_platter = None
         number, inside = divmod(bit, 8 * BLOCK_BYTES)
         clean = number not in self._versions and self.blocks.get(number, HOLE) == self.platter.get(number, HOLE)
@@ -155,7 +155,7 @@ class FileNode:
             self.blocks[number] = self.platter[number]
 
     def lose_power(self, random: Random) -> None:
-        """Apply a power loss: each unsynced block survives in any version, torn at sectors, or not at all."""
+        """Apply a power loss: each unsynced block survives in some version, possibly torn at sectors, or not at all."""
         self._on_platter = None
         for number, versions in self._versions.items():
             self.platter[number] = _remains([self.platter.get(number, HOLE), *versions], random)
@@ -168,7 +168,7 @@ class FileNode:
             number: block for number, block in self.platter.items() if number < last or (number == last and offset)
         }
         if last in self.platter:
-            # After its end a file reads as zeros, even when it grows again.
+            # Beyond its end a file reads as zeros, even after it grows again.
             self.platter[last] = self.platter[last][:offset] + bytes(BLOCK_BYTES - offset)
         self.blocks = dict(self.platter)
         self.opened = 0
@@ -179,7 +179,7 @@ def _touched(position: int, size: int) -> range:
 
 
 def _remains(versions: list[bytes], random: Random) -> bytes:
-    """Return a block after a power loss: one of the versions, or sectors of several."""
+    """Return a block's content after a power loss: one of its versions, or sectors of several versions."""
     if random.random() < 0.7:
         return random.choice(versions)
     return b"".join(
@@ -190,8 +190,8 @@ def _remains(versions: list[bytes], random: Random) -> bytes:
 class NameChange(NamedTuple):
     """One atomic operation on a directory.
 
-    `means` maps names to their nodes after it (None: no node). `number` is the position among the operations on all
-    directories.
+    `means` maps names to their nodes after the operation (None: no node). `number` is its sequence number among the
+    operations on all directories.
     """
 
     number: int
@@ -208,7 +208,7 @@ class DirectoryNode:
         self.unsynced: list[NameChange] = []
 
     def change(self, number: int, means: dict[str, Node | None]) -> None:
-        """Perform an operation."""
+        """Apply one operation to the directory."""
         _apply(self.entries, means)
         self.unsynced.append(NameChange(number, means))
 
@@ -224,7 +224,7 @@ class DirectoryNode:
         self.unsynced.clear()
 
     def lose_power(self, keeps: Iterable[bool]) -> None:
-        """Apply a power loss: `keeps` states for each unsynced operation whether it survives."""
+        """Apply a power loss.  `keeps` has a flag for each unsynced operation: whether it survives."""
         for operation, is_kept in zip(self.unsynced, keeps, strict=False):
             if is_kept:
                 _apply(self.platter, operation.means)
@@ -244,7 +244,7 @@ def _apply(entries: dict[str, Node], means: dict[str, Node | None]) -> None:
 
 
 def reached_from(root: DirectoryNode) -> tuple[list[DirectoryNode], list[FileNode]]:
-    """Return all directories and files that have a name, for readers or on the platter; each once."""
+    """Return all directories and files that have a name in memory or on the platter, each once."""
     directories: dict[int, DirectoryNode] = {id(root): root}
     files: dict[int, FileNode] = {}
     waiting = [root]

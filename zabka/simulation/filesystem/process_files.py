@@ -38,7 +38,7 @@ class _Open(NamedTuple):
 class ProcessFiles:
     """One process's files. `took_us` sums the durations of its operations since it was last set to 0.
 
-    Operations of a killed process have no effect, even while its code still unwinds.
+    Operations of a killed process have no effect, even while its code is still unwinding.
     """
 
     def __init__(self, volume: Volume) -> None:
@@ -50,7 +50,7 @@ class ProcessFiles:
         volume.attach(self.kill)
 
     def kill(self) -> None:
-        """SIGKILL: written data stays, descriptors are closed, locks are released."""
+        """Handle SIGKILL: written data remains, descriptors are closed, locks are released."""
         for descriptor in list(self._open):
             self.close(descriptor)
         self.is_alive = False
@@ -89,7 +89,7 @@ class ProcessFiles:
         return self._next
 
     def close(self, descriptor: int, /) -> None:
-        """close(2)."""
+        """Close a descriptor (close(2))."""
         if not self.is_alive:
             return
         node = self._at(descriptor).node
@@ -101,12 +101,12 @@ class ProcessFiles:
             self.volume.free(node)
 
     def pread(self, descriptor: int, size: int, position: int, /) -> bytes:
-        """pread(2)."""
+        """Read from a position (pread(2))."""
         node = self._file("read", descriptor)
         return node.read(position, size)
 
     def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int, /) -> int:
-        """pwrite(2); on a disk that becomes full it writes a part."""
+        """Write at a position (pwrite(2)); if the disk becomes full, write a part."""
         if not self.is_alive:
             return len(data)
         node = self._file("write", descriptor, writes=True)
@@ -125,12 +125,12 @@ class ProcessFiles:
         return len(written)
 
     def ftruncate(self, descriptor: int, size: int, /) -> None:
-        """ftruncate(2)."""
+        """Truncate or extend a file (ftruncate(2))."""
         if self.is_alive:
             self._truncate(self._file("truncate", descriptor, writes=True), size)
 
     def fsync(self, descriptor: int, /) -> None:
-        """fsync(2)."""
+        """Sync a file or directory (fsync(2))."""
         if not self.is_alive:
             return
         volume, opened = self.volume, self._at(descriptor)
@@ -145,19 +145,19 @@ class ProcessFiles:
         volume.sync(opened.node)
 
     def node_at(self, descriptor: int) -> Node:
-        """Return the file that is open under this descriptor."""
+        """Return the file that the descriptor refers to."""
         return self._at(descriptor).node
 
     def fdatasync(self, descriptor: int, /) -> None:
-        """fdatasync(2): the size is synced as well, because reading the data needs it."""
+        """Sync a file (fdatasync(2)), including its size, which is needed to read the data."""
         self.fsync(descriptor)
 
     def fstat(self, descriptor: int, /) -> SimStat:
-        """fstat(2)."""
+        """Return the status of an open file (fstat(2))."""
         return _stat_of(self._at(descriptor).node)
 
     def lseek(self, descriptor: int, position: int, whence: int, /) -> int:
-        """lseek(2), only with SEEK_DATA and SEEK_HOLE: positions are not kept."""
+        """Find data or a hole (lseek(2) with SEEK_DATA or SEEK_HOLE only, because descriptors have no position)."""
         node = self._file("seek", descriptor)
         if whence not in (os.SEEK_DATA, os.SEEK_HOLE):
             raise trouble(errno.EINVAL)
@@ -167,12 +167,12 @@ class ProcessFiles:
         return found
 
     def posix_fadvise(self, descriptor: int, start: int, length: int, advice: int, /) -> None:
-        """posix_fadvise(2): POSIX_FADV_DONTNEED drops clean pages from the cache."""
+        """Apply posix_fadvise(2): POSIX_FADV_DONTNEED drops clean pages from the cache."""
         if self.is_alive and advice == os.POSIX_FADV_DONTNEED:
             self._file("advise", descriptor).evict(start, length)
 
     def flock(self, descriptor: int, operation: int, /) -> None:
-        """flock(2), which never waits."""
+        """Lock a file (flock(2)) without ever waiting."""
         self._begin("lock", self._at(descriptor).path)
         locks, key = self.volume.locks, self._at(descriptor).node
         if operation & fcntl.LOCK_UN:
@@ -206,12 +206,12 @@ class ProcessFiles:
     # -- names -------------------------------------------------------------------------------------------------------
 
     def stat(self, path: Path, /) -> SimStat:
-        """stat(2)."""
+        """Return the status of a file (stat(2))."""
         self._begin("stat", str(path))
         return _stat_of(self.volume.find(path))
 
     def listdir(self, path: Path, /) -> list[str]:
-        """Return the names in random order."""
+        """Return the names in a directory in random order."""
         self._begin("list", str(path))
         node = self.volume.find(path)
         if not isinstance(node, DirectoryNode):
@@ -221,7 +221,7 @@ class ProcessFiles:
         return names
 
     def rename(self, path: Path, to: Path, /) -> None:
-        """rename(2), within one directory."""
+        """Rename a file (rename(2)) within one directory."""
         if not self.is_alive:
             return
         self._begin("rename", str(path))
@@ -243,7 +243,7 @@ class ProcessFiles:
         volume.change(directory, {path.name: None, to.name: node})
 
     def unlink(self, path: Path, /) -> None:
-        """unlink(2)."""
+        """Remove a file (unlink(2))."""
         if not self.is_alive:
             return
         self._begin("unlink", str(path))
@@ -252,7 +252,7 @@ class ProcessFiles:
         self.volume.change(self.volume.parent(path), {path.name: None})
 
     def mkdir(self, path: Path, /) -> None:
-        """mkdir(2)."""
+        """Create a directory (mkdir(2))."""
         if not self.is_alive:
             return
         self._begin("mkdir", str(path))
@@ -262,7 +262,7 @@ class ProcessFiles:
         self.volume.change(directory, {path.name: DirectoryNode(self._now_s())})
 
     def rmdir(self, path: Path, /) -> None:
-        """rmdir(2)."""
+        """Remove an empty directory (rmdir(2))."""
         if not self.is_alive:
             return
         self._begin("rmdir", str(path))
@@ -274,7 +274,7 @@ class ProcessFiles:
         self.volume.change(self.volume.parent(path), {path.name: None})
 
     def resolve(self, path: Path, /) -> Path:
-        """The path itself: there are no links."""
+        """Return the path itself, because there are no symbolic links."""
         return path
 
     def room(self, path: Path, /) -> int:
@@ -282,7 +282,7 @@ class ProcessFiles:
         return ROOM_BYTES if self.volume.room_bytes is None else self.volume.room_bytes
 
     def capacity(self, path: Path, /) -> int:
-        """Return the size of the whole volume in bytes: the free space and the blocks of its files."""
+        """Return the size of the whole volume in bytes: free space plus the blocks of its files."""
         used = sum(len(node.blocks) for _, node in self.volume.files()) * BLOCK_BYTES
         return self.room(path) + used
 
@@ -327,7 +327,7 @@ def _stat_of(node: Node) -> SimStat:
 
 
 class _Raw(io.RawIOBase):
-    """The unbuffered file under a buffered stream."""
+    """The unbuffered file below a buffered stream."""
 
     def __init__(self, files: ProcessFiles, descriptor: int, path: Path) -> None:
         self._files = files

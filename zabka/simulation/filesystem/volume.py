@@ -1,9 +1,9 @@
 """A host's file system: its contents for all processes, and the effects of a power loss.
 
-Processes read what others wrote, even if the writer was killed. Synced data survives a power loss; of other data a
-random part survives:
+Processes can read what other processes have written, even if the writer was killed. Synced data survives a power loss.
+Of unsynced data a random part survives:
 
-a file's blocks     each in any version since the last sync, or torn at sectors, or unchanged
+a file's blocks     each in any version since the last sync, torn at sectors, or unchanged
 a file's size       any size since the last sync; a missing block before that size reads as zeros
 names               any subset of the directory operations or, on a file system with a journal, those before a
                     point in time; a sync of the directory, and with a journal any sync, makes them durable
@@ -31,7 +31,7 @@ EVERYWHERE = ""
 
 
 class PowerLost(BaseException):
-    """The host lost power during an operation; code of its processes must not catch this."""
+    """The host lost power during an operation.  The code of its processes must not catch this."""
 
 
 class _Fault(NamedTuple):
@@ -41,7 +41,7 @@ class _Fault(NamedTuple):
 
 
 def trouble(number: int, path: object = None) -> OSError:
-    """Return the error of the operating system."""
+    """Return the operating system's error with that number."""
     return OSError(number, os.strerror(number), None if path is None else str(path))
 
 
@@ -52,20 +52,20 @@ class Volume:
         self.random = random
         self.now_us = now_us
         self.has_journal = random.random() < 0.5
-        """Whether directory operations reach the platter in order, and with every sync (ext4, XFS)."""
+        """Whether directory operations reach the platter in order, and at every sync (ext4, XFS)."""
         self.slow_factor = 1
         self.room_bytes: int | None = None
-        """Free space in bytes; None: unlimited."""
+        """Free space in bytes; None means unlimited."""
         self.operations = 0
-        """The number of operations started so far."""
+        """Number of operations started so far."""
         self.locks: dict[Node, object] = {}
-        """The holder of the lock on each file."""
+        """The lock holder of each locked file."""
         self.failed_syncs = 0
         self.faults_met = 0
-        """The number of operations that failed because of a requested fault or a full disk."""
+        """Number of operations that failed because of a requested fault or a full disk."""
         self._root = DirectoryNode(0)
         self.changes = 0
-        """The number of operations on directories and of power losses so far."""
+        """Number of directory operations and power losses so far."""
         self._changed: dict[int, DirectoryNode] = {}
         """Directories with unsynced operations."""
         self._faults: list[_Fault] = []
@@ -76,7 +76,7 @@ class Volume:
         self._start()
 
     def _start(self) -> None:
-        """Boot the system with a new boot id."""
+        """Boot the host with a new boot id."""
         directory = self._root
         *parents, name = parts_of(BOOT_ID)
         for parent in parents:
@@ -92,14 +92,14 @@ class Volume:
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def fail_next(self, operation: str, number: int = errno.EIO, within: str = EVERYWHERE) -> None:
-        """Let the next operation of that kind fail with that error.
+        """Make the next operation of that kind fail with that error.
 
         Kinds are read, write, sync, open, rename, unlink and so on. Only paths that contain `within` are affected.
         """
         self._faults.append(_Fault(operation, number, within))
 
     def break_path(self, within: str) -> None:
-        """Let every operation on paths that contain `within` fail with EIO, until `repair`."""
+        """Make every operation on paths that contain `within` fail with EIO, until `repair`."""
         self._broken.append(within)
 
     def repair(self) -> None:
@@ -110,11 +110,11 @@ class Volume:
         self.room_bytes = None
 
     def stall_next_sync(self, for_us: int) -> None:
-        """Let the next sync take that much longer."""
+        """Make the next sync take that much longer."""
         self._stall_us = for_us
 
     def lose_power_after(self, operations: int) -> None:
-        """Lose power after that many more operations: the next one raises PowerLost.
+        """Lose power after that many more operations: the operation after them raises PowerLost.
 
         The caller must then call `lose_power`.
         """
@@ -130,7 +130,7 @@ class Volume:
     # -- processes and power -----------------------------------------------------------------------------------------
 
     def attach(self, kill: Callable[[], None]) -> None:
-        """Register a process that must be killed at a power loss."""
+        """Register a function that kills a process at a power loss."""
         self._killed_with_power.append(kill)
 
     def lose_power(self) -> None:
@@ -209,14 +209,14 @@ class Volume:
         return node
 
     def parent(self, path: PurePath) -> DirectoryNode:
-        """Return the parent directory of a path, which need not exist. Raises OSError."""
+        """Return the parent directory of a path; the path itself need not exist. Raises OSError."""
         node = self.find(path.parent)
         if not isinstance(node, DirectoryNode):
             raise trouble(errno.ENOTDIR, path)
         return node
 
     def change(self, directory: DirectoryNode, means: dict[str, Node | None]) -> None:
-        """Perform an operation on a directory."""
+        """Apply an operation to a directory."""
         before = [directory.entries.get(name) for name in means]
         self.changes += 1
         self._changed[id(directory)] = directory
@@ -255,7 +255,7 @@ class Volume:
                     waiting.append((f"{path}/{name}", node))
 
     def platter_directory(self, path: PurePath) -> dict[str, bytes]:
-        """Return the files of a directory as they would be after a power loss now, if no unsynced data survived."""
+        """Return a directory's files as they would be if power were lost now and no unsynced data survived."""
         directory = self._root
         for part in parts_of(path):
             node = directory.platter.get(part)

@@ -1,7 +1,7 @@
-"""Plays a script over the bare protocol, then ends all faults and checks that the ensemble recovers.
+"""Plays a script on the bare protocol, then ends all faults and checks that the ensemble recovers.
 
-`Cores` checks safety at every step. Liveness is checked at the end: with all processes up and no more faults, the peers
-must elect a leader, commit a write and hold the same history, including every acknowledged write.
+`BareEnsemble` checks safety at every step. Liveness is checked at the end: with all processes up and no more faults,
+the peers must elect a leader, commit a write and have the same history, including every acknowledged write.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from zabka.simulation.steps.bare_file_ensemble import BareFileEnsemble
 
 HEALING_ROUNDS_MAX = 12
 ROUNDS_OF_PATIENCE = 2
-"""The number of rounds without a serving leader before peers that lead without followers time out.
+"""Number of rounds without a serving leader after which peers that lead without followers time out.
 
-Two peers may wait for each other while a third, which has no vote, goes on looking.
+Two peers may wait for each other while a third peer, which has no vote, remains LOOKING.
 """
 _FAULTS = (Crash, Break, Isolate, Vanish, Rot, CutOut, LoseNewestLog, Replace, SpoilSnapshot)
 
@@ -97,7 +97,7 @@ def _counter_ends_at(counter_max: int) -> Iterator[None]:
 def play_steps(
     cores: BareEnsemble, steps: Sequence[FileSteps], before: Callable[[FileSteps], None] = lambda _: None
 ) -> list[str]:
-    """Play the steps, calling `before` with each, until a check fails. Return the problems."""
+    """Play the steps until a check fails; call `before` with each. Return the problems."""
     for number, step in enumerate(steps, 1):
         before(step)
         try:
@@ -110,7 +110,7 @@ def play_steps(
 
 
 def recover(cores: BareEnsemble) -> list[str]:
-    """End all faults, wait for recovery and return the problems."""
+    """End all faults, wait for recovery, and return the problems."""
     write, leaderless = None, 0
     for _ in range(HEALING_ROUNDS_MAX):
         Start().play(cores)
@@ -137,9 +137,9 @@ def recover(cores: BareEnsemble) -> list[str]:
 
 
 def _lose_patience(cores: BareEnsemble) -> None:
-    """Let every peer that follows or leads without serving time out and look for a leader again.
+    """Make every peer that follows or leads without serving time out and return to LOOKING.
 
-    Some peers may wait for a lost peer without which the others have no quorum.
+    Otherwise some peers may wait for a lost peer, without which there is no quorum.
     """
     for peer in cores.voters:
         status = cores.nodes[peer].status
@@ -148,7 +148,7 @@ def _lose_patience(cores: BareEnsemble) -> None:
 
 
 def unsettled(cores: BareEnsemble) -> list[str]:
-    """Return the problems of an ensemble whose possible steps are exhausted."""
+    """Return the problems of an ensemble that has no possible step left."""
     if _leader(cores) is None:
         return ["liveness: nothing can happen any more, and nobody leads"]
     if not _all_serve(cores):
@@ -165,7 +165,7 @@ def _leader(cores: BareEnsemble) -> int | None:
 
 
 def _leads(cores: BareEnsemble) -> bool:
-    """Whether a peer leads, established or not."""
+    """Return whether any peer leads, established or not."""
     return any(node.status is not None and node.status.state is PeerState.LEADING for node in cores.nodes.values())
 
 

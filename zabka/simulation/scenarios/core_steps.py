@@ -1,7 +1,7 @@
-"""Steps of a script over the bare protocol (`zabka.simulation.steps`), as values that can be written to a file.
+"""Steps of a script for the bare protocol (`zabka.simulation.steps`), as values that can be written to a file.
 
-Peers are numbered from 1. Only steps cause changes: a packet, an fsync and a timeout are each one step. `Run` takes all
-possible steps except held ones.
+Peers are numbered from 1. Only steps change the state; a packet, an fsync and a timeout are each one step. `Run` takes
+all possible steps except held ones.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from zabka.simulation.steps.bare_ensemble import BareEnsemble
 STEPS_MAX = 5_000
 ROUNDS_MAX = 30
 SILENCE_MS = 10_000
-"""Longer than any peer waits for a message from another."""
+"""Longer than any peer waits for a message from another peer."""
 _DIGITS_MAX = 10
 FINALIZE, RESEND = "election.finalize", "election.resend"
 
 
 class CoreStep(msgspec.Struct, frozen=True, tag=True):
-    """One step: `play` takes it, and raises StepFailed if that is not possible."""
+    """One step.  `play` performs it, and raises StepFailed if that is not possible."""
 
 
 class Start(CoreStep, frozen=True):
-    """Start the processes of these peers; without names, of all peers that are down."""
+    """Start the processes of these peers; without peers, of all peers that are down."""
 
     peers: tuple[int, ...] = ()
 
     def play(self, cores: BareEnsemble) -> None:
-        """Start each of them that is down."""
+        """Start each of the peers that is down."""
         for peer in self.peers or cores.voters:
             if cores.nodes[peer].peer is None:
                 cores.start(peer)
 
 
 class Elect(CoreStep, frozen=True):
-    """Those of these peers that look for a leader elect one, or join the leader that the others follow.
+    """Peers of this list that are LOOKING elect a leader, or join the leader that the others follow.
 
     Other peers receive no election messages.
     """
@@ -49,7 +49,7 @@ class Elect(CoreStep, frozen=True):
     peers: tuple[int, ...]
 
     def play(self, cores: BareEnsemble) -> None:
-        """Exchange election messages until all have a leader."""
+        """Exchange election messages until all these peers have a leader."""
         if not elect(cores, self.peers):
             raise StepFailed(f"{self.peers} elected nobody")
 
@@ -57,14 +57,14 @@ class Elect(CoreStep, frozen=True):
 class Run(CoreStep, frozen=True):
     """Take all possible steps in turn, until only held ones are left.
 
-    `hold` names the steps that wait: `disk 2` (no operation reaches that disk), `3 > 1` (no packet from 3 to 1),
-    `Commit 3 > 1` (that direction waits as soon as a COMMIT is next from 3 to 1).
+    `hold` names the steps that are held: `disk 2` (no operation reaches that disk), `3 > 1` (no packet from 3 to 1),
+    `Commit 3 > 1` (that direction is held as soon as a COMMIT is the next packet from 3 to 1).
     """
 
     hold: tuple[str, ...] = ()
 
     def play(self, cores: BareEnsemble) -> None:
-        """Take one step after the other until none is left."""
+        """Take one step after another until none is left."""
         for _ in range(STEPS_MAX):
             if not run_once(cores, self.hold):
                 return
@@ -72,9 +72,10 @@ class Run(CoreStep, frozen=True):
 
 
 class Deliver(CoreStep, frozen=True):
-    """The next packets from source to target arrive; with `until`, all up to and including the first of that type.
+    """Deliver the next packets from source to target; with `until`, all up to and including the first of that type.
 
-    They come on the oldest connection between the two that has something under way, or on a later one with `link`.
+    They arrive on the oldest connection between the two peers that has packets in flight, or on a later one with
+    `link`.
     """
 
     source: int
@@ -84,7 +85,7 @@ class Deliver(CoreStep, frozen=True):
     link: int = 0
 
     def play(self, cores: BareEnsemble) -> None:
-        """Deliver those packets."""
+        """Deliver the packets."""
         for _ in range(STEPS_MAX if self.until else self.count):
             if not 0 <= self.link < len(cores.carrying(self.source, self.target)):
                 raise StepFailed(f"nothing is under way from {self.source} to {self.target}")
@@ -94,7 +95,7 @@ class Deliver(CoreStep, frozen=True):
 
 
 class Lose(CoreStep, frozen=True):
-    """All packets that source sent on a connection before it closed it or died are lost.
+    """Lose all packets that source sent on a connection before source closed the connection or died.
 
     The target receives only the close.
     """
@@ -104,7 +105,7 @@ class Lose(CoreStep, frozen=True):
     link: int = 0
 
     def play(self, cores: BareEnsemble) -> None:
-        """Deliver the close without the packets before it."""
+        """Deliver the close, without the packets before it."""
         carrying = cores.carrying(self.source, self.target)
         if not 0 <= self.link < len(carrying) or carrying[self.link].under_way_to(self.target)[-1] is not None:
             raise StepFailed(f"no connection that {self.source} has closed carries anything to {self.target}")
@@ -112,13 +113,13 @@ class Lose(CoreStep, frozen=True):
 
 
 class SyncDisk(CoreStep, frozen=True):
-    """A peer's disk works up to its next barrier (or truncation), `count` times."""
+    """A peer's disk performs its operations up to its next barrier (or truncation), `count` times."""
 
     peer: int
     count: int = 1
 
     def play(self, cores: BareEnsemble) -> None:
-        """Run the disk to one barrier after the other."""
+        """Perform the disk's operations up to one barrier after another."""
         for _ in range(self.count):
             if not cores.nodes[self.peer].queue:
                 raise StepFailed(f"nothing waits for the disk of {self.peer}")
@@ -132,7 +133,7 @@ class Write(CoreStep, frozen=True):
     count: int = 1
 
     def play(self, cores: BareEnsemble) -> None:
-        """Send one request after the other."""
+        """Send one request after another."""
         for _ in range(self.count):
             cores.write(self.peer)
 
@@ -148,13 +149,13 @@ class Sync(CoreStep, frozen=True):
 
 
 class Crash(CoreStep, frozen=True):
-    """These peers die. The first `written` operations that wait for each disk are done; -1 means all."""
+    """Crash these peers. The first `written` operations that wait for each disk are performed; -1 means all."""
 
     peers: tuple[int, ...]
     written: int = 0
 
     def play(self, cores: BareEnsemble) -> None:
-        """Kill them."""
+        """Kill the processes of these peers."""
         for peer in self.peers:
             if cores.nodes[peer].peer is not None:
                 waiting = len(cores.nodes[peer].queue)
@@ -162,7 +163,7 @@ class Crash(CoreStep, frozen=True):
 
 
 class Isolate(CoreStep, frozen=True):
-    """Every connection of that peer is reset, and both ends of each are notified."""
+    """Reset every connection of that peer, and notify both ends of each."""
 
     peer: int
 
@@ -174,13 +175,13 @@ class Isolate(CoreStep, frozen=True):
 
 
 class Break(CoreStep, frozen=True):
-    """The connections between two peers are reset, and both peers are notified."""
+    """Reset the connections between two peers, and notify both peers."""
 
     one: int
     other: int
 
     def play(self, cores: BareEnsemble) -> None:
-        """Drop the packets under way, then notify both ends."""
+        """Drop the packets in flight, then notify both ends."""
         cores.break_links(self.one, self.other)
         for source, target in ((self.one, self.other), (self.other, self.one)):
             while (found := cores.next_to(source, target)) is not None and found[1] is None:
@@ -188,21 +189,21 @@ class Break(CoreStep, frozen=True):
 
 
 class GiveUp(CoreStep, frozen=True):
-    """A peer's time limit for its leader, or for its followers, expires."""
+    """Expire a peer's time limit for its leader or for its followers."""
 
     peer: int
 
     def play(self, cores: BareEnsemble) -> None:
-        """Advance time until its limits have expired."""
+        """Advance time until the peer's time limits have expired."""
         give_up(cores, self.peer)
 
 
 class Expect(CoreStep, frozen=True):
-    """Check the state of the script; `what` names the value that must equal `value`.
+    """Check the state of the script: the value that `what` names must equal `value`.
 
     `what` is `log` (the history on that disk, as `1.1 1.2`), `tree` (the history that the peer serves), `up`, `leads`,
-    `serves`, `looks`, `phase` (of its role), `epochs` (accepted and current on disk), `synced` (its synchronisations so
-    far, as `DIFF SNAP`) or `answered` (the number of answered requests of all clients).
+    `serves`, `looks` (is LOOKING), `phase` (of its role), `epochs` (accepted and current on disk), `synced` (its
+    synchronisations so far, as `DIFF SNAP`) or `answered` (the number of replies to all clients).
     """
 
     what: str
@@ -222,24 +223,24 @@ ALL = (1, 2, 3)
 
 
 def started(peers: tuple[int, ...] = ALL) -> tuple[CoreSteps, ...]:
-    """Steps: these peers start, elect a leader and follow it."""
+    """Return steps: these peers start, elect a leader and follow it."""
     return (Start(peers), Elect(peers), Run())
 
 
 def joined(peer: int) -> tuple[CoreSteps, ...]:
-    """Steps: another peer starts and follows the leader of the others."""
+    """Return steps: another peer starts and follows the leader of the others."""
     return (Start((peer,)), Elect(ALL), Run())
 
 
 def rejoined(peer: int) -> tuple[CoreSteps, ...]:
-    """Steps: a peer crashes, starts again from its disk and follows the leader."""
+    """Return steps: a peer crashes, restarts from its disk and follows the leader."""
     return (Crash((peer,)), Run(), *joined(peer))
 
 
 LED_BY_3: tuple[CoreSteps, ...] = (Start(), Elect(ALL), Run(), Expect("leads", 3))
 ONE_WRITE: tuple[CoreSteps, ...] = (Write(3), Run(), Expect("log", 1, "1.1"))
 X_ON_3_ALONE: tuple[CoreSteps, ...] = (Write(3), SyncDisk(3))
-"""The leader has logged a transaction that no other peer has received."""
+"""Result: the leader has logged a transaction that no other peer has received."""
 
 
 def zxid_list(zxids: list[int]) -> str:
@@ -256,7 +257,7 @@ def parsed_zxid(text: str) -> int:
 
 
 def observed(cores: BareEnsemble, what: str, peer: int) -> str:
-    """Return the value that `Expect` compares."""
+    """Return the value that `Expect` compares with."""
     if what == "answered":
         return str(len(cores.answered))
     if what == "synced":
@@ -288,7 +289,7 @@ def observed(cores: BareEnsemble, what: str, peer: int) -> str:
 
 
 def run_once(cores: BareEnsemble, hold: tuple[str, ...] = ()) -> bool:
-    """Take one step for every direction of a link and every disk that has work. Return False if none has."""
+    """Take one step for every link direction and every disk with pending work. Return False if there is none."""
     moved = False
     for source, target in _directions(cores):
         found = cores.next_to(source, target)
@@ -314,21 +315,20 @@ def _directions(cores: BareEnsemble) -> Iterator[tuple[int, int]]:
 
 
 def looking(cores: BareEnsemble, peers: tuple[int, ...]) -> list[int]:
-    """Return those of these peers that look for a leader."""
+    """Return the peers of this list that are LOOKING."""
     states = [(peer, cores.nodes[peer].status) for peer in peers if cores.is_up(peer)]
     return [peer for peer, status in states if status is not None and status.state is PeerState.LOOKING]
 
 
 def elect(cores: BareEnsemble, peers: tuple[int, ...]) -> bool:
-    """Exchange election messages among only these peers until none looks for a leader. Return whether that
-    succeeded."""
+    """Exchange election messages only among these peers until none is LOOKING. Return whether that succeeded."""
     return not confer(cores, peers)
 
 
 def confer(cores: BareEnsemble, peers: tuple[int, ...]) -> list[int]:
-    """Exchange election messages among only these peers, for a limited number of rounds.
+    """Exchange election messages only among these peers, for a limited number of rounds.
 
-    Return the peers that still look for a leader. Endless messages are recorded as a problem.
+    Return the peers that are still LOOKING. If the messages never end, this is recorded as a problem.
     """
     cores.notifications = ()
     said = 0
@@ -355,7 +355,7 @@ def confer(cores: BareEnsemble, peers: tuple[int, ...]) -> list[int]:
 
 
 def give_up(cores: BareEnsemble, peer: int) -> None:
-    """Advance time until that peer's limits for messages from its leader, or from a quorum, have expired."""
+    """Advance time until the peer's time limits for messages from its leader, or from a quorum, have expired."""
     status = cores.nodes[peer].status
     if status is not None and status.serving and HALF_TICK_TIMER in cores.nodes[peer].timers:
         cores.fire(peer, HALF_TICK_TIMER, SILENCE_MS)

@@ -1,8 +1,8 @@
-"""The decisive moment of a play: the event at which its outcome is settled, and at which the page opens it.
+"""The decisive moment of a play: the event that settles its outcome. The page opens the play at this event.
 
-A scenario may name its moment.  Otherwise it is derived: of a pair it is the first difference that leads to the outcome
-(`zabka.journal.outcomes`); of a play alone the first violation, or else the last decision before the script heals
-everything.
+A scenario can name its moment.  Otherwise it is derived.  If the scenario was also played with its bug, the moment is
+the first difference that leads to the outcome (`zabka.journal.outcomes`).  If not, it is the first violation, or else
+the last decision before the script heals everything.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from zabka.simulation.scenarios.story import HEALING
 
 
 class Decisive(NamedTuple):
-    """Numbers of events in each journal, from 1; A field is None if that journal has no such event."""
+    """Numbers of the decisive events in each journal, from 1; None if that journal has no such event."""
 
     played: int | None
     outage: int | None
 
 
 def decisive(scenario: AnyScenario, verdict: Verdict) -> Decisive:
-    """Return the decisive moment of a play, and of the play with its bug."""
+    """Return the decisive moments of a play and of the play with its bug."""
     if verdict.shown is None:
         return Decisive(_alone(scenario, verdict), None)
     one, other = _on_world_time(verdict.journal), _on_world_time(verdict.shown.journal)
@@ -45,9 +45,9 @@ def _on_world_time(journal: Sequence[Entry]) -> list[Entry]:
 
 
 def _number(entries: Sequence[Entry], entry: Entry | None, at_us: int) -> int:
-    """Return the number of an entry, or of the last decision until that time.
+    """Return the number of an entry, or of the last decision up to that time.
 
-    A node that decides several times in one microsecond reports causes first: the first decision counts.
+    If a node makes several decisions in one microsecond, the first one counts, because nodes report causes first.
     """
     if entry is not None:
         return next(number for number, each in enumerate(entries, 1) if each is entry)
@@ -68,7 +68,7 @@ def _alone(scenario: AnyScenario, verdict: Verdict) -> int | None:
     end = next((step.entries for step in reversed(verdict.taken) if step.text == HEALING), len(journal))
     begin = verdict.taken[1].entries if len(verdict.taken) > 1 else 0
     decided = [n for n, e in enumerate(journal[:end], 1) if n > begin and _is_caused(e)]
-    # No decision has a cause if the script only sends client requests: its end shows the outcome.
+    # If the script only sends client requests, no decision has a cause, and the end shows the outcome.
     return decided[-1] if decided else min(end, len(journal)) or None
 
 

@@ -1,4 +1,4 @@
-"""Common outages without a bug: a follower that lags, a leader killed, a quorum lost, a link cut."""
+"""Common outages without a bug: a lagging follower, a killed leader, a lost quorum, a cut link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of a script over the bare protocol and real files: faults of disks and silent failures of machines."""
+"""Steps of a script for the bare protocol on real files: disk faults and silent failures of machines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.simulation.steps.bare_file_ensemble import BareFileEnsemble
 
 
 class FileStep(CoreStep, frozen=True):
-    """One step on peers whose disks are files."""
+    """One step that requires peers whose disks are files."""
 
 
 def _on_files(cores: BareEnsemble) -> BareFileEnsemble:
@@ -19,7 +19,7 @@ def _on_files(cores: BareEnsemble) -> BareFileEnsemble:
 
 
 class Confer(FileStep, frozen=True):
-    """Those of these peers that look for a leader exchange election messages.
+    """Exchange election messages among the peers of this list that are LOOKING.
 
     They stop when they have a leader or nothing more to send. Other peers receive no messages.
     """
@@ -27,35 +27,35 @@ class Confer(FileStep, frozen=True):
     peers: tuple[int, ...]
 
     def play(self, cores: BareEnsemble) -> None:
-        """Exchange the messages; a peer without a leader keeps looking."""
+        """Exchange the messages; a peer that finds no leader remains LOOKING."""
         confer(cores, self.peers)
 
 
 class Vanish(FileStep, frozen=True):
-    """A machine loses its power: no connection is closed, no peer is notified, and packets that it sent are lost."""
+    """Cut a machine's power: no connection is closed, no peer is notified, and packets that it sent are lost."""
 
     peer: int
 
     def play(self, cores: BareEnsemble) -> None:
-        """Kill it without notifying others."""
+        """Kill the peer without notifying other peers."""
         _on_files(cores).vanish(self.peer)
 
 
 class Purge(FileStep, frozen=True):
-    """Autopurge on that peer: the newest snapshots and the logs that they need are kept."""
+    """Run autopurge on that peer: keep the newest snapshots and the logs that they need."""
 
     peer: int
     retain: int = 3
 
     def play(self, cores: BareEnsemble) -> None:
-        """Remove the files that PurgeTxnLog removes."""
+        """Remove the files that PurgeTxnLog would remove."""
         _on_files(cores).files(self.peer).purge(self.retain)
 
 
 class Rot(FileStep, frozen=True):
-    """One bit of a transaction's record in that peer's log flips.
+    """Flip one bit of a transaction's record in that peer's log.
 
-    A process that has already read the record does not notice.
+    A process that has already read the record does not notice this.
     """
 
     peer: int
@@ -70,7 +70,7 @@ class Rot(FileStep, frozen=True):
 
 
 class CutOut(FileStep, frozen=True):
-    """The last record of a log file of that peer is removed without a trace: a hole in its history."""
+    """Remove the last record of a log file of that peer without a trace, which leaves a hole in its history."""
 
     peer: int
     zxid: str
@@ -84,12 +84,12 @@ class CutOut(FileStep, frozen=True):
 
 
 class LoseNewestLog(FileStep, frozen=True):
-    """The newest log file of a peer that is down is deleted, as if its disk were not mounted."""
+    """Delete the newest log file of a peer that is down, as if its disk were not mounted."""
 
     peer: int
 
     def play(self, cores: BareEnsemble) -> None:
-        """Delete the file."""
+        """Delete the log file."""
         try:
             _down(cores, self.peer).files(self.peer).lose_newest_log()
         except LookupError:
@@ -97,17 +97,17 @@ class LoseNewestLog(FileStep, frozen=True):
 
 
 class Replace(FileStep, frozen=True):
-    """A server that is down is replaced by an empty one."""
+    """Replace a server that is down by an empty server."""
 
     peer: int
 
     def play(self, cores: BareEnsemble) -> None:
-        """Erase its disk."""
+        """Erase the server's disk."""
         _down(cores, self.peer).files(self.peer).erase()
 
 
 class SpoilSnapshot(FileStep, frozen=True):
-    """That peer's storage finds that the newest snapshot is not readable as written, and requests another."""
+    """Make that peer's storage detect an unreadable newest snapshot; the storage then requests another snapshot."""
 
     peer: int
 

@@ -1,6 +1,6 @@
 """Committed history that was lost or split between a leader's log on disk and the data sent to its learners.
 
-Each scenario needs real files: a log shortened by autopurge, a flipped bit, a missing note.
+Each scenario needs real files: a log shortened by autopurge, a flipped bit, a missing marker file.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ HISTORIES: tuple[FileScenario, ...] = (
             Run(),
             Rot(3, "1.3"),
             *joined(1),
-            Elect(ALL),  # its synchronisation stopped in the middle
+            Elect(ALL),  # its synchronisation was interrupted
             Run(),
             Expect("serves", 1),
             Expect("log", 1, "1.1 1.2 1.3 1.4 2.1 2.2 2.3"),
@@ -150,7 +150,7 @@ HISTORIES: tuple[FileScenario, ...] = (
             Expect("log", 4, "1.1 1.2 1.3 1.4"),
             Start((1,)),
             Elect(FIVE),
-            Run(hold=("5 > 2", "5 > 3", "2 > 5", "3 > 5", "Diff 5 > 1")),  # 5 has read its log for 1 to the end
+            Run(hold=("5 > 2", "5 > 3", "2 > 5", "3 > 5", "Diff 5 > 1")),  # 5 has read its whole log for 1
             Isolate(1),
             Isolate(4),
             Isolate(5),

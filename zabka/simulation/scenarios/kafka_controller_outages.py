@@ -1,4 +1,4 @@
-"""Outages of Kafka's controller and of its use of ZooKeeper: with the old behaviour, and without."""
+"""Outages of Kafka's controller and of its use of ZooKeeper, each with and without the old behaviour."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def late_watches(ms: int, *brokers: str) -> tuple[AnyWorldStep, ...]:
 
 
 def historical(*names: str) -> dict[str, str]:
-    """Return the broker key that enables these old behaviours."""
+    """Return the broker key that enables these historical behaviours."""
     return {HISTORICAL_KEY: ",".join(names)}
 
 
@@ -167,7 +167,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
             Wait(12_000),
             Heal(),
             Restart(("third",)),
-            # A broker that is not notified does not fetch; a new record makes that visible.
+            # A broker that was not notified does not fetch, which a new record makes visible.
             Produce("orders-0"),
         ),
     ),
@@ -220,7 +220,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
             *OPENED,
             Kill(("first", "second", "third")),
             Wait(9_000),
-            # All brokers are registered when the new controller reads the registrations.
+            # All brokers are registered by the time the new controller reads the registrations.
             *late_watches(100, "first", "second", "third"),
             Restart(("first", "second", "third")),
             Settled(),

@@ -1,4 +1,4 @@
-"""Outages of Kafka's replication: with the old behaviour or the unsafe setting, and without."""
+"""Outages of Kafka's replication, each with and without the old behaviour or the unsafe setting."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Wait(1_000),
             Cut("fourth", ("second",)),
             Produce("orders-0", expect=OK),
-            # The third does not know that this record is committed, and the fourth does not have it.
+            # The third broker does not know that this record is committed, and the fourth does not have it.
             Pause("second"),
             Cut("third", ("fifth",)),
             Delay("third", ("fourth",), 1_000),
@@ -172,7 +172,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Produce("orders-0"),
             State("orders-0", isr=("second",)),
             Heal(),
-            # The third catches up, and its return to the ISR is under way when it requests a shutdown.
+            # The third broker catches up, and its return to the ISR is in flight when it requests a shutdown.
             Delay("second", ("first",), 4_000),
             Wait(1_200),
             Stop("third"),
@@ -261,7 +261,8 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Wait(5),
             Stop("second"),
             State("orders-0", leader="third"),
-            # Wait until the third knows that it leads: the records held back on the link must not arrive first.
+            # Wait until the third broker knows that it leads, because the records held on the link must not arrive
+            # first.
             Wait(100),
             Heal(),
             Wait(3_000),
@@ -284,7 +285,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Heal(),
             Delay("second", ("first",), 6_000),
             Wait(1_300),
-            # The request to add the third to the ISR takes long; it times out and is sent again at once.
+            # The request to add the third broker to the ISR is slow; it times out and is immediately sent again.
             Heal(),
             State("orders-0", isr=("second", "third")),
             Cut("third", ("second",)),
@@ -308,7 +309,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             *FOUR,
             Produce("orders-0", 3, expect=OK),
             Wait(1_000),
-            # The fourth receives nothing from the controller; the second has only the fourth as follower.
+            # The fourth broker receives nothing from the controller; the second has only the fourth as follower.
             Cut("fourth", ("first",)),
             Cut("second", ("first", "third", *PEERS)),
             Send("orders-0", at="second"),
@@ -317,7 +318,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Produce("orders-0", 2),
             Heal(("second",)),
             State("orders-0", isr=("second", "third")),
-            # The second leads again, and its log differs from the fourth's copy of it.
+            # The second broker leads again, and its log differs from the fourth's copy of it.
             Elect("orders-0"),
             State("orders-0", leader="second"),
             Produce("orders-0"),

@@ -1,6 +1,6 @@
-"""Steps of a script about Kafka: topics, records, elections, operators, and the expected state in the quorum.
+"""Steps of a script about Kafka: topics, records, elections, operators, and checks of the state in the quorum.
 
-Broker names are those of `Stage.node`; partitions are named `topic-0`.
+Brokers have the names that `Stage.node` accepts; partitions are named like `topic-0`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _broker_id(stage: Stage, name: str) -> int:
 
 
 def asked(stage: Stage, coroutine: Any, what: str) -> Any:
-    """Return the answer to a client. Raises StepFailed if the request fails or gets no answer."""
+    """Return the reply to a client's request. Raises StepFailed if the request fails or gets no reply."""
 
     async def answer() -> Any:
         try:
@@ -49,13 +49,13 @@ def asked(stage: Stage, coroutine: Any, what: str) -> Any:
 
 
 class Cast(WorldStep, frozen=True):
-    """Wait until every broker is registered and one is controller, and give names to it and the others."""
+    """Wait until every broker is registered and one is controller, then name the controller and the other brokers."""
 
     controller: str = "first"
     others: tuple[str, ...] = ("second", "third")
 
     def play(self, stage: Stage) -> None:
-        """Wait until the cluster is settled, then name its brokers."""
+        """Wait until the cluster has settled, then name its brokers."""
         _until(stage, lambda: stage.world.unsettled() is None, WITHIN_MS, lambda: str(stage.world.unsettled()))
         controller = stage.node("controller")
         rest = [name for name in stage.broker_names() if name != controller]
@@ -64,7 +64,7 @@ class Cast(WorldStep, frozen=True):
 
 
 class Topic(WorldStep, frozen=True):
-    """Create a topic; `replicas` lists the replicas of each partition, the preferred leader first."""
+    """Create a topic. `replicas` lists the replicas of each partition, with the preferred leader first."""
 
     topic: str
     replicas: tuple[tuple[str, ...], ...]
@@ -83,10 +83,10 @@ class Topic(WorldStep, frozen=True):
 
 
 class Produce(WorldStep, frozen=True):
-    """Send records one after the other; each result must be in `expect` (any result, if empty).
+    """Send records one after another. Each result must be in `expect`; if `expect` is empty, any result is allowed.
 
-    A result is `ok`, the name of an error, or `unavailable`. With `at` the records go to that broker, even if it does
-    not lead.
+    A result is `ok`, the name of an error, or `unavailable`. With `at`, the records are sent to that broker even if it
+    is not the leader.
     """
 
     partition: str
@@ -95,7 +95,7 @@ class Produce(WorldStep, frozen=True):
     expect: tuple[str, ...] = ()
 
     def play(self, stage: Stage) -> None:
-        """Wait for each answer."""
+        """Send each record and wait for its reply."""
         broker = stage.node(self.at) if self.at else ""
         for _ in range(self.count):
             sending = stage.kafka.produce(partition_of(self.partition), broker)
@@ -105,50 +105,50 @@ class Produce(WorldStep, frozen=True):
 
 
 class Send(WorldStep, frozen=True):
-    """Send a record without waiting; with `at` to that broker, even if it does not lead."""
+    """Send a record without waiting for the reply; with `at`, to that broker even if it is not the leader."""
 
     partition: str
     at: str = ""
 
     def play(self, stage: Stage) -> None:
-        """Send it; the result counts when the history is checked."""
+        """Send the record. Its result is used when the history is checked."""
         broker = stage.node(self.at) if self.at else ""
         stage.kafka_machine.begin(stage.kafka.produce(partition_of(self.partition), broker), "send")
 
 
 class Poll(WorldStep, frozen=True):
-    """The consumer reads all available records; with `at` from that broker, even if it does not lead."""
+    """Make the consumer read all available records; with `at`, from that broker even if it is not the leader."""
 
     partition: str
     at: str = ""
 
     def play(self, stage: Stage) -> None:
-        """Wait for the answer."""
+        """Read the records and wait for the reply."""
         broker = stage.node(self.at) if self.at else ""
         asked(stage, stage.kafka.poll(partition_of(self.partition), broker), f"a poll of {self.partition}")
 
 
 class Elect(WorldStep, frozen=True):
-    """An operator requests an election: preferred (0) or unclean (1)."""
+    """Request an election as an operator: preferred (0) or unclean (1)."""
 
     partition: str
     kind: int = 0
 
     def play(self, stage: Stage) -> None:
-        """Wait for the answer, whatever it is."""
+        """Request the election and wait for the reply, which can have any result."""
         electing = stage.kafka.admin.elect_leaders(self.kind, [partition_of(self.partition)], timeout_ms=PATIENCE_MS)
         asked(stage, electing, f"an election for {self.partition}")
 
 
 class Configure(WorldStep, frozen=True):
-    """An operator sets a config override of a topic, or removes it with None."""
+    """Set a config override of a topic as an operator, or remove it with None."""
 
     topic: str
     key: str
     value: str | None
 
     def play(self, stage: Stage) -> None:
-        """Wait for the answer."""
+        """Send the change and wait for the reply."""
         changed = stage.kafka.admin.alter_configs(
             TOPIC_RESOURCE, self.topic, {self.key: self.value}, timeout_ms=PATIENCE_MS
         )
@@ -156,13 +156,13 @@ class Configure(WorldStep, frozen=True):
 
 
 class Reassign(WorldStep, frozen=True):
-    """An operator moves a partition's replicas."""
+    """Reassign a partition's replicas as an operator."""
 
     partition: str
     replicas: tuple[str, ...]
 
     def play(self, stage: Stage) -> None:
-        """Request the reassignment without waiting for its end."""
+        """Request the reassignment without waiting for its completion."""
         replicas = tuple(_broker_id(stage, name) for name in self.replicas)
         asked(
             stage, stage.kafka.reassign(partition_of(self.partition), replicas), f"a reassignment of {self.partition}"
@@ -170,43 +170,43 @@ class Reassign(WorldStep, frozen=True):
 
 
 class Stop(WorldStep, frozen=True):
-    """SIGTERM a broker: a controlled shutdown."""
+    """Send SIGTERM to a broker, which starts a controlled shutdown."""
 
     node: str
 
     def play(self, stage: Stage) -> None:
-        """Start the shutdown without waiting for its end."""
+        """Start the shutdown without waiting for its completion."""
         stage.stop(stage.node(self.node))
 
 
 class LoseDisk(WorldStep, frozen=True):
-    """A broker's machine dies, and its disk is empty at the restart."""
+    """Kill a broker's machine and erase its disk."""
 
     node: str
 
     def play(self, stage: Stage) -> None:
-        """Cut the power, and wipe the log directory."""
+        """Cut the power, and erase the log directory."""
         name = stage.node(self.node)
         stage.kill(name, power_loss=True)
         stage.broker(name).format()
 
 
 class Delay(WorldStep, frozen=True):
-    """Messages from a node (or client's machine) to others are delayed, until `Heal`."""
+    """Delay messages from a node (or a client's machine) to others, until `Heal`."""
 
     node: str
     others: tuple[str, ...]
     delay_ms: int
 
     def play(self, stage: Stage) -> None:
-        """Slow down the link to each of the others."""
+        """Delay the link to each of the other nodes."""
         node = stage.node(self.node)
         for other in stage.nodes(self.others, but=node):
             stage.heals.append(((node, other), stage.world.delay(node, other, self.delay_ms)))
 
 
 class Edit(WorldStep, frozen=True):
-    """A ZooKeeper shell changes one key of a znode's JSON, or removes it with None."""
+    """Change one key of a znode's JSON with a ZooKeeper shell, or remove it with None."""
 
     path: str
     key: str
@@ -226,7 +226,7 @@ class Edit(WorldStep, frozen=True):
 
 
 class State(WorldStep, frozen=True):
-    """Wait until a partition has this state in the quorum: its leader (`nobody` for none), its ISR."""
+    """Wait until a partition has this state in the quorum: leader (`nobody` for none) and ISR."""
 
     partition: str
     leader: str = ""
@@ -234,7 +234,7 @@ class State(WorldStep, frozen=True):
     within_ms: int = WITHIN_MS
 
     def play(self, stage: Stage) -> None:
-        """Advance time until the quorum has that state."""
+        """Advance time until the partition has that state in the quorum."""
         leader = -1 if self.leader == "nobody" else _broker_id(stage, self.leader) if self.leader else None
         isr = sorted(_broker_id(stage, name) for name in self.isr)
 
@@ -253,7 +253,7 @@ class State(WorldStep, frozen=True):
 
 
 class ControllerTerms(WorldStep, frozen=True):
-    """Wait until another broker is controller, and name it."""
+    """Wait until another broker is controller, and name that broker."""
 
     other_than: str
     name: str
@@ -273,22 +273,22 @@ class ControllerTerms(WorldStep, frozen=True):
 
 
 class Undisturbed(WorldStep, frozen=True):
-    """No controller was elected since the last `ControllerTerms`."""
+    """Check that no controller was elected since the last `ControllerTerms`."""
 
     def play(self, stage: Stage) -> None:
-        """Compare the controller epoch with the recorded one."""
+        """Compare the controller epoch with the recorded epoch."""
         found = stage.world.record.state.controller_epoch
         if found != stage.controller_epoch:
             raise StepFailed(f"controller epoch {found} has begun behind {stage.controller_epoch}")
 
 
 class Settled(WorldStep, frozen=True):
-    """Wait until every partition has a leader and a full ISR, and all brokers know it."""
+    """Wait until every partition has a leader and a full ISR, and all brokers know them."""
 
     within_ms: int = WITHIN_MS
 
     def play(self, stage: Stage) -> None:
-        """Advance time until the cluster is settled."""
+        """Advance time until the cluster has settled."""
         _until(stage, lambda: stage.world.unsettled() is None, self.within_ms, lambda: str(stage.world.unsettled()))
 
 

@@ -35,14 +35,14 @@ LIBRARY = {scenario.name: scenario for scenario in _ALL}
 
 
 def seeded(scenario: AnyScenario, seed: int) -> AnyScenario:
-    """Return the scenario with another seed. Scenarios over the bare protocol have no seed and stay the same."""
+    """Return the scenario with another seed. Scenarios for the bare protocol have none and are returned unchanged."""
     return scenario if isinstance(scenario, CoreScenario) else msgspec.structs.replace(scenario, seed=seed)
 
 
 def configured(scenario: AnyScenario, settings: Iterable[str]) -> AnyScenario:
     """Return the scenario with these `KEY=VALUE` settings.
 
-    They take precedence over its own settings; the keys of its bug take precedence over both. Raises BadSetting.
+    They take precedence over the scenario's settings; the keys of its bug take precedence over both. Raises BadSetting.
     """
     own, broker_keys = split_settings(settings)
     if not own and not broker_keys:
@@ -59,8 +59,8 @@ def configured(scenario: AnyScenario, settings: Iterable[str]) -> AnyScenario:
 def play(scenario: AnyScenario, tap: MessageTap | None = None, tap_of_bug: MessageTap | None = None) -> Verdict:
     """Play the scenario and return its verdict.
 
-    `tap` receives the messages of the world, `tap_of_bug` those of the play with the bug. The bare protocol uses no
-    taps.
+    `tap` receives the messages of the play, `tap_of_bug` the messages of the play with the bug. The bare protocol uses
+    no taps.
     """
     if isinstance(scenario, CoreScenario):
         return core_player.play(scenario)

@@ -1,4 +1,4 @@
-"""Read-only service (readonlymode.enabled): what a minority serves to clients, and what it must never do."""
+"""Read-only service (readonlymode.enabled): what a minority serves to clients, and what it must not do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UPGRADING = {**KEYS, "localSessionsUpgradingEnabled": "true"}
 MAJORITY = ("peer-1", "peer-2")
 REFUSED = ("NotReadOnly",)
 CUT_OFF: tuple[WorldSteps, ...] = (Cut("peer-3", MAJORITY), Wait(6_000))
-"""Long enough to lose the leader, and for the two seconds in which a server looks for another."""
+"""Cuts a peer off long enough to lose its leader, plus the two seconds in which it searches for another."""
 READS_ON: tuple[WorldSteps, ...] = (
     Join("reader", (3,), read_only=True),
     Becomes("reader", "connected read-only"),
@@ -114,7 +114,7 @@ READ_ONLY_SERVICE: tuple[WorldScenario, ...] = (
             Ask("owner", "create_ephemeral", "/e", "", ("/e",)),
             SessionIs("owner", "global"),
             *CUT_OFF,
-            # Long enough to try peer-2 without success, and then peer-3 again.
+            # Long enough to try peer-2 without success and then to try peer-3 again.
             Wait(2_500),
             Becomes("owner", "suspended"),
             Heal(("client-owner",)),

@@ -1,4 +1,4 @@
-"""Scenarios and their results for programs: `zabka scenarios list --json` and `run --json`."""
+"""Scenarios and their results as JSON: `zabka scenarios list --json` and `run --json`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from zabka.simulation.scenarios.story import Line, story
 class Play(msgspec.Struct, frozen=True):
     """One play of a script.
 
-    `journal_sha256` is the hash of its journal as `--out` writes it; `decisive` is the number of the event that settles
-    the outcome.
+    `journal_sha256` is the hash of the play's journal as written by `--out`; `decisive` is the number of the event that
+    settles the outcome.
     """
 
     problems: list[str]
@@ -33,7 +33,7 @@ class Play(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A scenario's verdict; `outage` is the play with the bug, if the scenario has one."""
+    """A scenario's verdict. `outage` is the play with the bug, if the scenario has a bug."""
 
     name: str
     held: bool
@@ -45,9 +45,10 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def description(scenario: AnyScenario, obstacle: str | None, running: str | None) -> dict[str, Any]:
-    """Return the whole scenario with derived fields.
+    """Return the whole scenario with additional derived fields.
 
-    `obstacle` is why it cannot be played live, and `running` why not on a cluster that is already running.
+    `obstacle` is the reason why it cannot be played live, and `running` why it cannot be played on a cluster that is
+    already running.
     """
     bug = scenario.bug if isinstance(scenario, WorldScenario) else {}
     switches = [name for name in bug.get(HISTORICAL_KEY, "").split(",") if name]

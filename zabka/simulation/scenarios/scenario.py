@@ -1,4 +1,4 @@
-"""A scenario: a feared failure as a script, with the expected result."""
+"""A scenario: a possible failure as a script, with the expected result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zabka.simulation.steps.bare_ensemble import SNAP_COUNT
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """The first event of that type with these fields."""
+    """The first event of that type with these field values."""
 
     type: str
     fields: dict[str, str | int | bool] = {}
@@ -29,9 +29,9 @@ class Moment(msgspec.Struct, frozen=True):
 class Scenario(msgspec.Struct, frozen=True, tag_field="driver", tag="base"):
     """Fields of every scenario.
 
-    `source` is where the failure was seen; `fixed` is the first release without it, or `open`.
+    `source` is where the failure was reported; `fixed` is the first release without it, or `open`.
 
-    `decisive` names the event that settles a play without a bug, if it cannot be derived (`decisive`).
+    `decisive` is the event that settles a play without a bug, if the module `decisive` cannot derive it.
     """
 
     name: str
@@ -46,15 +46,15 @@ _PEERS_OF_STEPS = ("peer", "source", "target", "one", "other")
 
 
 class CoreScenario(Scenario, frozen=True, tag="cores"):
-    """A script over the bare protocol: every packet and every fsync is a step."""
+    """A script for the bare protocol, in which every packet and every fsync is a step."""
 
     peers: int = 3
     snap_count: int = SNAP_COUNT
     cumulative: bool = True
     counter_max: int = COUNTER_MAX
-    """The maximum of the zxid counter; ZooKeeper needs about four billion writes to reach its own."""
+    """The maximum of the zxid counter. ZooKeeper's own maximum needs about four billion writes."""
     steps: tuple[FileSteps, ...] = ()
-    """Steps of `file_steps` need a `FileScenario`."""
+    """The steps. Steps of `file_steps` need a `FileScenario`."""
 
     def __post_init__(self) -> None:
         """Raise ValueError if there is no peer, or if a step names an unknown peer."""
@@ -68,19 +68,19 @@ class CoreScenario(Scenario, frozen=True, tag="cores"):
 
 
 class FileScenario(CoreScenario, frozen=True, tag="files"):
-    """A script over the bare protocol in which each peer's disk is a directory with the production storage."""
+    """A script for the bare protocol in which each peer's disk is a directory with the production storage."""
 
     commit_log_count: int = 500
     """The number of transactions that a peer keeps in memory for its learners (zookeeper.commitLogCount)."""
 
 
 class WithBug(WorldStep, frozen=True):
-    """Steps that only the play with the bug takes: the mistake that the hypothesis rules out."""
+    """Steps that are taken only in the play with the bug: the mistake that the hypothesis rules out."""
 
     steps: tuple[WorldSteps | KafkaSteps | TransactionSteps, ...]
 
     def play(self, stage: Stage) -> None:
-        """Play them if the outage is played."""
+        """Play the steps if the outage is played."""
         if stage.with_bug:
             for step in self.steps:
                 step.play(stage)
@@ -90,11 +90,11 @@ AnyWorldStep = WorldSteps | KafkaSteps | TransactionSteps | WithBug
 
 
 class WorldScenario(Scenario, frozen=True, tag="world"):
-    """A script over a whole simulated cluster, with clients.
+    """A script for a whole simulated cluster with clients.
 
-    A scenario that shows an outage is played twice. Without `bug` its hypothesis must hold; with `bug` a problem must
-    occur whose text contains `shows`. `bug` holds broker keys (`zabka.historical`, `unclean.leader.election.enable`),
-    or `acks` for the producer.
+    A scenario that shows an outage is played twice. Without `bug` the hypothesis must hold; with `bug` a problem must
+    occur whose message contains `shows`. `bug` contains broker keys (`zabka.historical`,
+    `unclean.leader.election.enable`), or `acks` for the producer.
     """
 
     peers: int = 3
@@ -107,7 +107,7 @@ class WorldScenario(Scenario, frozen=True, tag="world"):
     bug: dict[str, str] = {}
     shows: str = ""
     provokes: tuple[str, ...] = ()
-    """Parts of problem texts that this script causes with or without the bug, and that are ignored."""
+    """Substrings of problem messages that are ignored, because this script causes them with or without the bug."""
     steps: tuple[AnyWorldStep, ...] = ()
 
 
@@ -120,9 +120,9 @@ class StepTaken(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct):
-    """The result of one scenario: `problems` is empty if all is as expected; `journal` holds the events.
+    """The result of one scenario. `problems` is empty if everything is as expected; `journal` contains the events.
 
-    `shown` is the result with the bug, if the scenario has one.
+    `shown` is the result with the bug, if the scenario has a bug.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Verdict(msgspec.Struct):
     taken: list[StepTaken] = []
 
     def lines(self) -> Iterator[bytes]:
-        """The journal as lines of a file."""
+        """Return the journal as lines of a file."""
         for entry in self.journal:
             yield encode_line(entry.node, entry.node_seq, entry.wall_us, entry.mono_us, entry.event)
 

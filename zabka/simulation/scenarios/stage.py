@@ -1,4 +1,4 @@
-"""The stage of a script over a simulated cluster: the world, its clients, and the link faults to end."""
+"""The stage of a script on a simulated cluster: the world, its clients, and the active link faults."""
 
 from __future__ import annotations
 
@@ -51,26 +51,26 @@ def _environment(world: ClusterWorld, machine: ScriptedMachine) -> Environment:
 
 
 class Stage:
-    """One world under a script."""
+    """The world of one script."""
 
     def __init__(self, world: ClusterWorld, with_bug: bool = False, acks: int = ACKS_ALL) -> None:
         self.world = world
         self.with_bug = with_bug
-        """Whether the outage is played."""
+        """Whether the play is the one with the bug."""
         self.names: dict[str, str] = {}
         self.controller_epoch = 0
-        """The epoch when the script last waited for a controller."""
+        """The controller epoch when the script last waited for a controller."""
         self.kafka_machine = world.scripted_client(KAFKA_MACHINE)
         self.kafka = KafkaClients(_environment(world, self.kafka_machine), acks)
         self.heals: list[tuple[tuple[str, str], Callable[[], None]]] = []
-        """Links with a fault, and the function that ends each fault."""
+        """Links with a fault, and the function that ends the fault."""
         self.clients: dict[str, Client] = {}
         self._producers: dict[str, ScriptedProducer] = {}
         self.fired: dict[str, int] = {}
         self.messages = MessageFaults(world)
 
     def heal(self, nodes: list[str] | None = None) -> None:
-        """End every cut and delay, or only those of these nodes."""
+        """End every cut and delay, or only the cuts and delays of these nodes."""
         kept = []
         for link, heal in self.heals:
             if nodes is None or link[0] in nodes or link[1] in nodes:
@@ -82,7 +82,7 @@ class Stage:
     def add_message_fault(
         self, source: str, target: str, kind: str, begin: Callable[[str, str, str], Callable[[], None]]
     ) -> None:
-        """Begin a fault of messages between two nodes; `heal` ends it.  Raises StepFailed for an unknown kind."""
+        """Begin a message fault between two nodes; `heal` ends it.  Raises StepFailed for an unknown kind."""
         link = self.node(source), self.node(target)
         try:
             self.heals.append((link, begin(*link, kind)))
@@ -92,7 +92,7 @@ class Stage:
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def node(self, name: str) -> str:
-        """Return the node for a name that a step gave, `controller`, `leader:topic-0`, or a node's own name."""
+        """Return the node for a name: a name from a step, `controller`, `leader:topic-0`, or the node's own name."""
         if name in self.names:
             return self.names[name]
         if name == "controller":
@@ -120,7 +120,7 @@ class Stage:
         return [machine.name for machine in self.world.brokers.values()]
 
     def nodes(self, names: tuple[str, ...], but: str = "") -> list[str]:
-        """Return the nodes for these names, except `but`; `peers` and `brokers` stand for all of them."""
+        """Return the nodes for these names, except `but`; `peers` and `brokers` mean all peers or brokers."""
         groups = {"peers": self.peer_names(), "brokers": self.broker_names()}
         return [node for name in names for node in groups.get(name, [self.node(name)]) if node != but]
 
@@ -139,7 +139,7 @@ class Stage:
         return machine
 
     def kill(self, name: str, *, power_loss: bool) -> None:
-        """SIGKILL a node, or cut its power, if it runs."""
+        """Kill a node (SIGKILL) or cut its power, if it is running."""
         machine = self.server(name)
         if machine.process is not None:
             self.world.announce("power_loss" if power_loss else "crash", name)
@@ -149,14 +149,14 @@ class Stage:
             machine.kill()
 
     def stop(self, name: str) -> None:
-        """SIGTERM a broker, if it runs: a controlled shutdown, after which it stays down."""
+        """Send SIGTERM to a broker if it is running: a controlled shutdown, after which it stays down."""
         machine = self.broker(name)
         if machine.process is not None:
             self.world.announce("stop", name)
             machine.stop()
 
     def pause(self, name: str) -> None:
-        """SIGSTOP a node, if it runs."""
+        """Pause a node (SIGSTOP) if it is running."""
         machine = self.server(name)
         if machine.process is not None:
             self.world.announce("pause", name)
@@ -181,7 +181,7 @@ class Stage:
     # -- clients -----------------------------------------------------------------------------------------------------
 
     def add_producer(self, name: str, transactional_id: str) -> tuple[ScriptedProducer, ScriptedMachine]:
-        """Return a new producer, and the machine of that name on which it runs."""
+        """Return a new producer, and the machine that runs it."""
         machine = self._machine_of(name)
         around = _environment(self.world, machine)
         self.names[name] = machine.name
@@ -190,13 +190,13 @@ class Stage:
         return self._producers[name], machine
 
     def producer(self, name: str) -> tuple[ScriptedProducer, ScriptedMachine]:
-        """Return a producer and its machine. Raises StepFailed if it has not started."""
+        """Return a producer and its machine. Raises StepFailed if the producer was not started."""
         if name not in self._producers:
             raise StepFailed(f"there is no producer {name!r}")
         return self._producers[name], self._machine_of(name)
 
     def reported(self, kind: type[E], partition: TopicPartition) -> list[E]:
-        """Return the events of that type about the partition, in the order of the world's journal."""
+        """Return the events of that type for the partition, in the order of the world's journal."""
         events = (entry.event for entry in self.world.record.entries)
         return [each for each in events if isinstance(each, kind) and _is_about(each, partition)]
 
@@ -204,7 +204,7 @@ class Stage:
         return self.world.scripted_client(f"{CLIENT}{client}")
 
     def join(self, name: str, peers: tuple[int, ...], session_timeout_ms: int, *, read_only: bool = False) -> None:
-        """Connect a client."""
+        """Connect a client to these peers."""
         machine = self._machine_of(name)
         hosts = ",".join(f"{peer_address(peer)}:{CLIENT_PORT}" for peer in peers)
         runtime, connector = machine.runtime(), machine.connector()
@@ -225,7 +225,7 @@ class Stage:
         self.clients[name] = self.finish(machine, connect(), f"{name} to connect")
 
     def vanish(self, name: str) -> None:
-        """Stop a client's machine and its kernel: no connection is closed."""
+        """Stop a client's machine including its kernel, so that no connection is closed."""
         self._machine_of(name).lose_power()
         del self.clients[name]
 
@@ -268,7 +268,7 @@ class Stage:
         return "local" if session_id in listed else "unknown"
 
     def ask(self, name: str, operation: str, path: str, data: str) -> str:
-        """Send a request and wait for the answer."""
+        """Send a request and return the reply."""
         self.client(name)
         asked = self._answer(name, operation, path, data)
         answer = self.finish(self._machine_of(name), asked, f"{name}'s {operation} {path}")
@@ -276,12 +276,12 @@ class Stage:
         return answer
 
     def start_operation(self, name: str, operation: str, path: str, data: str) -> None:
-        """Send a request without waiting."""
+        """Send a request without waiting for the reply."""
         self.client(name)
         self._machine_of(name).begin(self._answer(name, operation, path, data), operation)
 
     def ask_peer(self, peer: int, operation: str, path: str) -> str:
-        """Return that peer's answer after a sync."""
+        """Return that peer's reply to the operation after a sync."""
         name = f"at-{peer}"
         if name not in self.clients:
             self.join(name, (peer,), 4_000)

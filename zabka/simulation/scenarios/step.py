@@ -1,7 +1,7 @@
-"""Shared by the steps of all scenarios, whatever they are played over."""
+"""Definitions that the steps of all scenarios share, for any kind of cluster."""
 
 from __future__ import annotations
 
 
 class StepFailed(AssertionError):
-    """The run did not go as the script expects."""
+    """The run deviated from the script's expectations."""

@@ -1,7 +1,7 @@
-"""The story of a scenario: the steps of its script, and the resulting events after each.
+"""The story of a scenario: the steps of its script, and the events that follow each step.
 
-Events are described with the sentences of the journal (`zabka/journal/sentences.json`), which also selects the events
-that belong in a story.
+Events are described by the journal's sentences (`zabka/journal/sentences.json`); that file also selects the events that
+a story contains.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _WORDS = {
     "TransactionIs": "wait for the state of transactional id",
     "Undisturbed": "nobody else has begun to controller term",
 }
-"""Texts for steps with unclear names."""
+"""Descriptions of steps whose names are unclear."""
 _CLAUSES = ("Cast", "Run", "Serving", "Settled", "Undisturbed")
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line: its virtual time, `who` (`script` for a step, else a node), and its text."""
+    """One line: its virtual time, `who` (`script` for a step, otherwise a node), and its text."""
 
     at_ms: int
     who: str
@@ -51,7 +51,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def story(verdict: Verdict) -> list[Line]:
-    """Return the story in order: at most `LINES_MAX` lines, and one with the number of missing lines."""
+    """Return the story in order: at most `LINES_MAX` lines, plus a line with the number of omitted lines."""
     lines = list(_lines(verdict))
     if len(lines) <= LINES_MAX:
         return lines
@@ -59,7 +59,7 @@ def story(verdict: Verdict) -> list[Line]:
 
 
 def performed_actions(verdict: Verdict) -> list[str]:
-    """Return the actions on the world: the script's steps, or the faults if there is no script."""
+    """Return the actions on the world: the script's steps or, without a script, the faults."""
     sentences = read_sentences()
     faults = [entry for entry in verdict.journal if isinstance(entry.event, FaultInjected)]
     return [step.text for step in verdict.taken] or [sentences.sentence(each.node, each.event) for each in faults]
@@ -86,7 +86,7 @@ def _lines(verdict: Verdict) -> Iterator[Line]:
 
 
 def step_text(step: msgspec.Struct, names: Mapping[str, str] | None = None) -> str:
-    """Describe a step by its name and its fields that are not defaults. `names` maps roles to nodes."""
+    """Describe a step by its name and its non-default fields. `names` maps roles to nodes."""
     name = type(step).__name__
     is_clause = name in _CLAUSES
     words = _WORDS.get(name) or _CAPITAL.sub(" ", name).lower()

@@ -1,4 +1,4 @@
-"""Outages of Kafka's transactions: with an old behaviour, an unsafe setting or an injected bug, and without.
+"""Outages of Kafka's transactions, each with and without an old behaviour, an unsafe setting or an injected bug.
 
 In every script the broker `third` coordinates all transactional ids (`__transaction_state` has one partition), and the
 broker `first` is the controller.

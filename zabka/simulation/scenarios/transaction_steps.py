@@ -21,13 +21,13 @@ _POLL_MS = 200
 
 
 class StartProducer(WorldStep, frozen=True):
-    """A producer starts with a transactional id: it gets an epoch, and earlier producers with the id are fenced."""
+    """Start a producer with a transactional id: it gets an epoch, and earlier producers with the id are fenced."""
 
     producer: str
     transactional_id: str
 
     def play(self, stage: Stage) -> None:
-        """Wait for the answer."""
+        """Start the producer and wait for the reply."""
         producer, machine = stage.add_producer(self.producer, self.transactional_id)
         answer = stage.finish(machine, producer.start(), f"{self.producer} to start")
         if answer != OK:
@@ -35,7 +35,7 @@ class StartProducer(WorldStep, frozen=True):
 
 
 class SendInTransaction(WorldStep, frozen=True):
-    """A producer sends records in its transaction, one after the other; each result must be in `expect`.
+    """Send records in a producer's transaction, one after another; each result must be in `expect`.
 
     A result is `ok`, the name of an error, or `unavailable`.
     """
@@ -46,7 +46,7 @@ class SendInTransaction(WorldStep, frozen=True):
     expect: tuple[str, ...] = (OK,)
 
     def play(self, stage: Stage) -> None:
-        """Wait for each answer."""
+        """Send each record and wait for its reply."""
         producer, machine = stage.producer(self.producer)
         for _ in range(self.count):
             sending = producer.send(partition_of(self.partition))
@@ -56,26 +56,26 @@ class SendInTransaction(WorldStep, frozen=True):
 
 
 class SendLate(WorldStep, frozen=True):
-    """A producer sends a record in its transaction, and the script does not wait for the answer."""
+    """Send a record in a producer's transaction without waiting for the reply."""
 
     producer: str
     partition: str
 
     def play(self, stage: Stage) -> None:
-        """Send it, whatever the answer will be."""
+        """Send the record; any reply is allowed."""
         producer, machine = stage.producer(self.producer)
         machine.begin(producer.send(partition_of(self.partition)), f"a late record of {self.producer}")
 
 
 class EndTransaction(WorldStep, frozen=True):
-    """A producer commits or aborts its transaction; the result must be in `expect`."""
+    """Commit or abort a producer's transaction; the result must be in `expect`."""
 
     producer: str
     commit: bool
     expect: tuple[str, ...] = (OK,)
 
     def play(self, stage: Stage) -> None:
-        """Wait for the answer, which comes before the markers are written."""
+        """Send the request and wait for the reply, which precedes the writing of the markers."""
         producer, machine = stage.producer(self.producer)
         answer = stage.finish(machine, producer.end(commit=self.commit), f"the end of {self.producer}'s transaction")
         if answer not in self.expect:
@@ -83,26 +83,26 @@ class EndTransaction(WorldStep, frozen=True):
 
 
 class KillProducer(WorldStep, frozen=True):
-    """A producer's process is killed; its transaction stays as it is."""
+    """Kill a producer's process; its transaction is left unchanged."""
 
     producer: str
 
     def play(self, stage: Stage) -> None:
-        """Kill the process and journal it."""
+        """Kill the process and write this to the journal."""
         _, machine = stage.producer(self.producer)
         stage.world.announce("crash", machine.name)
         machine.kill()
 
 
 class TransactionIs(WorldStep, frozen=True):
-    """Wait until the coordinator states that a transactional id has this state, named as in Kafka's tools."""
+    """Wait until the coordinator reports this state for a transactional id; states are named as in Kafka's tools."""
 
     transactional_id: str
     state: str
     within_ms: int = STATE_MS
 
     def play(self, stage: Stage) -> None:
-        """Ask the coordinator until the state is that one."""
+        """Query the coordinator until it reports that state."""
         admin = TransactionAdmin(stage.kafka.admin, stage.kafka_machine.runtime())
         deadline_ms = stage.world.now_ms + self.within_ms
         while True:
@@ -116,10 +116,10 @@ class TransactionIs(WorldStep, frozen=True):
 
 
 class ReadCommitted(WorldStep, frozen=True):
-    """A consumer of committed records reads a partition up to its high watermark, and gets these values.
+    """Check that a read_committed consumer reads these values from a partition, up to its high watermark.
 
-    A transactional record has its producer's name and number: `shop:1`. With `stuck` the consumer must stop before the
-    high watermark.
+    The value of a transactional record is its producer's name and a number: `shop:1`. With `stuck` the consumer must
+    stop before the high watermark.
     """
 
     partition: str
@@ -128,7 +128,7 @@ class ReadCommitted(WorldStep, frozen=True):
     within_ms: int = READ_MS
 
     def play(self, stage: Stage) -> None:
-        """Read from the start until the consumer gets so far."""
+        """Read from the start until the consumer reaches that position."""
         deadline_ms = stage.world.now_ms + self.within_ms
         while True:
             reading = read_committed(stage.kafka.admin, partition_of(self.partition))
@@ -153,7 +153,7 @@ class HeldBack(WorldStep, frozen=True):
     within_ms: int = STATE_MS
 
     def play(self, stage: Stage) -> None:
-        """Advance time until the journal has that event."""
+        """Advance time until the journal contains that event."""
         partition = partition_of(self.partition)
         try:
             stage.world.until(
@@ -164,12 +164,12 @@ class HeldBack(WorldStep, frozen=True):
 
 
 class MarkersInOrder(WorldStep, frozen=True):
-    """The coordinator epochs of each producer's markers never fall in a partition's log."""
+    """Check that the coordinator epochs of each producer's markers never decrease in a partition's log."""
 
     partition: str
 
     def play(self, stage: Stage) -> None:
-        """Compare each marker with the one before."""
+        """Compare each marker with the previous marker."""
         newest: dict[int, int] = {}
         for marker in stage.reported(MarkerWritten, partition_of(self.partition)):
             before = newest.get(marker.producer_id, marker.coordinator_epoch)

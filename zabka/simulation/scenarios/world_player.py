@@ -1,4 +1,4 @@
-"""Plays a script over a simulated cluster, then ends all faults and checks that the cluster recovers."""
+"""Plays a script on a simulated cluster, then ends all faults and checks that the cluster recovers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ SHOWN_MAX = 12
 
 
 def play(scenario: WorldScenario, tap: MessageTap | None = None, tap_of_bug: MessageTap | None = None) -> Verdict:
-    """Play the scenario and return its verdict; play it again with its bug, if it has one. Each play has its own
-    tap."""
+    """Play the scenario, and again with its bug if it has one; return the verdict. Each play has its own tap."""
     verdict = _play(scenario, with_bug=False, tap=tap)
     if scenario.shows:
         verdict.shown = shown = _play(scenario, with_bug=True, tap=tap_of_bug)
@@ -38,7 +37,7 @@ def play(scenario: WorldScenario, tap: MessageTap | None = None, tap_of_bug: Mes
 
 
 def _shape(scenario: WorldScenario, broker_keys: dict[str, str]) -> ClusterShape:
-    """Return the cluster of a script; no property of it is random."""
+    """Return the shape of a script's cluster; it has no random properties."""
     own = scenario.peer_keys
     ensemble = Shape(
         peers=scenario.peers,
@@ -59,7 +58,7 @@ def _shape(scenario: WorldScenario, broker_keys: dict[str, str]) -> ClusterShape
     keys = {
         "zookeeper.session.timeout.ms": "6000",
         "replica.lag.time.max.ms": "1500",
-        # Far below Kafka's 30 s, so that requests are given up and arrive late within a run.
+        # Far below Kafka's 30 s, so that requests time out and arrive late within a run.
         "replica.socket.timeout.ms": "1500",
         "controller.socket.timeout.ms": "1500",
         "offsets.topic.num.partitions": "3",
@@ -84,7 +83,7 @@ def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Ve
         problems = _played(scenario, stage, taken)
         virtual_ms = world.now_ms
         world.end_world()
-    # Snapshots freeze all objects; no object of a finished world should remain.
+    # Snapshots freeze all objects, but no object of an ended world should remain.
     gc.unfreeze()
     problems = [problem for problem in [*_found(world), *problems] if not _is_among(problem, scenario.provokes)]
     return Verdict(
@@ -109,7 +108,7 @@ def _played(scenario: WorldScenario, stage: Stage, taken: list[StepTaken]) -> li
         except (StepFailed, AssertionError) as failed:
             problems.append(f"step {number} ({type(step).__name__}): {failed}")
             break
-        except Exception as crash:  # A client's own mistake, whatever it is.
+        except Exception as crash:  # An exception of the client itself, of any kind.
             problems.append(f"step {number} ({type(step).__name__}): crash: {crash!r}")
             break
     if stage.with_bug or not problems:
@@ -123,7 +122,7 @@ def _taken(stage: Stage, text: str) -> StepTaken:
 
 
 def _announced(stage: Stage, step: AnyWorldStep) -> list[StepTaken]:
-    """Return the step about to be played; the steps of `WithBug` only if the outage is played."""
+    """Return the step about to be played, or the steps of a `WithBug` if the play is the one with the bug."""
     if isinstance(step, WithBug):
         return [_taken(stage, step_text(inner, stage.names)) for inner in step.steps] if stage.with_bug else []
     return [_taken(stage, step_text(step, stage.names))]
@@ -142,7 +141,7 @@ def _found(world: ClusterWorld) -> list[str]:
 
 
 def _recover(stage: Stage) -> list[str]:
-    """End all faults; then the ensemble must serve and commit within bounded time, and so must the brokers."""
+    """End all faults, then check that ensemble and brokers serve and commit within bounded time."""
     world = stage.world
     stage.heal()
     for machine in world.servers():
@@ -161,7 +160,7 @@ def _recover(stage: Stage) -> list[str]:
 
 
 def _recover_brokers(stage: Stage) -> list[str]:
-    """Wait until every partition has a leader and a full ISR, then check the history of the clients."""
+    """Wait until every partition has a leader and a full ISR, then check the clients' history."""
     world, kafka, problems = stage.world, stage.kafka, []
     try:
         world.until(lambda: world.unsettled() is None, RECOVERY_MS_MAX, "brokers that agree")

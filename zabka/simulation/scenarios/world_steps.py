@@ -1,7 +1,7 @@
-"""Steps of a script over a whole simulated cluster (`ClusterWorld`), as values that can be written to a file.
+"""Steps of a script for a whole simulated cluster (`ClusterWorld`), as values that can be written to a file.
 
-Node names are those of the journal (`peer-1`, `broker-2`) or of `Stage.node`; a client's machine is `client-` and its
-name. A step that sends a request waits for the reply, in virtual time.
+Nodes are named as in the journal (`peer-1`, `broker-2`) or as in `Stage.node`; a client's machine is named `client-`
+plus the client's name. A step that sends a request waits for the reply, in virtual time.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from zabka.simulation.scenarios.step import StepFailed
 
 PATIENCE_MS = 60_000
 REQUESTS = "requests"
-"""The other end of a request fault, next to its node, in the list of faults to end."""
+"""Entry in the list of active faults that stands for the other end of a request fault."""
 
 
 class WorldStep(msgspec.Struct, frozen=True, tag=True):
-    """One step: `play` takes it, and raises StepFailed if that is not possible."""
+    """One step. `play` performs it, and raises StepFailed if that is not possible."""
 
 
 class Wait(WorldStep, frozen=True):
-    """Time passes."""
+    """Advance virtual time by `ms`."""
 
     ms: int
 
@@ -36,13 +36,13 @@ class Wait(WorldStep, frozen=True):
 
 
 class Kill(WorldStep, frozen=True):
-    """SIGKILL nodes, or cut their power."""
+    """Kill nodes (SIGKILL), or cut their power."""
 
     nodes: tuple[str, ...]
     power_loss: bool = False
 
     def play(self, stage: Stage) -> None:
-        """Kill all of them at the same moment."""
+        """Kill all these nodes at the same moment."""
         for node in stage.nodes(self.nodes):
             stage.kill(node, power_loss=self.power_loss)
 
@@ -59,17 +59,17 @@ class Restart(WorldStep, frozen=True):
 
 
 class Pause(WorldStep, frozen=True):
-    """SIGSTOP."""
+    """Pause a node (SIGSTOP)."""
 
     node: str
 
     def play(self, stage: Stage) -> None:
-        """Stop the node's process."""
+        """Pause the node's process."""
         stage.pause(stage.node(self.node))
 
 
 class Resume(WorldStep, frozen=True):
-    """SIGCONT."""
+    """Resume a node (SIGCONT)."""
 
     node: str
 
@@ -79,30 +79,30 @@ class Resume(WorldStep, frozen=True):
 
 
 class Cut(WorldStep, frozen=True):
-    """No message passes between a node (or client's machine) and others, until `Heal`."""
+    """Drop all messages between a node (or a client's machine) and others, until `Heal`."""
 
     node: str
     others: tuple[str, ...]
     both_ways: bool = True
 
     def play(self, stage: Stage) -> None:
-        """Cut the link to each of the others."""
+        """Cut the link to each of the other nodes."""
         node = stage.node(self.node)
         for other in stage.nodes(self.others, but=node):
             stage.heals.append(((node, other), stage.world.cut(node, other, both_ways=self.both_ways)))
 
 
 class Disturb(WorldStep, frozen=True):
-    """Requests of clients meet a fault, until it is used up or until `Heal`.
+    """Apply a fault to clients' requests, until its uses are exhausted or until `Heal`.
 
-    `node` is the node that applies it, or * for all that serve such requests; `rule` names none.
+    `node` is the node that applies the fault, or * for all nodes that serve such requests; `rule` does not name a node.
     """
 
     rule: RequestFault
     node: str = ANY
 
     def play(self, stage: Stage) -> None:
-        """Add the request fault. Raises StepFailed if it makes no sense."""
+        """Add the request fault. Raises StepFailed if the fault is invalid."""
         node = stage.node(self.node)
         try:
             fault_id = stage.world.request_fault(msgspec.structs.replace(self.rule, node=node))
@@ -112,7 +112,7 @@ class Disturb(WorldStep, frozen=True):
 
 
 class Hold(WorldStep, frozen=True):
-    """Messages of one kind from a node to another are held, until `Heal`; see `message_faults` for the kinds.
+    """Hold messages of one kind from one node to another, until `Heal`; `message_faults` lists the kinds.
 
     Later messages of the same connections wait for them.
     """
@@ -122,12 +122,12 @@ class Hold(WorldStep, frozen=True):
     kind: str
 
     def play(self, stage: Stage) -> None:
-        """Hold every such message from now on."""
+        """Hold all such messages from now on."""
         stage.add_message_fault(self.source, self.target, self.kind, stage.messages.hold)
 
 
 class Drop(WorldStep, frozen=True):
-    """The next `count` messages of one kind from a node to another are lost."""
+    """Drop the next `count` messages of one kind from one node to another."""
 
     source: str
     target: str
@@ -135,12 +135,12 @@ class Drop(WorldStep, frozen=True):
     count: int = 1
 
     def play(self, stage: Stage) -> None:
-        """Lose the next such messages."""
+        """Drop the next such messages."""
         stage.add_message_fault(self.source, self.target, self.kind, partial(stage.messages.drop, count=self.count))
 
 
 class DelayMessages(WorldStep, frozen=True):
-    """Messages of one kind from a node to another are delayed, until `Heal`."""
+    """Delay messages of one kind from one node to another, until `Heal`."""
 
     source: str
     target: str
@@ -148,13 +148,13 @@ class DelayMessages(WorldStep, frozen=True):
     delay_ms: int
 
     def play(self, stage: Stage) -> None:
-        """Delay every such message from now on."""
+        """Delay all such messages from now on."""
         delay = partial(stage.messages.delay, delay_ms=self.delay_ms)
         stage.add_message_fault(self.source, self.target, self.kind, delay)
 
 
 class Reorder(WorldStep, frozen=True):
-    """The next `count` messages of one kind from a node to another change places with their successors."""
+    """Swap the next `count` messages of one kind from one node to another with the messages after them."""
 
     source: str
     target: str
@@ -162,20 +162,20 @@ class Reorder(WorldStep, frozen=True):
     count: int = 1
 
     def play(self, stage: Stage) -> None:
-        """Send the next such messages after their successors."""
+        """Send the next such messages after the messages that follow them."""
         reorder = partial(stage.messages.reorder, count=self.count)
         stage.add_message_fault(self.source, self.target, self.kind, reorder)
 
 
 class StopAt(WorldStep, frozen=True):
-    """A node is killed at its next event of that type in the journal, just after the event or just before it."""
+    """Kill a node at its next journal event of that type, just before or just after the event."""
 
     node: str
     event: str
     before: bool = False
 
     def play(self, stage: Stage) -> None:
-        """Prepare the stop, without waiting for it."""
+        """Prepare the kill without waiting for it."""
         EventStop(stage.world, stage.server(stage.node(self.node)).name, self.event, before=self.before)
 
 
@@ -194,15 +194,15 @@ class Down(WorldStep, frozen=True):
 
 
 class Heal(WorldStep, frozen=True):
-    """All faults of links, messages and requests end, or only those of these nodes.
+    """End all faults of links, messages and requests, or only the faults of these nodes.
 
-    Held and delayed messages arrive.
+    Held and delayed messages then arrive.
     """
 
     nodes: tuple[str, ...] = ()
 
     def play(self, stage: Stage) -> None:
-        """End every fault of these links."""
+        """End all faults of these links."""
         stage.heal(stage.nodes(self.nodes) or None)
 
 
@@ -218,33 +218,33 @@ class Serving(WorldStep, frozen=True):
 
 
 class Join(WorldStep, frozen=True):
-    """A client connects to one of these peers."""
+    """Connect a client to one of these peers."""
 
     client: str
     peers: tuple[int, ...] = (1, 2, 3)
     session_timeout_ms: int = 4_000
     read_only: bool = False
-    """Whether it accepts a server without a leader (canBeReadOnly)."""
+    """Whether the client accepts a server without a leader (canBeReadOnly)."""
 
     def play(self, stage: Stage) -> None:
-        """Wait until it has its session."""
+        """Wait until the client has a session."""
         stage.join(self.client, self.peers, self.session_timeout_ms, read_only=self.read_only)
 
 
 class Vanish(WorldStep, frozen=True):
-    """A client's machine dies without closing a connection."""
+    """Stop a client's machine without closing a connection."""
 
     client: str
 
     def play(self, stage: Stage) -> None:
-        """Stop its process; no connection is closed."""
+        """Stop the client's process without closing connections."""
         stage.vanish(self.client)
 
 
 class Ask(WorldStep, frozen=True):
-    """A client sends a request, and gets one of the answers in `expect` (any answer, if empty).
+    """Send a client's request. The result must be in `expect`; if `expect` is empty, any result is allowed.
 
-    An answer is a created path, the data, `yes` or `no` for exists, `ok`, or the name of an error.
+    A result is a created path, the data, `yes` or `no` for exists, `ok`, or the name of an error.
     `operations.OPERATIONS` lists the operations.
     """
 
@@ -255,14 +255,14 @@ class Ask(WorldStep, frozen=True):
     expect: tuple[str, ...] = ()
 
     def play(self, stage: Stage) -> None:
-        """Wait for the answer."""
+        """Send the request and wait for the reply."""
         answer = stage.ask(self.client, self.operation, self.path, self.data)
         if self.expect and answer not in self.expect:
             raise StepFailed(f"{self.client}: {self.operation} {self.path} answered {answer!r}, not {self.expect}")
 
 
 class Begin(WorldStep, frozen=True):
-    """A client sends a request without waiting for the answer."""
+    """Send a client's request without waiting for the reply."""
 
     client: str
     operation: str
@@ -270,7 +270,7 @@ class Begin(WorldStep, frozen=True):
     data: str = ""
 
     def play(self, stage: Stage) -> None:
-        """Send the request without waiting."""
+        """Send the request without waiting for the reply."""
         stage.start_operation(self.client, self.operation, self.path, self.data)
 
 
@@ -290,7 +290,7 @@ class Becomes(WorldStep, frozen=True):
 
 
 class SessionIs(WorldStep, frozen=True):
-    """A client's session is `global` (in a peer's tree), `local` (known only to its server) or `unknown`."""
+    """Check that a client's session is `global` (in a peer's tree), `local` (known only to its server) or `unknown`."""
 
     client: str
     kind: str
@@ -303,7 +303,7 @@ class SessionIs(WorldStep, frozen=True):
 
 
 class Fired(WorldStep, frozen=True):
-    """A client's watches have fired `count` times so far."""
+    """Check that a client's watches have fired `count` times so far."""
 
     client: str
     count: int
@@ -316,7 +316,7 @@ class Fired(WorldStep, frozen=True):
 
 
 class Agree(WorldStep, frozen=True):
-    """All peers give the same answer; it equals `expect` if that is not empty."""
+    """Check that all peers return the same result, which must equal `expect` if that is not empty."""
 
     operation: str
     path: str

@@ -1,4 +1,4 @@
-"""Data that ZooKeeper lost between the logs of leader and followers: elections, epochs, acknowledgements."""
+"""Data losses of ZooKeeper between the logs of leader and followers: elections, epochs, acknowledgements."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
             Write(2),
             Run(hold=("1 > 3", "2 > 3", "3 > 1", "3 > 2", "disk 3")),
             Expect("answered", 0, "2"),
-            Sync(3),  # it resumes and has not received any news
+            Sync(3),  # it resumes and has not received anything new
             Run(hold=("1 > 3", "2 > 3")),
             Expect("answered", 0, "2"),
             Run(),

@@ -1,4 +1,4 @@
-"""Data that ZooKeeper lost during the synchronisation of a learner: DIFF, TRUNC, SNAP, and concurrent events."""
+"""Data losses of ZooKeeper during the synchronisation of a learner: DIFF, TRUNC, SNAP, and concurrent events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NEEDS_A_SNAPSHOT: tuple[CoreSteps, ...] = (
     Start((1,)),
     Elect(ALL),
 )
-"""1 is empty, and only its leader's snapshot has the missing transactions."""
+"""Result: peer 1 is empty, and only its leader's snapshot has the missing transactions."""
 PENDING_WHILE_1_JOINS: tuple[CoreSteps, ...] = (
     *started((2, 3)),
     Write(3),
@@ -43,7 +43,7 @@ PENDING_WHILE_1_JOINS: tuple[CoreSteps, ...] = (
     Start((1,)),
     Elect(ALL),
 )
-"""1 joins while 1.2 is proposed but not committed."""
+"""Peer 1 joins while 1.2 is proposed but not committed."""
 TRUNCATION_OF_3: tuple[CoreSteps, ...] = (
     *LED_BY_3,
     *ONE_WRITE,
@@ -53,7 +53,7 @@ TRUNCATION_OF_3: tuple[CoreSteps, ...] = (
     Run(),
     Expect("leads", 2),
 )
-"""Only 3 holds 1.2; 2 leads and has not proposed anything yet."""
+"""Result: only peer 3 has 1.2; peer 2 leads and has not proposed anything yet."""
 
 SYNCHRONISATION: tuple[CoreScenario, ...] = (
     CoreScenario(
@@ -236,7 +236,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
             Write(3),
             Run(),
             *X_ON_3_ALONE,
-            Isolate(3),  # alone it advances to the end of its log, and is elected for it
+            Isolate(3),  # alone it advances to the end of its log, and is elected because of that
             Elect(ALL),
             Run(),
             Expect("leads", 3),

@@ -1,8 +1,7 @@
-"""The search: it plays plain seeds and mutated choice sequences, keeps choice sequences that reach something new, and
-records violations.
+"""The search: plays seeds and mutated choice sequences, keeps sequences with new features, records violations.
 
 The next choice sequence depends on the search's own seed and on the results of earlier runs in their order. So a search
-with one process is deterministic.
+in one process is deterministic.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from zabka.simulation.settings import WorldSettings, world_settings
 PLAIN_FIRST = 24
 PLAIN_SHARE = 0.35
 GOING_ON = 0.5
-"""Share of the mutated choice sequences that continue from a known place; the others are changed anywhere."""
+"""Share of mutated choice sequences that continue from a known position.  The others are changed anywhere."""
 SHRINKING_RUNS_MAX = 160
 OUTSIDERS = ("liveness", "assertion", "crash")
-"""Problems that are identified by the text after the colon, not by the text before it."""
+"""Kinds of problems for which the text after the colon identifies the finding, not the text before it."""
 
 
 class Requested(NamedTuple):
-    """The subject of a search: the scenario, its settings (KEY=VALUE), and an injected bug (MODULE:NAME), if any."""
+    """The subject of a search: scenario, settings (KEY=VALUE), and an injected bug (MODULE:NAME), if any."""
 
     scenario: str
     settings: tuple[str, ...] = ()
@@ -38,12 +37,12 @@ class Requested(NamedTuple):
     seed: int = 0
 
     def world(self) -> WorldSettings:
-        """Return the settings in the form of the world. Raises BadSetting."""
+        """Return the settings as WorldSettings. Raises BadSetting."""
         return world_settings(self.settings)
 
 
 def injected(injected_bug: str) -> AbstractContextManager[None]:
-    """Return the context of an injected bug from MODULE:NAME, or an empty context. Raises ValueError."""
+    """Return a context manager that injects the bug MODULE:NAME, or does nothing without one. Raises ValueError."""
     if not injected_bug:
         return nullcontext()
     module, colon, name = injected_bug.partition(":")
@@ -58,7 +57,7 @@ def injected(injected_bug: str) -> AbstractContextManager[None]:
 
 
 class Found(NamedTuple):
-    """A violation: its run, its invariant, the problems, and the choice sequence with every choice recorded."""
+    """A violation: its run, its invariant, the problems, and the choice sequence with all choices recorded."""
 
     run: int
     invariant: str
@@ -70,7 +69,7 @@ class ChoiceSearch:
     """One search; `runs` counts the runs so far."""
 
     def __init__(self, wanted: Requested, plain_share: float = PLAIN_SHARE) -> None:
-        """A `plain_share` of 1 plays only plain seeds: the baseline for the search."""
+        """Create a search. With a `plain_share` of 1 it plays only plain seeds, as a baseline."""
         self.wanted = wanted
         self.corpus = Corpus()
         self.runs = 0
@@ -93,14 +92,14 @@ class ChoiceSearch:
         return mutated(chosen.choices, self.corpus.any(random), random)
 
     def resume(self, kept: list[Kept], runs: int) -> None:
-        """Continue an earlier search of the same kind."""
+        """Continue from the results of an earlier search of the same kind."""
         self.runs = self._asked = runs
         self._random = Random(f"{self.wanted.seed} {runs}")
         for each in kept:
             self.corpus.keep_run(each.choices, dict.fromkeys(each.news, 1), each.places)
 
     def record_run(self, ran: Ran) -> tuple[Kept | None, Found | None]:
-        """Record a finished run. Return the choice sequence if it is kept, and the finding if it is new."""
+        """Record a finished run. Return its choice sequence if it is kept, and its finding if that is new."""
         self.runs += 1
         self.cpu_s += ran.cpu_s
         if not ran.problems:
@@ -112,7 +111,7 @@ class ChoiceSearch:
         return None, found
 
     def run_here(self, runs_max: int) -> Iterator[tuple[Kept | None, Found | None]]:
-        """Search in this process; the caller enters the context of an injected bug."""
+        """Search in this process. The caller must have entered the context of an injected bug."""
         settings = self.wanted.world()
         for number in range(runs_max):
             yield self.record_run(run_one_of_many(number, self.next_choices(), self.wanted.scenario, settings))
@@ -128,7 +127,7 @@ def kind_of(problem: str) -> str:
 
 
 def shrunk(found: Found, wanted: Requested, runs_max: int = SHRINKING_RUNS_MAX) -> tuple[Choices, list[str], int]:
-    """Return a shorter choice sequence with the same violation, its problems, and the number of runs that this took."""
+    """Return a shorter choice sequence with the same violation, its problems, and the number of runs used."""
     settings = wanted.world()
     problems = found.problems
 

@@ -1,4 +1,4 @@
-"""Tapes as files: findings and kept choice sequences of a search, which `zabka replay FILE` plays again."""
+"""Choice sequences as files: findings and kept choice sequences of a search, which `zabka replay FILE` plays."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from zabka.simulation.choices import Choices
 class ChoicesFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """A choice sequence and its world.
 
-    `settings` are KEY=VALUE, `plant` is the context of an injected bug (MODULE:NAME), `violated` holds the problems of
-    the run, `actions` a description of its actions.
+    `settings` are KEY=VALUE, `plant` is the context manager of an injected bug (MODULE:NAME), `violated` contains the
+    problems of the run, and `actions` describes its actions.
     """
 
     scenario: str
@@ -25,7 +25,7 @@ class ChoicesFile(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def write_choices(file: ChoicesFile, path: Path) -> None:
-    """Save it as JSON. An existing file is replaced atomically."""
+    """Save a choice sequence as JSON. An existing file is replaced atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".part")
     partial.write_bytes(msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
@@ -33,5 +33,5 @@ def write_choices(file: ChoicesFile, path: Path) -> None:
 
 
 def read_choices(path: Path) -> ChoicesFile:
-    """Read a choice sequence from its file. Raises OSError, and msgspec.DecodeError if it is invalid."""
+    """Read a choice sequence from its file. Raises OSError, and msgspec.DecodeError if the file is invalid."""
     return msgspec.json.decode(path.read_bytes(), type=ChoicesFile)

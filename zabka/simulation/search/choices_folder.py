@@ -1,7 +1,7 @@
-"""The directory of a search: its parameters, the choice sequences that it kept, its findings, and its progress.
+"""The directory of a search: its parameters, kept choice sequences, findings and progress.
 
-`search.json` holds the parameters and the number of runs, `kept/` the choice sequences that reached something new, and
-`found/` the violations, each as a choice sequence that `zabka replay` plays.
+`search.json` contains the parameters and the number of runs, `kept/` the choice sequences that reached something new,
+and `found/` the violations, each as a choice sequence that `zabka replay` can play.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STATE, KEPT, FOUND = "search.json", "kept", "found"
 
 
 class State(msgspec.Struct):
-    """The parameters and the progress of a search."""
+    """The parameters and progress of a search."""
 
     scenario: str
     settings: list[str]
@@ -36,12 +36,12 @@ class State(msgspec.Struct):
 
 
 class OtherSearch(Exception):
-    """The directory holds a search with other parameters, a running search, or files of something else."""
+    """The directory contains a search with other parameters, a running search, or unrelated files."""
 
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Lock the directory of a search for one process; create it if missing. Raises OtherSearch, OSError."""
+    """Lock the directory of a search for one process, creating it if missing. Raises OtherSearch, OSError."""
     path.mkdir(parents=True, exist_ok=True)
     with (path / ".lock").open("w") as lock:
         try:
@@ -52,10 +52,10 @@ def held(path: Path) -> Iterator[None]:
 
 
 class ChoicesFolder:
-    """One such directory, created if missing."""
+    """The directory of one search, created if missing."""
 
     def __init__(self, path: Path, wanted: Requested) -> None:
-        """Raise OtherSearch, also for a file with other contents, and OSError."""
+        """Open the directory. Raises OtherSearch (also if a file has unexpected contents) and OSError."""
         self.path = path
         self._wanted = wanted
         self.state = State(wanted.scenario, list(wanted.settings), wanted.injected_bug, wanted.seed)
@@ -73,7 +73,7 @@ class ChoicesFolder:
         return [_decoded(file, Kept) for file in _files(self.path / KEPT)]
 
     def findings(self) -> dict[Path, Found]:
-        """Return the findings so far, by file, in order. Raises OtherSearch, OSError."""
+        """Return the findings so far, keyed by file, in order. Raises OtherSearch, OSError."""
         found: dict[Path, Found] = {}
         for path in _files(self.path / FOUND):
             try:
@@ -84,7 +84,7 @@ class ChoicesFolder:
         return found
 
     def keep(self, run: int, kept: Kept) -> None:
-        """Save one more kept choice sequence."""
+        """Save one more choice sequence that is kept."""
         _write(self.path / KEPT / f"{run:08}.json", msgspec.json.encode(kept))
 
     def save(self, runs: int, cpu_s: float) -> None:
@@ -93,7 +93,7 @@ class ChoicesFolder:
         _write(self.path / STATE, msgspec.json.encode(self.state) + b"\n")
 
     def found(self, found: Found, choices: Choices, problems: list[str], actions: list[str]) -> Path:
-        """Save a finding. Return the path of its file."""
+        """Save a finding, and return the path of its file."""
         path = self.path / FOUND / f"{found.run:08}.json"
         wanted = self._wanted
         write_choices(
@@ -114,7 +114,7 @@ def _decoded(path: Path, kind: type[T]) -> T:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace the file atomically: a search can be killed at any moment and resumed later."""
+    """Replace the file atomically, because a search can be killed at any moment and resumed later."""
     partial = path.with_suffix(".part")
     partial.write_bytes(data)
     partial.replace(path)

@@ -1,30 +1,31 @@
-"""Exhaustive search in a small scope: every order of steps of the bare protocol, within bounds.
+"""Exhaustive search within bounds: every order of steps of the bare protocol.
 
-Every state is followed by every step that is possible in it: the next packet on any connection in either direction, the
-next fsync of any disk, a client's write at any server that serves, a crash at any point of a disk's work with a
+In every state, every possible step is tried: the next packet on any connection in either direction, the next fsync of
+any disk, a client's write at any server that serves, a crash at any point of a disk's pending operations that gives a
 different result on disk, a restart, the loss of packets that a dead server had sent, an election among any quorum, and
 a timeout once no packet or fsync is pending. States are visited breadth first, so the first counter-example is a
 shortest one.
 
-All invariants are checked at every step, whatever order leads to a state: their history (the monitor) is part of the
-state. Where no step is possible, a leader must serve and all peers must hold the same. Such an end must be reachable
-from every state without another fault.
+All invariants are checked at every step, for every order that leads to a state, because the history that they need (the
+monitor) is part of the state. If no step is possible, a leader must serve and all peers must have the same history.
+Such an end must be reachable from every state without another fault.
 
 These measures keep three servers feasible:
 
 - The result of an input depends only on the server's own state and the input. `CachedTransitions` computes each result
-  once. So a state of the ensemble is a handful of numbers, and most steps are table look-ups (the same idea as SPIN's
+  once. So a state of the ensemble is a few numbers, and most steps are table look-ups (like SPIN's
   collapse compression).
 - Parts that cannot affect behaviour are left out of a state (`zabka.simulation.steps.canonical`). Election rounds count
-  from the lowest among the running servers: rounds are only compared with one another, and a server that starts has the
-  lowest.
-- An election is one step: its members exchange votes in the order sent until none of them looks for a leader, and other
-  servers receive none. `elections` bounds how often a peer begins to lead, because elections that always overtake the
-  packets of the previous leader never end. Elections beyond the bound are counted (`cut`) and not followed.
+  from the lowest among the running servers: rounds are only compared with one another, and a starting server has the
+  lowest round.
+- An election is one step: its members exchange votes in the order sent until none of them is LOOKING, and other
+  servers receive no votes. `elections` limits how often a peer begins to lead, because the search would never end
+  if elections could always overtake the packets of the previous leader. Elections beyond the limit are counted (`cut`)
+  but not followed.
 
-No order of steps is left out. The persistent and sleep sets of partial-order reduction (Godefroid, 1996; Flanagan and
-Godefroid, 2005) would save only states between which an invariant over two disks may see a difference. Sleep sets alone
-save transitions, of which each state has only two or three.
+No order of steps is omitted. The persistent and sleep sets of partial-order reduction (Godefroid, 1996; Flanagan and
+Godefroid, 2005) would save only states that an invariant over two disks might distinguish. Sleep sets alone save only
+transitions, of which each state has two or three.
 """
 
 from __future__ import annotations
@@ -52,18 +53,19 @@ PROGRESS_EVERY = 100
 
 
 class Begin(StrEnum):
-    """The start of a search: processes that have just started, or a leader that all others follow."""
+    """The start of a search: newly started processes, or a leader that all other peers follow."""
 
     POWER_ON = "power-on"
     LEADER = "leader"
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """The scope of a search: the number of servers, and the maximum number of each event.
+    """The bounds of a search: the number of servers, and the maximum number of each kind of event.
 
-    `timeouts` counts timeouts of servers with intact links; a server that waits in vain times out in any case. `breaks`
+    `timeouts` counts timeouts of servers with intact links; a server that waits in vain always times out. `breaks`
     counts broken connections. `elections` counts elections after which a peer begins to lead; -1 allows one more than
-    the faults can cause. `losses` allows the loss of packets that a server had sent when it died or closed.
+    the faults can cause. `losses` allows the loss of packets that a server had sent before it died or closed the
+    connection.
     """
 
     peers: int = 3
@@ -83,7 +85,7 @@ class Bounds(msgspec.Struct, frozen=True):
         return Start(), Elect(tuple(range(1, self.peers + 1))), Run()
 
     def allowance(self) -> Left:
-        """Return the maximum numbers of events."""
+        """Return the maximum number of each event, before the first step."""
         needed = self.crashes + self.timeouts + self.breaks + (self.begin is Begin.POWER_ON)
         elections_max = needed + 1 if self.elections < 0 else self.elections
         return Left(self.writes, self.crashes, self.timeouts, self.breaks, elections_max)
@@ -102,9 +104,9 @@ class Left(msgspec.Struct, frozen=True):
 class Exploration(msgspec.Struct):
     """The result of a search.
 
-    `exhausted` means that every state in the scope was visited; otherwise every state up to `depth` steps from the
-    start was visited. `settled` counts states in which only writes and faults were possible, `cut` elections beyond the
-    bound, and `turns` the computed inputs of single servers. `steps` lead to `problems`, if there are any.
+    If `exhausted`, every state within the bounds was visited; otherwise every state up to `depth` steps from the start
+    was visited. `settled` counts states in which only writes and faults were possible, `cut` the elections beyond the
+    limit, and `turns` the inputs of single servers that were computed. `steps` leads to `problems`, if there are any.
     """
 
     bounds: Bounds
@@ -120,14 +122,14 @@ class Exploration(msgspec.Struct):
     cpu_s: float
 
     def scenario(self) -> CoreScenario:
-        """Return the failure as a scenario."""
+        """Return the failure as a scenario that can be played."""
         return CoreScenario(
             "explored", "Found by the exhaustive search", self.problems[0], peers=self.bounds.peers, steps=self.steps
         )
 
 
 class _Space:
-    """Every visited state as numbers of nodes, connections, monitors and allowances, with the step that led to it."""
+    """Every visited state as numbers of nodes, connections, monitors and allowances, and the step that led to it."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
@@ -144,7 +146,7 @@ class _Space:
         self._layout = struct.Struct(f"<{bounds.peers + 3}I")
 
     def pack(self, cores: BareEnsemble, left: Left) -> bytes:
-        """Pack the state into a few bytes, equal for states with the same possible behaviour."""
+        """Pack the state into a few bytes. States with the same possible behaviour give the same bytes."""
         cores.reset_rounds()
         network = self._networks.setdefault(tuple([link.key() for link in cores.links]), len(self._links))
         if network == len(self._links):
@@ -156,7 +158,7 @@ class _Space:
         return self._layout.pack(*numbers, network, self.turns.keep_monitor(cores.monitor).number, remainder)
 
     def unpack(self, index: int) -> tuple[BareEnsemble, Left]:
-        """Unpack a state to continue from it."""
+        """Unpack a state, to continue from it."""
         *nodes, network, monitor, remainder = self._layout.unpack(self.states[index])
         cores = self.begin.fork()
         cores.nodes = {peer: self.turns.nodes[number - 1] for peer, number in zip(cores.voters, nodes, strict=True)}
@@ -167,7 +169,7 @@ class _Space:
         return cores, left
 
     def add(self, packed: bytes, parent: int, step: CoreSteps) -> int:
-        """Return the state's number; a new state will be visited."""
+        """Return the number of a state; a new state will be visited later."""
         index = self._known.setdefault(packed, len(self.states))
         if index == len(self.states):
             self.states.append(packed)
@@ -176,7 +178,7 @@ class _Space:
         return index
 
     def path(self, index: int) -> tuple[CoreSteps, ...]:
-        """Return a shortest sequence of steps to that state."""
+        """Return a shortest sequence of steps that leads to that state."""
         known = list(self._steps)
         steps: list[CoreSteps] = []
         while index:
@@ -186,7 +188,7 @@ class _Space:
 
 
 class _Search:
-    """A running search."""
+    """A search in progress."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.space = _Space(bounds)
@@ -195,13 +197,13 @@ class _Search:
         self.problems: list[str] = []
         self.steps = bounds.first_steps()
         self._level_ends = 1
-        # For every visited state: whether it is an end, and its successors without another fault.
+        # For every visited state: whether it is an end, and which states follow it without another fault.
         self._ends = bytearray()
         self._ways = array("I")
         self._ways_end = array("Q")
 
     def run(self, progress: Callable[[int, int, int], None]) -> bool:
-        """Visit all states. Return False if the limit on states or an interruption came first."""
+        """Visit all states. Return False if the limit on states or an interruption ended this early."""
         space = self.space
         cores = space.begin.fork()
         self.problems = play_steps(cores, self.steps)
@@ -254,7 +256,7 @@ class _Search:
         self.visited += 1
 
     def _check_that_all_can_settle(self) -> None:
-        """Check that every state can reach an end, or an election beyond the bound, without another fault."""
+        """Check that every state can reach an end, or an election beyond the limit, without another fault."""
         good, changed = self._ends, True
         while changed:
             changed = False
@@ -272,8 +274,8 @@ class _Search:
 def explore(bounds: Bounds, progress: Callable[[int, int, int], None] = lambda *_: None) -> Exploration:
     """Run a search.
 
-    `progress` is called now and then with the number of visited states, the depth and the number of waiting states.
-    KeyboardInterrupt ends the search with the results so far.
+    `progress` is called from time to time with the numbers of visited states, depth, and states still to visit.
+    KeyboardInterrupt ends the search, which then returns the results so far.
     """
     begin_s = time.process_time()
     search = _Search(bounds)
@@ -300,7 +302,7 @@ def _controller_terms(cores: BareEnsemble) -> list[tuple[int, int]]:
 
 
 def possible(cores: BareEnsemble, left: Left, bounds: Bounds) -> Iterator[tuple[CoreSteps, Left]]:
-    """Yield every possible step and the allowance after it: `left` itself if the step is free."""
+    """Yield every possible step with the allowance after it, which is `left` itself if the step is not bounded."""
     ordinary = list(explore_steps.ordinary_steps(cores))
     for step in chain(
         ordinary,
@@ -328,4 +330,4 @@ _BOUNDED: dict[str, Callable[[BareEnsemble], Iterator[CoreSteps]]] = {
     "breaks": explore_steps.breaks,
     "timeouts": explore_steps.timeouts,
 }
-"""Bounded steps, by the field of `Left` that counts them."""
+"""Bounded steps, keyed by the field of `Left` that counts them."""

@@ -1,4 +1,4 @@
-"""Possible next steps of the bare protocol."""
+"""The possible next steps of the bare protocol."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ordinary_steps(cores: BareEnsemble) -> Iterator[CoreSteps]:
 
 
 def losses(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Yield a loss for every connection that one side has closed and that has more than the close under way."""
+    """Yield a loss for every connection that one side has closed and that has packets in flight before the close."""
     for source in cores.voters:
         for target in cores.voters:
             if source != target and cores.is_up(target):
@@ -55,7 +55,7 @@ def losses(cores: BareEnsemble) -> Iterator[CoreSteps]:
 
 
 def elections(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Yield an election for every quorum with a peer that looks for a leader."""
+    """Yield an election for every quorum that has a LOOKING peer."""
     up = tuple(peer for peer in cores.voters if cores.is_up(peer))
     for size in range(len(cores.voters) // 2 + 1, len(up) + 1):
         for members in combinations(up, size):
@@ -64,7 +64,7 @@ def elections(cores: BareEnsemble) -> Iterator[CoreSteps]:
 
 
 def crashes(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Yield a crash for every process and every point of its disk's work with a different result on disk."""
+    """Yield a crash for every process, at every point of its disk's pending operations with a different result."""
     for peer in cores.voters:
         if cores.is_up(peer):
             node = cores.nodes[peer]
@@ -85,7 +85,7 @@ def restarts(cores: BareEnsemble) -> Iterator[CoreSteps]:
 
 
 def breaks(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Yield a break for every two connected servers."""
+    """Yield a break for every pair of connected servers."""
     for one, other in combinations(cores.voters, 2):
         if any(link.joins(one, other) for link in cores.links):
             yield Break(one, other)
@@ -108,7 +108,7 @@ def leading(cores: BareEnsemble) -> Iterator[int]:
 
 
 def patient(cores: BareEnsemble) -> Iterator[int]:
-    """Yield every peer that follows or leads and does not serve."""
+    """Yield every peer that follows or leads but does not serve."""
     for peer in cores.voters:
         status = cores.nodes[peer].status
         if cores.is_up(peer) and status is not None and not status.serving and not looking(cores, (peer,)):
@@ -116,7 +116,7 @@ def patient(cores: BareEnsemble) -> Iterator[int]:
 
 
 def timeouts(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Yield a timeout for every peer that follows or leads, as if the others had been silent for too long."""
+    """Yield a timeout for every peer that follows or leads, as if the other peers had been silent for too long."""
     for peer in cores.voters:
         if cores.is_up(peer) and not looking(cores, (peer,)):
             yield GiveUp(peer)

@@ -1,7 +1,7 @@
-"""Acts for random runs on real files: each act continues until nothing is pending except held links and disks.
+"""Actions for random runs on real files. Each lasts until nothing is pending except on held links and disks.
 
-Histories on disk diverge over several actions in a row (a load, a restart, a purge, a replacement) of many steps each.
-A run of single random steps hardly ever gets that far; a run of actions does in thirty of them.
+Histories on disk diverge only after several actions in a row (a load, a restart, a purge, a replacement), each of many
+steps. Runs of single random steps rarely get that far; runs of actions do so within thirty actions.
 """
 
 from __future__ import annotations
@@ -44,42 +44,42 @@ from zabka.simulation.steps.bare_file_ensemble import BareFileEnsemble
 RETAINED = 3
 """The minimum number of snapshots that autopurge keeps."""
 LOADS = (1, 2, 3, 5, 9)
-"""Numbers of writes in a row: the largest fills a log or two."""
+"""Numbers of successive writes; the largest fills one or two logs."""
 ABSENCES = ((1, 2, 4), (1, 3))
-"""Numbers of missed writes: in the leader's term that ends meanwhile, and in the next one."""
+"""Numbers of missed writes: in the leader's term that ends during the absence, and in the next term."""
 MISSED = 3
 ROT_REACH = 12
 PARTS_OF_A_RETURN = ("LeaderInfo", "Diff", "Trunc", "Snap", "NewLeader", "UpToDate")
 """Packets that a leader sends to a returning server."""
 EARLIER_WRITES_MAX = 5
-"""With a larger snapCount the servers restart without a snapshot, and everything is read from the log."""
+"""Maximum writes before the restart. With a larger snapCount, servers restart without a snapshot, from the log."""
 LATEST = 2
-"""The number of latest transactions in which a bit can flip when a machine loses power."""
+"""A power loss can flip a bit only in this many latest transactions."""
 
 
 def loads(cores: BareEnsemble) -> Iterator[Stretch]:
-    """A serving peer accepts writes, each after the previous one is on all peers."""
+    """Yield loads: a serving peer accepts writes, each after the previous write is on all peers."""
     for peer in serving(cores):
         for count in LOADS:
             yield (Write(peer), Run()) * count
 
 
 def loads_and_purges(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Loads, each followed by autopurge on all peers."""
+    """Yield loads, each followed by autopurge on all peers."""
     purge = next(purges(cores))
     for load in loads(cores):
         yield (*load, *purge)
 
 
 def earlier_life(peers: int, shape: Random) -> Stretch:
-    """Return steps for an ensemble that has accepted writes and was restarted."""
+    """Return steps: an ensemble accepts writes and is restarted."""
     everybody = tuple(range(1, peers + 1))
     load = (Write(peers), Run()) * shape.randrange(1, EARLIER_WRITES_MAX + 1)
     return (Run(), *load, *_restart(everybody))
 
 
 def restarts_of_all(cores: BareEnsemble) -> Iterator[Stretch]:
-    """The whole ensemble stops and restarts, with or without the peers that were down."""
+    """Yield stops and restarts of the whole ensemble, with or without the peers that were down."""
     up = _up(cores)
     if up:
         yield _restart(up)
@@ -88,14 +88,14 @@ def restarts_of_all(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def returns(cores: BareEnsemble) -> Iterator[Stretch]:
-    """A peer that is down returns, perhaps with a slow disk, and peers without a leader find one."""
+    """Yield returns of a peer that is down, possibly with a slow disk, after which peers without a leader find one."""
     for peer, up in _comebacks(cores):
         back = (Start((peer,)), Confer(up))
         yield from ((*back, Run()), (*back, Run((f"disk {peer}",))))
 
 
 def interrupted_returns(cores: BareEnsemble) -> Iterator[Stretch]:
-    """A peer that is down returns to a leader, and a fault occurs just after it received the next part."""
+    """Yield returns of a peer to a leader, with a fault just after the peer has received the next part."""
     for leader, (peer, up), part in product(leading(cores), _comebacks(cores), PARTS_OF_A_RETURN):
         performed = (Run((f"{part} {way(leader, peer)}",)), Deliver(leader, peer, until=part))
         for mishap in (SpoilSnapshot(peer), Vanish(peer), Crash((leader,)), Isolate(leader)):
@@ -103,16 +103,16 @@ def interrupted_returns(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def returns_to_damage(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
-    """A bit flips on that server's disk, and then a peer that is down returns."""
+    """Yield a bit flip on the fragile server's disk, followed by the return of a peer that is down."""
     assert isinstance(cores, BareFileEnsemble)
     for rot, back in product(_flips(cores, fragile, ROT_REACH), returns(cores)):
         yield (rot, *back)
 
 
 def absences(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
-    """While one peer is away the others accept writes, restart, and accept more.
+    """Yield absences of a peer, during which the others accept writes, restart, and accept more writes.
 
-    The peer returns or stays away. A bit of what it missed may flip on the fragile server's disk.
+    The peer returns or stays away. A bit of the writes that it missed may flip on the fragile server's disk.
     """
     assert isinstance(cores, BareFileEnsemble)
     for (leader, away, others, gone), many, few in product(_absentees(cores), *ABSENCES):
@@ -125,7 +125,7 @@ def absences(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
 
 
 def second_terms(cores: BareEnsemble) -> Iterator[Stretch]:
-    """A leader is cut off, and the others elect another; the new leader dies, and the first leads again."""
+    """Yield second terms: a leader is cut off, the others elect another, that one dies, and the first leads again."""
     for leader in leading(cores):
         others = tuple(other for other in _up(cores) if other != leader)
         if len(others) > len(cores.voters) // 2:
@@ -133,7 +133,7 @@ def second_terms(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def _second_term(cores: BareEnsemble, leader: int, others: Sequence[int]) -> Stretch:
-    """The old leader follows the new one, and leads again when the new one dies. Each accepts writes."""
+    """Return steps: the old leader follows the new one, and leads again when that dies. Each accepts writes."""
     assert isinstance(cores, BareFileEnsemble)
     chosen = max(others, key=lambda other: (cores.files(other).last_durable(), other))
     left = tuple(sorted({leader, *others} - {chosen}))
@@ -142,10 +142,10 @@ def _second_term(cores: BareEnsemble, leader: int, others: Sequence[int]) -> Str
 
 
 def returns_in_vain(cores: BareEnsemble) -> Iterator[Stretch]:
-    """A peer misses some writes, returns, and is the only one to receive the leader's last write.
+    """Yield returns of a peer that missed some writes and alone receives the leader's last write.
 
-    The peer dies. The leader is cut off, and may die as well, and the others elect another leader. Or the old leader
-    leads again after that one.
+    The peer then dies. The leader is cut off and may die as well, and the others elect another leader. In some cases
+    the old leader then leads again.
     """
     for leader, peer, up, gone in _absentees(cores):
         others = tuple(other for other in up if other != leader)
@@ -161,8 +161,10 @@ def returns_in_vain(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def _absentees(cores: BareEnsemble) -> Iterator[tuple[int, int, tuple[int, ...], Stretch]]:
-    """Yield a leader, a peer that is away or can leave without a new election, the other peers, and the steps to
-    leave."""
+    """Yield a leader, an absent peer, the other peers, and the steps that make the peer absent.
+
+    The peer is already down or can leave without a new election.
+    """
     for leader, away in product(leading(cores), cores.voters):
         others = tuple(other for other in _up(cores) if other != away)
         if away != leader and len(others) > len(cores.voters) // 2:
@@ -170,7 +172,7 @@ def _absentees(cores: BareEnsemble) -> Iterator[tuple[int, int, tuple[int, ...],
 
 
 def replacements(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
-    """The fragile server stops and is replaced by an empty server that joins, if all others serve and hold the same."""
+    """Yield replacements of the fragile server by an empty server, if all others serve with equal histories."""
     assert isinstance(cores, BareFileEnsemble)
     others = tuple(peer for peer in cores.voters if peer != fragile)
     if cores.is_up(fragile) and hold_the_same(cores, others):
@@ -178,9 +180,9 @@ def replacements(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
 
 
 def hold_the_same(cores: BareFileEnsemble, peers: Sequence[int]) -> bool:
-    """Whether all of these peers serve, one as leader, with equal histories and epochs.
+    """Return whether all these peers serve, one as leader, with equal histories and epochs.
 
-    Also require that no other peer has accepted a higher epoch.
+    No other peer may have accepted a higher epoch.
     """
     states = [status.state for peer in peers if (status := cores.nodes[peer].status) is not None]
     disks = [cores.files(peer) for peer in peers]
@@ -190,27 +192,27 @@ def hold_the_same(cores: BareFileEnsemble, peers: Sequence[int]) -> bool:
 
 
 def or_else(wanted: Possible, otherwise: Possible, cores: BareEnsemble) -> Iterator[FileSteps | Stretch]:
-    """Yield the requested steps, or the alternative if none are possible."""
+    """Yield the wanted steps, or the alternative steps if no wanted step is possible."""
     found = list(wanted(cores))
     yield from found or otherwise(cores)
 
 
 def stops(cores: BareEnsemble) -> Iterator[Stretch]:
-    """A process stops, all peers are notified, and those without a leader find one."""
+    """Yield stops of a process: all peers are notified, and peers without a leader find one."""
     up = _up(cores)
     for peer in up:
         yield (Crash((peer,)), Run(), Confer(tuple(other for other in up if other != peer)), Run())
 
 
 def bounces(cores: BareEnsemble) -> Iterator[Stretch]:
-    """A process restarts before any peer is notified; peers that then lose their leader may look again."""
+    """Yield restarts of a process before any peer is notified; peers that lose their leader by this may be LOOKING."""
     up = _up(cores)
     for peer in up:
         yield (Crash((peer,)), Start((peer,)), Confer(up), Run(), Confer(up), Run())
 
 
 def blinks(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
-    """A machine loses power and is back before any peer notices, with a bit flipped if it is the fragile one."""
+    """Yield short power losses of a machine that no peer notices, with a bit flipped if it is the fragile server."""
     assert isinstance(cores, BareFileEnsemble)
     for peer in _up(cores):
         back = (Start((peer,)), Confer(_up(cores)), Run())
@@ -220,7 +222,7 @@ def blinks(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
 
 
 def blackouts(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
-    """Two machines lose power and are back before any peer notices, with a bit flipped on the fragile one."""
+    """Yield short power losses of two machines that no peer notices, with a bit flipped on the fragile server."""
     assert isinstance(cores, BareFileEnsemble)
     for dark in combinations(_up(cores), 2):
         lights: Stretch = tuple(map(Vanish, dark))
@@ -231,9 +233,9 @@ def blackouts(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
 
 
 def blinks_in_a_row(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
-    """A leader's machine and then another lose power briefly, before any peer notices.
+    """Yield short power losses of a leader's machine and then of another, which no peer notices.
 
-    A bit is flipped if the leader is the fragile server. The leader's last write may be still on its way to the other
+    A bit is flipped if the leader is the fragile server. The leader's last write may still be in flight to the other
     machine.
     """
     assert isinstance(cores, BareFileEnsemble)
@@ -251,15 +253,15 @@ def blinks_in_a_row(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
 
 
 def depositions(cores: BareEnsemble) -> Iterator[Stretch]:
-    """A leader is cut off from all others, which elect another one."""
+    """Yield depositions: a leader is cut off from all other peers, which elect another leader."""
     for peer in leading(cores):
         yield (Isolate(peer), Confer(tuple(other for other in _up(cores) if other != peer)), Run())
 
 
 def last_writes(cores: BareEnsemble) -> Iterator[Stretch]:
-    """A leader's last write reaches only its own disk, or also one other's.
+    """Yield last writes of a leader that reach only its own disk, or one other disk as well.
 
-    The leader is cut off and may die, and the others elect another one.
+    The leader is cut off and may die, and the others elect another leader.
     """
     for peer in leading(cores):
         others = [other for other in _up(cores) if other != peer]
@@ -270,8 +272,10 @@ def last_writes(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def talks(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Peers without a leader exchange election messages with all others, or all but one; perhaps one has a slow
-    disk."""
+    """Yield election messages between peers without a leader and all other peers, or all but one.
+
+    One peer may have a slow disk.
+    """
     up = _up(cores)
     seeking = looking(cores, up)
     if not seeking:
@@ -282,7 +286,7 @@ def talks(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def settling(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Peers that wait for a lost machine are notified of its end, and those without a leader find one."""
+    """Yield notifications of peers that wait for a lost machine, after which peers without a leader find one."""
     up = _up(cores)
     ends = tuple(half_open(cores))
     if ends or looking(cores, up):
@@ -297,32 +301,32 @@ def half_open(cores: BareEnsemble) -> Iterator[Break]:
 
 
 def impatience(cores: BareEnsemble) -> Iterator[Stretch]:
-    """A peer times out and looks for a leader, together with the peers that it leaves alone."""
+    """Yield timeouts of a peer, which then is LOOKING together with the peers that lose their leader by this."""
     up = _up(cores)
     for peer in up:
         yield (GiveUp(peer), Confer(up), Run(), Confer(up), Run())
 
 
 def vanishing(cores: BareEnsemble) -> Iterator[FileSteps]:
-    """A machine loses power without notifying any peer."""
+    """Yield power losses of a machine that no peer is notified of."""
     yield from map(Vanish, _up(cores))
 
 
 def purges(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Autopurge on all running peers."""
+    """Yield autopurge on all running peers."""
     yield tuple(Purge(peer, RETAINED) for peer in _up(cores))
 
 
 def spoilt(cores: BareEnsemble) -> Iterator[FileSteps]:
-    """A storage finds its newest snapshot damaged."""
+    """Yield a storage's detection of a damaged newest snapshot."""
     yield from map(SpoilSnapshot, _up(cores))
 
 
 def damages(cores: BareEnsemble, fragile: int) -> Iterator[FileSteps]:
-    """Faults of the fragile server's disk.
+    """Yield faults of the fragile server's disk.
 
-    An empty server replaces it only while it is down and all others serve and hold the same: the new server does not
-    know what the old disk had acknowledged.
+    An empty server replaces the fragile server only while that is down and all others serve with equal histories,
+    because the new server does not know what the old disk had acknowledged.
     """
     assert isinstance(cores, BareFileEnsemble)
     yield from _flips(cores, fragile, ROT_REACH)
@@ -349,7 +353,7 @@ def _restart(peers: tuple[int, ...]) -> Stretch:
 
 
 def _comebacks(cores: BareEnsemble) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield each peer that is down, with the peers that run after its return."""
+    """Yield each peer that is down, with the peers that run once it has returned."""
     for peer in cores.voters:
         if cores.nodes[peer].peer is None:
             yield peer, tuple(other for other in cores.voters if other == peer or cores.is_up(other))

@@ -1,12 +1,12 @@
 """The scenario `swarm-files`: a random run on real files, with the production storage.
 
-It adds these faults to those of the bare protocol: machines lose power without closing connections, autopurge runs, a
-bit flips, the newest log is lost, a snapshot is damaged, and an empty server replaces another. Only one server's disk
-can be damaged, so data on a majority is never lost.
+In addition to the faults of the bare protocol, machines lose power without closing connections, autopurge runs, a bit
+flips, the newest log is lost, a snapshot is damaged, and an empty server replaces another. Only one server's disk can
+be damaged, so data on a majority is never lost.
 
-Two in five runs draw single steps among the actions; the others draw only actions (`file_actions`), about half of them
-without faults. Half of the ensembles have been restarted before. A run takes a seventh of a second, half of it for
-files.
+Two in five runs draw both single steps and actions (`file_actions`); the others draw only actions, about half of these
+runs without faults. Half of the ensembles were restarted before the run. A run takes a seventh of a second, half of
+which is spent on files.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ SNAP_COUNTS = (3, 8, 8, 24)
 COMMIT_LOG_COUNTS = (1, 2, 500)
 ELECTIONS_MAX = 5
 UNHURRIED = 0.6
-"""Share of runs with actions only."""
+"""Share of runs that draw only actions."""
 OLD = 0.5
-"""Share of runs on servers that were restarted before."""
+"""Share of runs whose servers were restarted before the run."""
 PURGING = 0.5
-"""Share of the runs of actions in which autopurge follows every load."""
+"""Share of the action-only runs in which autopurge follows every load."""
 IN_MEMORY = Path("/dev/shm")
 
 
 def play_files(seed: int) -> Played:
-    """Draw the steps from a seed or a choice sequence and play them on temporary files."""
+    """Draw the steps from a seed or a choice sequence, and play them on temporary files."""
     shape = derive_random(seed, "shape")
     peers, snap_count = (3, 3, 5)[shape.randrange(0, 3)], SNAP_COUNTS[shape.randrange(0, len(SNAP_COUNTS))]
     commit_log_count, fragile = COMMIT_LOG_COUNTS[shape.randrange(0, 3)], 1 + shape.randrange(0, peers)
@@ -56,12 +56,12 @@ def play_files(seed: int) -> Played:
             return play_drawn(seed, cores, sometimes, partial(_find_out, cores, fragile), always, before)
         finally:
             cores.close()
-            # Snapshots freeze all objects; no object of a finished world should remain.
+            # Snapshots freeze all objects, but no object of an ended world should remain.
             gc.unfreeze()
 
 
 def _step_by_step(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
-    """Return the steps of every run, and of some runs, for runs with single steps."""
+    """For runs with single steps: return the steps that every run has, and the steps that some runs have."""
     ordinary = [_crashes if each is crashes else each for each in SOMETIMES]
     damages, replaced = (
         partial(file_actions.damages, fragile=fragile),
@@ -75,7 +75,7 @@ def _step_by_step(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]
 
 
 def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
-    """Return the actions of every run, and of some runs, for runs with actions only."""
+    """For runs with actions only: return the actions that every run has, and the actions that some runs have."""
     loads = file_actions.loads_and_purges if shape.random() < PURGING else file_actions.loads
     damages, replaced = (
         partial(file_actions.damages, fragile=fragile),
@@ -99,8 +99,10 @@ def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequenc
 
 
 def _crashes(cores: BareEnsemble) -> Iterator[FileSteps]:
-    """Yield a crash for every process and every part of its disk's work. On files the results cannot be compared
-    first."""
+    """Yield a crash for every process and every part of its disk's pending operations.
+
+    On files, crashes with the same result cannot be recognised in advance.
+    """
     for peer in cores.voters:
         if cores.is_up(peer):
             for written in range(len(cores.nodes[peer].queue) + 1):
@@ -108,10 +110,10 @@ def _crashes(cores: BareEnsemble) -> Iterator[FileSteps]:
 
 
 def _find_out(cores: BareFileEnsemble, fragile: int) -> None:
-    """Notify peers that wait for a lost machine, and restart the fragile server after the others have a leader.
+    """Notify peers that wait for a lost machine, and restart the fragile server once the others have a leader.
 
-    A process that relies on cached data finds the damage at its next start. A step of an election creates no
-    connections, however long it takes.
+    The restart is needed because a process that uses cached data finds damage only at its next start. The notification
+    is needed because an election step does not create connections, however long it takes.
     """
     for end in file_actions.half_open(cores):
         end.play(cores)

@@ -1,8 +1,8 @@
 """The scenario `swarm-protocol`: a run of the bare protocol with random steps.
 
-Nothing happens by itself in `zabka.simulation.steps`, so a choice sequence chooses each delivery, each fsync and each
-crash. A run of fifty steps takes hundredths of a second. A step is STEP_WORDS words of the stream `steps`: its kind,
-and its index among the possible steps of that kind.
+In `zabka.simulation.steps` nothing happens unless it is chosen, so a choice sequence chooses each delivery, each fsync
+and each crash. A run of fifty steps takes some hundredths of a second. A step is STEP_WORDS words of the stream
+`steps`: its kind, and its index among the possible steps of that kind.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ LENGTH_MIN, LENGTH_MAX = 10, 120
 SNAP_COUNTS = (3, 1_000, 1_000)
 FAULT_STAYS = 0.7
 RANKS_MAX = 2
-"""The number of shortest log lengths that are distinguished; all longer logs count as equal."""
+"""How many of the shortest log lengths are distinguished; all longer logs count as equal."""
 
 
 class Quiet:
-    """Disks and directions of links that are held back until they are released, as `Run` names them.
+    """Disks and link directions that are held until they are released; they are named as in `Run`.
 
-    Election messages use their own connections and are never held back.
+    Election messages use separate connections and are never held.
     """
 
     def __init__(self) -> None:
         self.held: dict[str, None] = {}
 
     def allows(self, step: FileSteps) -> bool:
-        """Whether that step is possible while these are held back."""
+        """Whether that step is possible under the current holds."""
         if isinstance(step, Deliver):
             return way(step.source, step.target) not in self.held
         if isinstance(step, SyncDisk):
@@ -73,11 +73,11 @@ class Quiet:
         return True
 
     def held_back(self, step: FileSteps) -> FileSteps:
-        """Return that step with everything held back added to it."""
+        """Return that step with all current holds added to it."""
         return Run((*step.hold, *self.held)) if isinstance(step, Run) else step
 
     def follow(self, step: FileSteps) -> None:
-        """Update the held links after a step: a broken link holds nothing back; links that a step holds stay held."""
+        """Update the held links after a step: broken links are no longer held, links that a step holds remain held."""
         if isinstance(step, Break):
             self._forget(way(step.one, step.other), way(step.other, step.one))
         elif isinstance(step, Crash | Isolate | Vanish):
@@ -91,7 +91,7 @@ class Quiet:
             self.held.pop(each, None)
 
     def turn(self, cores: BareEnsemble, which: int) -> str:
-        """Hold a disk or links back, or release them. Return a description."""
+        """Hold a disk or links, or release them. Return a description."""
         choices = _choices(cores)
         choice = choices[which * len(choices) >> WORD_BITS]
         if all(each in self.held for each in choice):
@@ -101,13 +101,13 @@ class Quiet:
         return f"hold {', '.join(choice)}"
 
     def let_go(self) -> str:
-        """Release all of them. Return a description."""
+        """Release everything that is held. Return a description."""
         self.held = {}
         return "let everything go"
 
 
 def _choices(cores: BareEnsemble) -> list[tuple[str, ...]]:
-    """Return the groups that can be held back together: a disk, all links of a peer, one direction."""
+    """Return the groups that can be held together: a disk, all links of a peer, or one direction."""
     found: list[tuple[str, ...]] = []
     for peer in cores.voters:
         others = [other for other in cores.voters if other != peer]
@@ -131,12 +131,12 @@ def _run(cores: BareEnsemble) -> Iterator[CoreSteps]:
 
 
 def hold(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Placeholder for `Quiet.turn`."""
+    """Placeholder for `Quiet.turn`; yields nothing."""
     yield from ()
 
 
 def let_go(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Placeholder for `Quiet.let_go`."""
+    """Placeholder for `Quiet.let_go`; yields nothing."""
     yield from ()
 
 
@@ -155,7 +155,7 @@ SOMETIMES: tuple[Possible, ...] = (
 
 
 class Played(NamedTuple):
-    """The result of a run; `places` maps each kind of state to the number of steps drawn before it."""
+    """The result of a run. `places` maps each kind of state to the number of steps drawn before it."""
 
     problems: list[str]
     taken: list[StepTaken]
@@ -164,7 +164,7 @@ class Played(NamedTuple):
 
 
 class _Syncs:
-    """Checks that an answered sync includes every write that was answered before the sync was sent."""
+    """Checks that a reply to a sync includes every write that was acknowledged before the sync was sent."""
 
     def __init__(self, cores: BareEnsemble) -> None:
         self._cores = cores
@@ -173,11 +173,11 @@ class _Syncs:
         self._highest = 0
 
     def asked(self) -> None:
-        """Record that a sync was just sent."""
+        """Record that a sync has just been sent."""
         self._told[self._cores.asked] = self._highest
 
     def look(self) -> Iterator[str]:
-        """Check the answers since the last call; yield problems."""
+        """Check the replies since the last call; yield problems."""
         for number, zxid in self._cores.answered[self._seen :]:
             promised = self._told.get(number, 0)
             if zxid < promised:
@@ -187,7 +187,7 @@ class _Syncs:
 
 
 def play_protocol(seed: int) -> Played:
-    """Draw the steps from a seed or a choice sequence and play them."""
+    """Draw the steps from a seed or a choice sequence, and play them."""
     shape = derive_random(seed, "shape")
     peers, snap_count = (3, 3, 5)[shape.randrange(0, 3)], SNAP_COUNTS[shape.randrange(0, 3)]
     cores = BareEnsemble(peers, snap_count, cumulative=shape.random() < 0.9, keeps_journal=True)
@@ -202,9 +202,9 @@ def play_drawn(
     always: Sequence[Possible] = ALWAYS,
     before: Stretch = (),
 ) -> Played:
-    """Draw the steps on these servers, after the steps `before`, and play them.
+    """Play the steps `before` on these servers, then draw further steps and play them.
 
-    Each of `sometimes` is left out of some runs. At the end `before_the_end` is called, and all faults end.
+    Each of `sometimes` is omitted from some runs. At the end `before_the_end` is called, and all faults end.
     """
     kinds = derive_random(seed, "kinds")
     possible = [*always, *(each for each in sometimes if kinds.random() < FAULT_STAYS)]
@@ -252,7 +252,7 @@ def _states(cores: BareEnsemble, step: FileSteps) -> Iterator[int]:
     """Yield features of the state after a step.
 
     They cover the files on each disk, the role of each server, its log end compared with the other logs and with the
-    last commit, and whether its disk has pending work.
+    last commit, and whether its disk has pending operations.
     """
     nodes = []
     ends = [max(node.disk.history()[-1:], default=0) for node in cores.nodes.values()]

@@ -1,18 +1,19 @@
 """Features that a run reached: states of peers, brokers, partitions and sessions, and the order of events.
 
-They come from the journal, which every node writes. Each event becomes a token: its type and its fields for states,
-modes, causes and so on, without names and numbers. The features are:
+Features are derived from the journal, which every node writes. Each event becomes a token: its type and its fields for
+states, modes, causes and so on, without names and numbers. The features are:
 
 - every token;
 - every two tokens in sequence on a node, on a partition or in the whole cluster;
 - every token while certain faults are active;
 - every token of a partition, with the partition's state (`_Standing`);
-- the roles that all peers have together.
+- the combination of all peers' roles.
 
-Each feature also counts as reached once, twice or often.
+Each feature is counted as reached once, twice or often.
 
-That takes one hundredth of a run's time. Code edges by `sys.settrace`, only in the pure modules of ZAB or of controller
-and replication, make a run take four to six times as long (Python 3.11, which has no `sys.monitoring`).
+This takes one hundredth of a run's time. Recording code edges with `sys.settrace`, only in the pure modules of ZAB or
+of controller and replication, would make a run take four to six times as long (Python 3.11, which has no
+`sys.monitoring`).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _TOO_FREQUENT = frozenset(
         "ZxidCheckpoint",
     )
 )  # fmt: skip
-"""Events of every write carry no information about later behaviour."""
+"""Events of every write, which carry no information about later behaviour."""
 _WORDS = ("state", "phase", "mode", "cause", "kind", "request", "process", "operation", "action", "invariant")
 _FLAGS = ("unclean", "recovering", "is_controller", "both_ways")
 _SIZES = ("isr", "eligible", "left", "live", "added", "removed", "bounced", "adding", "removing", "quorum")
@@ -57,7 +58,7 @@ _PAIRS = (
     ("leader", "previous"),
     ("from_zxid", "to_zxid"),
 )
-"""Pairs of numbers; a token includes which is larger."""
+"""Pairs of numeric fields; a token includes which of the two is larger."""
 SIZE_MAX = 3
 MASK = (1 << 48) - 1
 OFTEN = 4
@@ -72,7 +73,7 @@ class _Tokens:
         self._codes: dict[tuple[object, ...], int] = {}
 
     def of(self, event: Event) -> int:
-        """Return the token of an event, or 0 for an event without information."""
+        """Return the token of an event, or 0 if the event has no information."""
         kind = type(event)
         if kind not in self._fields:
             self._learn(kind)
@@ -106,8 +107,7 @@ def _order(one: int, other: int) -> int:
 
 
 class _Standing:
-    """The state of a partition: the size of its ISR, whether it has a leader, and the events since it was last
-    written."""
+    """The state of a partition: ISR size, whether it has a leader, and the events since its state was last written."""
 
     __slots__ = ("_isr", "_led", "_since")
 
@@ -117,7 +117,7 @@ class _Standing:
         self._since: dict[str, None] = {}
 
     def see(self, event: Event) -> int:
-        """Return the state after an event, as a number."""
+        """Update the state with an event, and return the new state as a number."""
         if isinstance(event, IsrChanged | LeaderElected):
             self._isr, self._led = len(event.isr), event.leader >= 0
             self._since = {}
@@ -132,7 +132,7 @@ _TOUCHING = (BrokerRegistered, ControllerElected, IsrProposed, LogTruncated, Lea
 
 
 class Reached(NamedTuple):
-    """The reached features: how often each (1, 2 or OFTEN), and the number of the first entry of each."""
+    """The reached features: how often each was reached (1, 2 or OFTEN), and the number of its first journal entry."""
 
     counts: dict[int, int]
     firsts: dict[int, int]
@@ -185,7 +185,7 @@ def reached(entries: Iterable[Entry]) -> Reached:
 
 
 def _concerned(standings: dict[tuple[str, int], _Standing], event: Event) -> Iterable[_Standing]:
-    """Return the partitions of an event: one, or all known ones."""
+    """Return the partitions that an event concerns: one, or all known partitions."""
     topic = getattr(event, "topic", None)
     if topic is None:
         return standings.values()
@@ -197,7 +197,7 @@ def _kind(node: str) -> str:
 
 
 def _sum(holding: dict[str, int]) -> int:
-    """Combine the kinds of active faults, regardless of their number and order."""
+    """Combine the kinds of active faults into a number, regardless of their count and order."""
     return sum(dict.fromkeys(holding.values())) & MASK
 
 

@@ -1,5 +1,4 @@
-"""One run of a choice sequence: its result, what it reached, and the choice sequence with all drawn choices
-recorded."""
+"""One run of a choice sequence: its result, the features that it reached, and the recorded choices."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ SEARCHED = (*SCENARIOS, *_DRAWN_STEPS, *WHOLE_RUNS)
 class Ran(NamedTuple):
     """The result of a choice sequence.
 
-    `written` is the choice sequence with every choice recorded, except for streams with too many. `places` gives, for
-    some of the reached features, the number of steps or actions before them.
+    `written` is the choice sequence with every choice recorded, except in streams with too many choices. `places` maps
+    some of the reached features to the number of steps or actions before them.
     """
 
     problems: list[str]
@@ -43,7 +42,7 @@ class Ran(NamedTuple):
 
 
 def run_choices(choices: Choices, scenario: str, settings: WorldSettings) -> Ran:
-    """Play the choice sequence."""
+    """Play the choice sequence and return its result."""
     begin = time.process_time()
     seed = ReplayedSeed(choices)
     if scenario in _DRAWN_STEPS:
@@ -65,16 +64,16 @@ def run_choices(choices: Choices, scenario: str, settings: WorldSettings) -> Ran
 
 
 def run_one_of_many(number: int, choices: Choices, scenario: str, settings: WorldSettings) -> Ran:
-    """Play one of many choice sequences in a process: garbage of finished worlds is collected now and then."""
+    """Play one of many choice sequences in a process, which collects the garbage of ended worlds from time to time."""
     ran = run_choices(choices, scenario, settings)
-    # The bare protocol leaves almost no garbage, and a run takes less time than a collection.
+    # The bare protocol leaves almost no garbage, and a collection takes longer than a run.
     if scenario != PROTOCOL or number % PROTOCOL_RUNS_A_COLLECTION == 0:
         collect_after(number)
     return ran
 
 
 def play_choices(choices: Choices, scenario: str, settings: WorldSettings) -> Verdict:
-    """Play the choice sequence for its journal and its story."""
+    """Play the choice sequence, and return the verdict with its journal and story."""
     seed = ReplayedSeed(choices)
     if scenario in _DRAWN_STEPS:
         played = _DRAWN_STEPS[scenario](seed)
@@ -104,7 +103,7 @@ def _verdict(
 
 
 def _written(seed: ReplayedSeed) -> Choices:
-    """Return the choice sequence with all drawn choices, except those of streams with too many."""
+    """Return the choice sequence with all drawn choices, except in streams with too many choices."""
     streams = {purpose: Stream(words=words) for purpose, words in seed.recorded().items() if words}
     busy = seed.busy()
     streams |= {purpose: stream for purpose, stream in seed.choices.streams.items() if purpose in busy}

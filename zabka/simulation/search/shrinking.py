@@ -1,6 +1,6 @@
-"""Shortens a finding: removes actions and faults, sets words to zero, and lets streams be drawn from the seed again.
+"""Shortens a finding: removes actions and faults, sets words to zero, and resets streams to draws from the seed.
 
-Each attempt is a run; it counts if it shows the same invariant violated. Spans are halved as in delta debugging (Zeller
+Each attempt is a run, which succeeds if it violates the same invariant. Spans are halved as in delta debugging (Zeller
 and Hildebrandt, 2002).
 """
 
@@ -14,9 +14,9 @@ from zabka.simulation.search.mutation import unit_of
 from zabka.simulation.search.protocol import STEPS
 
 Shows = Callable[[Choices], Choices | None]
-"""Plays a choice sequence. Returns it with all choices recorded if it shows the same violation, or None."""
+"""Plays a choice sequence. Returns it with all choices recorded if it has the same violation, else None."""
 ENDING = (ACTIONS, STEPS)
-"""Streams in which zeros do nothing."""
+"""Streams in which zeros have no effect."""
 
 
 class Shrinking:
@@ -29,7 +29,7 @@ class Shrinking:
         self._runs_max = runs_max
 
     def shrink(self) -> Choices:
-        """Return the shortest choice sequence that was found."""
+        """Return the shortest choice sequence found."""
         self._without_other_streams()
         self._without_faults()
         for purpose in ENDING:
@@ -41,7 +41,7 @@ class Shrinking:
         return self.choices
 
     def _holds(self, choices: Choices) -> bool:
-        """Return whether this choice sequence shows the violation; if so, continue with it."""
+        """Return whether this choice sequence has the violation; if it has, continue with it."""
         if self.runs >= self._runs_max:
             return False
         self.runs += 1
@@ -51,7 +51,7 @@ class Shrinking:
         return True
 
     def _without_other_streams(self) -> None:
-        """Reset as many streams as possible, other than those of actions and steps, to the seed's own."""
+        """Reset as many streams as possible to the seed's own, except the streams of actions and steps."""
         streams = self.choices.streams
         if self._holds(Choices(self.choices.seed, {name: each for name, each in streams.items() if name in ENDING})):
             return
@@ -59,7 +59,7 @@ class Shrinking:
             self._holds(Choices(self.choices.seed, {n: e for n, e in self.choices.streams.items() if n != purpose}))
 
     def _without_faults(self) -> None:
-        """Remove as many as possible of the faults that have their own streams."""
+        """Remove as many as possible of the faults that have separate streams."""
         written = self._shows(self.choices)
         self.runs += 1
         if written is None:
@@ -78,7 +78,7 @@ class Shrinking:
             size //= 2
 
     def _end(self, purpose: str) -> None:
-        """Let nothing happen after the recorded words."""
+        """Make nothing happen after the recorded words."""
         self._holds(self.choices.changed(purpose, Stream(words=self.choices.streams[purpose].words, ends=True)))
 
     def _shorten(self, purpose: str) -> None:
@@ -96,7 +96,7 @@ class Shrinking:
             size //= 2
 
     def _without_pairs(self, purpose: str) -> None:
-        """Remove pairs of actions: an act that holds something back can only be removed together with its release."""
+        """Remove pairs of actions: an action that holds something can be removed only together with its release."""
         unit = unit_of(purpose)
         one = 0
         while (one + 1) * unit < len(self.choices.streams[purpose].words):
@@ -111,7 +111,7 @@ class Shrinking:
             yield self.choices.changed(purpose, Stream(words=left, tail=stream.tail, ends=stream.ends))
 
     def _level(self, purpose: str) -> None:
-        """Set words that do not matter to zero."""
+        """Set words to zero that do not affect the violation."""
         for place in range(len(self.choices.streams[purpose].words)):
             stream = self.choices.streams[purpose]
             if stream.words[place]:

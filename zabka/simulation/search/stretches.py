@@ -1,7 +1,7 @@
-"""Sequences of related steps for random runs: single random steps rarely combine to them.
+"""Sequences of related steps for random runs; single random steps rarely form such sequences.
 
-Broadcast fails when a message reaches only some peers, and synchronisation when a peer returns during that. Each of
-these sequences leads there, and held links and disks stay held.
+Broadcast can fail if a message reaches only some peers, and synchronisation can fail if a peer returns at that time.
+Each of these sequences leads to such a situation; held links and disks stay held.
 """
 
 from __future__ import annotations
@@ -15,25 +15,24 @@ from zabka.simulation.search.explore_steps import breaks, leading, serving
 from zabka.simulation.steps.bare_ensemble import BareEnsemble
 
 Stretch = tuple[FileSteps, ...]
-"""Steps that are played one after the other."""
+"""Steps that are played one after another."""
 Possible = Callable[[BareEnsemble], Iterator[FileSteps | Stretch]]
 
 
 def way(one: int, other: int) -> str:
-    """Return the name in `Run` of the direction from one server to another."""
+    """Return the name that `Run` uses for the direction from one server to another."""
     return f"{one} > {other}"
 
 
 def blips(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Two servers lose their connections; each finds a leader again if it has to."""
+    """Yield broken connections between two servers, after which each finds a leader again if necessary."""
     up = tuple(peer for peer in cores.voters if cores.is_up(peer))
     for broken in breaks(cores):
         yield (broken, Run(), Elect(up), Run())
 
 
 def uneven_writes(cores: BareEnsemble) -> Iterator[Stretch]:
-    """A write is held back on its way to some followers, on the disks of others, and in the acknowledgements of
-    others."""
+    """Yield writes that are held on some links, on some disks, and in the acknowledgements of some followers."""
     for leader in leading(cores):
         others = [peer for peer in cores.voters if peer != leader and cores.is_up(peer)]
         places = [("", way(leader, other), way(other, leader), f"disk {other}") for other in others]

@@ -1,4 +1,4 @@
-"""Steps over the bare protocol as text: each step, its effects, and the resulting states of the servers."""
+"""Steps of the bare protocol as text: each step, its effects, and the resulting states of the servers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Reported(DirectTransitions):
 
 
 def transcript(peers: int, steps: Iterable[CoreSteps]) -> Iterator[str]:
-    """Yield one line for each step, followed by lines with its effects."""
+    """Yield one line per step, followed by lines that describe its effects."""
     told = _Reported()
     cores = BareEnsemble(peers, turns=told)
     for number, step in enumerate(steps, 1):
@@ -106,7 +106,7 @@ def packet_text(packet: Packet) -> str:
 
 
 def event_text(event: Event) -> Iterator[str]:
-    """Describe a journal event if it is worth a line."""
+    """Describe a journal event, if it is important enough for a line."""
     if isinstance(event, e.TxnCommitted):
         yield f"commits {_zxid(event.zxid)}"
     elif isinstance(event, e.WriteAcknowledged):
@@ -120,7 +120,7 @@ def event_text(event: Event) -> Iterator[str]:
 
 
 def standing(cores: BareEnsemble) -> str:
-    """Describe every server: its role, its epochs on disk and its log on disk."""
+    """Describe every server: its role, and the epochs and log on its disk."""
     said = []
     for peer, node in cores.nodes.items():
         status = node.status

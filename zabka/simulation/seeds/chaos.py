@@ -21,7 +21,7 @@ def _as_wished(settings: WorldSettings, random: Random) -> WorldSettings:
 
 
 def _peers_alone(settings: WorldSettings, random: Random) -> WorldSettings:
-    """The peers alone, in another size and shape for each seed."""
+    """Return a world without brokers whose size and shape depend on the seed."""
     return msgspec.structs.replace(
         settings,
         brokers=0,
@@ -32,14 +32,14 @@ def _peers_alone(settings: WorldSettings, random: Random) -> WorldSettings:
 
 
 def _calm(run: SeedRun) -> None:
-    """Nothing goes wrong."""
+    """Run without faults."""
     run.boot()
     run.world.run(run.world.settings.faults.duration_ms)
     run.recover()
 
 
 def _chaos(run: SeedRun) -> None:
-    """A random mix of faults, then recovery."""
+    """Inject a random mix of faults, then recover."""
     run.boot()
     run.inject_faults()
     run.recover()
@@ -55,11 +55,11 @@ PLAYED: dict[str, tuple[str, ...]] = {
     CALM.name: (*(key for key in PLAYED_KEYS if not key.startswith("faults.")), "faults.ms"),
     ENSEMBLE.name: tuple(key for key in PLAYED_KEYS if key.startswith("faults.")),
 }
-"""Which scenarios are told what is done to the cluster and what clients do, and by which keys."""
+"""For each scenario that accepts settings for faults and clients, the keys that it accepts."""
 
 
 def check_played(scenario: str, settings: WorldSettings, keys: Iterable[str]) -> None:
-    """Raises BadSetting where a scenario does not take one of these keys, or has no such fault."""
+    """Raise BadSetting if a scenario does not accept one of these keys, or has no such fault."""
     given = [key for key in keys if key in PLAYED_KEYS]
     for key in given:
         if key not in PLAYED.get(scenario, ()):

@@ -1,8 +1,8 @@
-"""The scenario `disks`: chaos on disks that fail.
+"""The scenario `disks`: chaos with disk failures.
 
 In addition to the faults of `chaos`, disks return errors, are full for a while, stall, and lose synced data
-(`zabka.simulation.faults.disk_faults`).  Only a minority of the peers loses synced data: a transaction that is
-damaged on a quorum may be lost by definition.
+(`zabka.simulation.faults.disk_faults`).  Only a minority of the peers loses synced data, because ZooKeeper may lose a
+transaction that is damaged on a quorum.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _shape(settings: WorldSettings, random: Random) -> WorldSettings:
 
 
 def _play(run: SeedRun) -> None:
-    """Inject chaos on disks that fail, then recover."""
+    """Inject chaos with disk failures, then recover."""
     run.boot()
     more = PEER_DISK_FAULTS | LOG_DIR_FAULTS if run.world.brokers else PEER_DISK_FAULTS
     run.inject_faults(chaos(run.world, derive_random(run.seed, "nemesis"), more))

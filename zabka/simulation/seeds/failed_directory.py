@@ -1,5 +1,4 @@
-"""The end of a run on disks that fail: a broker loses one of its log directories, and the cluster continues without it
-(KIP-112)."""
+"""The end of a run with disk failures: a broker loses a log directory, and the cluster continues (KIP-112)."""
 
 from __future__ import annotations
 
@@ -12,8 +11,11 @@ GOES_ON_MS_MAX = 30_000
 
 
 def go_on_without_a_directory(world: World) -> None:
-    """Let a log directory of a broker with several fail.  Other brokers must lead its partitions, and its replicas must
-    leave the ISRs.  Then repair it.  Raises Deadlock."""
+    """Make a log directory fail on a broker that has several.
+
+    Other brokers must become leaders of its partitions, and its replicas must leave the ISRs.  Then repair the
+    directory.  Raises Deadlock.
+    """
     draw = derive_random(world.seed, "last directory")
     machines = [machine for machine in world.brokers.values() if len(machine.log_dirs) > 1]
     if not machines:
@@ -36,6 +38,6 @@ def go_on_without_a_directory(world: World) -> None:
 
 
 def _is_counted_on(world: World, broker: int, name: TopicPartition) -> bool:
-    """Return whether the quorum names that broker as leader, or as in sync together with others."""
+    """Return whether, in the quorum's state, that broker is the leader or one of several in-sync replicas."""
     state = world.replication.znodes.states.get(name)
     return state is not None and (state.leader == broker or (broker in state.isr and len(state.isr) > 1))

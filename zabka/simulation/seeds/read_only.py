@@ -1,4 +1,4 @@
-"""An ensemble with read-only service, whose minorities read on while faults strike (readonlymode.enabled)."""
+"""Read-only service (readonlymode.enabled): minorities of an ensemble serve reads while faults occur."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ SPLIT_MS_MIN, SPLIT_MS_MAX = 5_000, 10_000
 
 
 class Splits:
-    """Again and again a few peers lose the others for long enough to serve reads alone, at times with one client's
-    machine.  It works while `active`; the split that holds when that ends is still healed."""
+    """Repeatedly partitions a few peers from the others, for long enough that they serve reads as a minority.
+
+    In half of the cases a client's machine is on their side.  Splits begin while `active`; a split that exists when
+    `active` ends is still healed.
+    """
 
     def __init__(self, world: World, client: str) -> None:
         self._world = world
@@ -55,7 +58,7 @@ class Splits:
 
 
 def _shape(settings: WorldSettings, random: Random) -> WorldSettings:
-    """A world for this scenario: two to five peers and no brokers, most often with local sessions."""
+    """Return a world of two to five peers without brokers, usually with local sessions."""
     local = random.random() < 0.75
     return msgspec.structs.replace(
         settings,
@@ -70,7 +73,7 @@ def _shape(settings: WorldSettings, random: Random) -> WorldSettings:
 
 
 def _play(run: SeedRun) -> None:
-    """Minorities serve reads under a random mix of faults; then recovery, and nothing is left of that service."""
+    """Play minorities that serve reads under random faults, then recover and check that no local session is left."""
     writer = run.boot_writer()
     world = run.world
     run.reading = reading = Reading(world, writer)

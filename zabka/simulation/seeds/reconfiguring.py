@@ -1,4 +1,4 @@
-"""An ensemble whose members join, leave and change their roles while faults are injected."""
+"""The scenario of an ensemble whose members join, leave and change roles while faults are injected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _shape(settings: WorldSettings, random: Random) -> WorldSettings:
 
 
 def _play(run: SeedRun) -> None:
-    """Change members under a random mix of faults; then recover, with every server as a participant again."""
+    """Change members under a random mix of faults, then recover with every server as a participant again."""
     run.boot()
     changing = Changing(derive_random(run.seed, "changes"), len(run.world.peers))
     run.world.add_client("reconfigurer", changing.work)

@@ -1,4 +1,4 @@
-"""One seed's run of a scenario whose faults are drawn: boot, do faults, heal, recover; then the verdict."""
+"""One seed's run of a scenario with drawn faults: boot, inject faults, heal, recover, and return the outcome."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from zabka.simulation.workloads.writer import Writer
 
 BOOT_MS_MAX = 60_000
 HANGING_MS = 20_000
-"""How long a run waits for markers if a lost log may leave transactions open for ever."""
+"""How long a run waits for transaction markers if a lost log may leave transactions open forever."""
 RECOVERY_MS_MAX = 120_000
 TOPIC = "orders"
 GROUP_EVERY = 2
-"""In every so many seeds a consumer group works, too: it costs a fifth of a run."""
+"""In one of this many seeds a consumer group runs; it takes a fifth of the run's time."""
 
 
 class Outcome(msgspec.Struct):
-    """What a seed's run came to; `problems` is empty when everything held."""
+    """The outcome of a seed's run.  `problems` is empty if everything held."""
 
     seed: int
     scenario: str
@@ -64,35 +64,35 @@ class Outcome(msgspec.Struct):
     wall_s: float
     cpu_s: float
     reached: dict[str, int] = {}
-    """How often it came to certain places, where such are counted."""
+    """How often the run reached each counted situation, if the scenario counts them."""
     checked: dict[str, int] = {}
-    """How often each invariant had something to check."""
+    """How often each invariant was checked."""
 
     @property
     def held(self) -> bool:
-        """Did every invariant hold, and did the cluster recover?"""
+        """Whether every invariant held and the cluster recovered."""
         return not self.problems
 
 
 class SeedScenario(NamedTuple):
-    """What is drawn from a seed, and how it is played."""
+    """Defines what is drawn from a seed, and how the scenario is played."""
 
     name: str
     shape: Callable[[WorldSettings, Random], WorldSettings]
-    """The world of a seed: what was wished for, and what is drawn."""
+    """Returns the world of a seed, from the user's settings and from random draws."""
     play: Callable[[SeedRun], None]
     draws_topics: bool = True
-    """Are there topics of any shape, beside the one that is always there?"""
+    """Whether the run may have topics of drawn shapes in addition to the fixed topic."""
     more_faults: Mapping[str, Action] = MappingProxyType({})
     """Faults of which each seed has at least one, with double weight."""
     transactions_chance: float = 0.0
-    """The share of seeds with transactional clients; such seeds cost twice (chaos) or three times (swarm) as much."""
+    """The share of seeds with transactional clients, whose runs take twice (chaos) or three times (swarm) as long."""
 
 
 def has_transactions(seed: int, scenario: SeedScenario, settings: WorldSettings) -> bool:
-    """Return whether a seed has transactional clients: all seeds if a chosen fault needs them, else a share.
+    """Return whether a seed has transactional clients: always if a chosen fault needs them, else for a share of seeds.
 
-    The draw has a stream of its own, so that other draws do not change.
+    The draw uses a separate stream, so that it does not change other draws.
     """
     if not scenario.transactions_chance or not settings.brokers:
         return False
@@ -105,7 +105,7 @@ def has_transactions(seed: int, scenario: SeedScenario, settings: WorldSettings)
 
 
 class SeedRun:
-    """A seed's world with its two workloads; `execute` plays it to the end."""
+    """A seed's world with its workloads.  `execute` plays it to the end."""
 
     def __init__(
         self,
@@ -131,12 +131,12 @@ class SeedRun:
         self.stage: Stage | None = None
         self.recovery_ms = 0
         self.harmed_us = (0, 0)
-        """When faults began and ended."""
+        """Virtual time at which faults began, and at which they ended."""
         self.failures: list[str] = []
-        """What did not hold and no check keeps."""
+        """Failures that no checker records."""
 
     def execute(self) -> Outcome:
-        """Play the scenario."""
+        """Play the scenario and return its outcome."""
         begin, cpu_begin = time.perf_counter(), time.process_time()
         try:
             self.scenario.play(self)
@@ -144,11 +144,11 @@ class SeedRun:
             self.failures.append(f"liveness: {stuck}")
         except AssertionError as broken:
             self.failures.append(f"assertion: {broken}")
-        except Exception as crash:  # Whatever it is, this seed has found it; others may still run.
+        except Exception as crash:  # Any exception is a finding of this seed; other seeds may still run.
             self.failures.append(f"crash: {crash!r}")
         world = self.world
         world.end_world()
-        # Snapshots freeze objects (gc.freeze); no object of a world that has ended must stay.
+        # Snapshots freeze objects (gc.freeze), but no object of an ended world may remain.
         gc.unfreeze()
         self.failures += [f"process: {line}" for line in world.ground.failures]
         self.failures += [f"{v.invariant}: {v.detail}" for v in broken_chains(world.record.entries)]
@@ -169,7 +169,7 @@ class SeedRun:
         )
 
     def _had_to_check(self) -> dict[str, int]:
-        """How often each invariant had something to check; what clients saw counts by what was compared."""
+        """Return how often each invariant was checked; client invariants count the compared observations."""
         every = CheckCounts()
         every.add(self.world.record.had_to_check())
         every.note(CAUSE_CHAINS, sum(isinstance(entry.event, DECISIONS) for entry in self.world.record.entries))
@@ -183,7 +183,7 @@ class SeedRun:
         return every.counts
 
     def problems(self) -> list[str]:
-        """Every violation so far, one line each."""
+        """Return all violations so far, one line each."""
         found = [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in self.world.record.violations]
         found += [f"linearizable writes: {line}" for line in (self.writer.violations if self.writer else [])]
         found += [f"reads and watches: {line}" for line in (self.watching.violations if self.watching else [])]
@@ -197,7 +197,7 @@ class SeedRun:
     # -- the parts scenarios are made of -----------------------------------------------------------------------------
 
     def boot(self) -> None:
-        """Start every node and both workloads; wait until both make progress."""
+        """Start every node and both workloads, and wait until both make progress."""
         world, writer = self.world, self.boot_writer()
         client, machine = world.zookeeper_client(WATCHER)
         self.watching = watching = Watching(client, machine.runtime(), lambda: writer.acknowledged)
@@ -215,7 +215,7 @@ class SeedRun:
             self.boot_transactions()
 
     def boot_transactions(self) -> None:
-        """Start the transactional clients, if the seed has them; wait until they make progress."""
+        """Start the transactional clients if the seed has them, and wait until they make progress."""
         world = self.world
         if self.has_transactions:
             logs = TransactionLogs(
@@ -228,7 +228,7 @@ class SeedRun:
             world.until(lambda: transacting.moved > 0, BOOT_MS_MAX, "the first records of a transaction that are moved")
 
     def boot_writer(self) -> Writer:
-        """Start every node and the writer alone; wait until it makes progress."""
+        """Start every node and only the writer, and wait until it makes progress."""
         world = self.world
         world.start()
         client, machine = world.zookeeper_client(WRITER)
@@ -237,7 +237,7 @@ class SeedRun:
         return writer
 
     def _topics(self) -> list[TopicPlan]:
-        """The topic that is always there; and where there is to be chaos, a few more of any shape."""
+        """Return the fixed topic and, for chaos, a few more topics of drawn shapes."""
         brokers, settings = len(self.world.brokers), self.world.settings
         topics = [TopicPlan(TOPIC, settings.workload.partitions, settings.replication_factor, {})]
         if self.scenario.draws_topics and settings.workload.draws_topics:
@@ -251,7 +251,7 @@ class SeedRun:
         return topics
 
     def inject_faults(self, nemesis: Nemesis | None = None) -> None:
-        """Let the nemesis work (that of chaos, unless another is given), then undo every fault."""
+        """Run the nemesis (by default the one of `chaos`), then undo every fault."""
         nemesis = nemesis or self._nemesis()
         began_us = self.world.scheduler.now_us
         nemesis.start()
@@ -268,7 +268,7 @@ class SeedRun:
         return chaos(self.world, derive_random(self.seed, "nemesis"), more)
 
     def recover(self) -> None:
-        """With all faults gone, everything must come back within bounded time."""
+        """Check that everything recovers within bounded time once all faults have ended."""
         world, writer, producing = self.world, self.writer, self.producing
         assert writer is not None
         before = writer.acknowledged
@@ -317,7 +317,7 @@ class SeedRun:
     def _recover_transactions(self, transacting: Transacting) -> None:
         world, committed = self.world, transacting.committed
         if not transacting.may_hang:
-            # If epochs were lost, partitions refuse the markers, and the id stays in Prepare for ever, as in Kafka.
+            # If epochs were lost, partitions reject the markers, and the id remains in Prepare forever, as in Kafka.
             world.until(lambda: transacting.committed > committed, RECOVERY_MS_MAX, "a committed transaction")
         transacting.stop()
         world.until(lambda: transacting.is_stopped, RECOVERY_MS_MAX, "the end of the last transactions")

@@ -1,10 +1,10 @@
-"""The scenarios that searches are made for: a short story of a few actions, in which roles and moments are drawn.
+"""The scenarios made for searches: a short sequence of actions whose roles and times are drawn.
 
-`swarm` is a whole cluster with one partition in the middle of it, `swarm-ensemble` the peers alone with clients that
-come and go, `swarm-disks` either of the two on disks that fail.  What happens stands in the choice sequence's stream
-`actions` (`zabka.simulation.faults.actions`); its settings, the size of the world and which kinds of actions are left
-out stand in `shape` and `kinds`.  Leaving kinds out is what makes a swarm: a run that may do everything seldom does one
-thing often.
+`swarm` is a whole cluster and focuses on one partition, `swarm-ensemble` has only peers and clients that come and go,
+and `swarm-disks` is either of them with disk failures.  The choice sequence's stream `actions`
+(`zabka.simulation.faults.actions`) defines the actions; `shape` and `kinds` define the settings, the size of the world
+and the omitted kinds of actions.  A run omits some kinds (swarm testing), because a run that can do everything rarely
+does one thing often.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CALM_MS = 1_200
 MIN_IN_SYNC = "min.insync.replicas"
 FORGETTING = ("power_loss", "disk_replaced")
 KIND_STAYS = (0.15, 0.3, 0.45, 0.6)
-"""How likely each kind of act is to stay in a run: some runs know two or three, and do these again and again."""
+"""Probability that a run keeps each kind of action. Some runs keep only two or three kinds, and repeat these."""
 WEATHER_CHANCE = 0.4
 WEATHER_MS = (0, 0, 20, 100, 300, 800)
 GONE_MS_MAX = 60_000
@@ -76,7 +76,7 @@ def _on_disks(settings: WorldSettings, random: Random) -> WorldSettings:
 
 
 def _boot(run: SeedRun) -> None:
-    """Start every node and the workloads; wait until all make progress."""
+    """Start every node and the workloads, and wait until all make progress."""
     world = run.world
     world.start()
     client, machine = world.zookeeper_client(WRITER)
@@ -107,7 +107,7 @@ def _topic(run: SeedRun) -> TopicPlan:
 
 
 def _actions(run: SeedRun, stage: Stage) -> list[SearchAction]:
-    """What may be done in this run; each a few times, as its weight is drawn."""
+    """Return the actions that this run can use; each occurs as often as its drawn weight."""
     random, world = derive_random(run.seed, "kinds"), run.world
     known: dict[str, SearchAction] = dict(EVERYWHERE)
     if world.brokers:
@@ -126,8 +126,10 @@ def _actions(run: SeedRun, stage: Stage) -> list[SearchAction]:
 
 
 def _weather(run: SeedRun, stage: Stage) -> None:
-    """In some runs what one kind of node sends to brokers is slow all the time, each link by its own measure: nodes
-    hear of things in another order than in a quiet room."""
+    """In some runs, delay everything that one kind of node sends to brokers, with a different delay on each link.
+
+    Nodes then learn of events in an unusual order.
+    """
     random, world = derive_random(run.seed, "weather"), run.world
     if not world.brokers or random.random() >= WEATHER_CHANCE:
         return
@@ -137,7 +139,7 @@ def _weather(run: SeedRun, stage: Stage) -> None:
 
 
 def _play(run: SeedRun) -> None:
-    """The actions, then recovery."""
+    """Perform the actions, then recover."""
     _boot(run)
     world = run.world
     run.stage = stage = Stage(world, FOCUS)
@@ -163,8 +165,11 @@ def _play(run: SeedRun) -> None:
 
 
 def _lost_for_no_reason(run: SeedRun) -> list[str]:
-    """What was acknowledged is on min.insync.replicas disks.  While fewer of them have forgotten anything, and nobody
-    was elected uncleanly and no replica moved, none of it is lost (KIP-966)."""
+    """Return the violations that no allowed loss explains.
+
+    Acknowledged records are on min.insync.replicas disks.  Nothing is lost while fewer disks have lost data, and there
+    was no unclean election and no reassignment (KIP-966).
+    """
     assert run.producing is not None
     world, topic = run.world, _topic(run)
     events = [entry.event for entry in world.record.entries]

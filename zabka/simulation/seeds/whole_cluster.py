@@ -27,16 +27,16 @@ from zabka.simulation.workloads.producing import Producing
 from zabka.simulation.workloads.writer import Writer
 
 WHOLE_CLUSTER = "whole-cluster"
-"""The scenario's name."""
+"""The name of this scenario."""
 BOOT_MS_MAX = 60_000
 FAULTS_MS = 15_000
 RECOVERY_MS_MAX = 120_000
 WRITER_PAUSE_MS = 500
 TOPIC = "orders"
 GROUP_CHANCE = 0.3
-"""The share of seeds with a consumer group."""
+"""The share of seeds that have a consumer group."""
 COMMITS_CHANCE = 0.4
-"""The share of seeds with a consumer that commits offsets without group membership."""
+"""The share of seeds that have a consumer that commits offsets without being a group member."""
 
 
 class ClusterRun(WholeRun):
@@ -63,7 +63,7 @@ class ClusterRun(WholeRun):
         return dict(self._reached.counts)
 
     def had_to_check(self) -> CheckCounts:
-        """Return how often each invariant had something to check."""
+        """Return how often each invariant was checked."""
         every = super().had_to_check()
         every.note("records", self.acknowledged_records())
         every.note("groups", self.consuming.consumed if self.consuming is not None else 0)
@@ -77,7 +77,7 @@ class ClusterRun(WholeRun):
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def play(self) -> None:
-        """Boot, inject faults, heal and recover; then read all records back."""
+        """Boot, inject faults, heal and recover, and then read all records back."""
         producing = self.boot()
         world = self.cluster
         nemesis = draw_cluster_nemesis(world, derive_random(self.seed, "cluster nemesis"))
@@ -90,7 +90,7 @@ class ClusterRun(WholeRun):
         self._end(producing)
 
     def boot(self) -> Producing:
-        """Start every server and every client; wait until they make progress."""
+        """Start every server and every client, and wait until the clients make progress."""
         world = self.cluster
         world.start()
         world.add_client("writer", self._write)
@@ -117,7 +117,7 @@ class ClusterRun(WholeRun):
         return Committing(world.run_kafka_client, name, check)
 
     def _topics(self) -> list[TopicPlan]:
-        """Return the fixed topic and perhaps one of a drawn shape, with drawn durability."""
+        """Return the fixed topic and perhaps a topic of a drawn shape, each with drawn durability settings."""
         brokers, draw = len(self.cluster.brokers), derive_random(self.seed, "topics")
         topics = [TopicPlan(TOPIC, 2, 3, {"min.insync.replicas": str(draw.randrange(1, 3))})]
         if draw.random() < 0.5:
@@ -130,7 +130,7 @@ class ClusterRun(WholeRun):
         await forever(client, runtime)
 
     def _recover(self, producing: Producing) -> None:
-        """Wait for recovery: without faults, everything must recover within bounded time."""
+        """Wait for recovery.  Without faults, everything must recover within bounded time."""
         world, before = self.cluster, self.acknowledged()
         self.recovery_ms += world.until(lambda: self.acknowledged() > before, RECOVERY_MS_MAX, "a serving ensemble")
         self.recovery_ms += world.until(world.every_peer_serves, RECOVERY_MS_MAX, "every peer back in service")
@@ -145,7 +145,7 @@ class ClusterRun(WholeRun):
         )
 
     def _end(self, producing: Producing) -> None:
-        """Read all records back, and wait until all replicas hold the same log."""
+        """Read all records back, and wait until all replicas have the same log."""
         world = self.cluster
         producing.stop()
         world.until(lambda: producing.verified, RECOVERY_MS_MAX, "reading every record back")
@@ -163,7 +163,7 @@ class ClusterRun(WholeRun):
 
 
 def serve_cluster(seed: int, injected_bugs: Iterable[InjectedBug] = ()) -> ClusterRun:
-    """Run a seed with injected bugs in the production code; the run's `problems()` lists the violations."""
+    """Run a seed with injected bugs in the production code.  `problems()` of the returned run lists the violations."""
     with ExitStack() as injected:
         for injected_bug in injected_bugs:
             injected.enter_context(injected_bug)

@@ -22,7 +22,7 @@ from zabka.simulation.workloads.watching import Watching
 from zabka.simulation.workloads.writer import Writer
 
 WHOLE = "whole"
-"""The scenario's name."""
+"""The name of this scenario."""
 BOOT_MS_MAX = 60_000
 FAULTS_MS = 20_000
 RECOVERY_MS_MAX = 120_000
@@ -36,7 +36,7 @@ InjectedBug = AbstractContextManager[object]
 
 
 class ServingRun(WholeRun):
-    """A seed's world with its clients; `execute` runs it to the end.
+    """A seed's world with its clients.  `execute` runs it to the end.
 
     `shape` and `episode` are drawn unless they are given; `tap` receives every message.
     """
@@ -54,7 +54,7 @@ class ServingRun(WholeRun):
         self.watching: Watching | None = None
 
     def had_to_check(self) -> CheckCounts:
-        """Return how often each invariant had something to check; client invariants count the compared observations."""
+        """Return how often each invariant was checked; client invariants count the compared observations."""
         every = super().had_to_check()
         every.note("reads and watches", self.watching.watches_fired if self.watching else 0)
         every.note("clients' histories", len(self.playing.history.operations) + len(self.playing.history.seen))
@@ -68,7 +68,7 @@ class ServingRun(WholeRun):
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def play(self) -> None:
-        """Boot, inject faults, heal and recover; then cut the power of every machine."""
+        """Boot, inject faults, heal and recover, and then cut the power of every machine."""
         self.boot()
         world = self.world
         nemesis = draw_nemesis(world, derive_random(self.seed, "serving nemesis"))
@@ -81,7 +81,7 @@ class ServingRun(WholeRun):
         self._recover()
 
     def boot(self) -> None:
-        """Start every peer and every client; wait until they make progress."""
+        """Start every peer and every client, and wait until the clients make progress."""
         world = self.world
         world.start()
         world.add_client("writer", self._write)
@@ -117,7 +117,7 @@ class ServingRun(WholeRun):
                     machine.resume()
 
     def _recover(self) -> None:
-        """Wait for recovery: without faults, everything must recover within bounded time."""
+        """Wait for recovery.  Without faults, everything must recover within bounded time."""
         world, before = self.world, self.acknowledged()
         self.recovery_ms = world.until(lambda: self.acknowledged() > before + 2, RECOVERY_MS_MAX, "a serving ensemble")
         if self.changing is None:
@@ -134,7 +134,7 @@ class ServingRun(WholeRun):
         self._cut_the_power(self.writer)
 
     def _cut_the_power(self, writer: Writer) -> None:
-        """Cut the power of all peers, and check that acknowledged writes are still there."""
+        """Cut the power of all peers, restart them, and check that no acknowledged write is lost."""
         world = self.world
         for machine in world.peers.values():
             world.announce("power_loss", machine.name)
@@ -148,14 +148,14 @@ class ServingRun(WholeRun):
         world.until(self._all_agree, RECOVERY_MS_MAX, "one tree everywhere after a power cut")
 
     def _all_agree(self) -> bool:
-        """Return whether all peers hold the same tree."""
+        """Return whether all peers have the same tree."""
         trees = [running.service.tree for running in self.world.running()]
         states = {(tree.last_zxid, tree.digest, len(tree.nodes)) for tree in trees}
         return len(trees) == len(self.world.peers) and len(states) == 1
 
 
 def serve_seed(seed: int, injected_bugs: Iterable[InjectedBug] = ()) -> ServingRun:
-    """Run a seed with injected bugs in the production code; the run's `problems()` lists the violations."""
+    """Run a seed with injected bugs in the production code.  `problems()` of the returned run lists the violations."""
     with ExitStack() as injected:
         for injected_bug in injected_bugs:
             injected.enter_context(injected_bug)

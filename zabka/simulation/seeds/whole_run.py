@@ -1,4 +1,4 @@
-"""A seed's run of whole processes, from its first turn to its outcome."""
+"""A seed's run of whole processes, from the start to the outcome."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class WholeRun(ABC):
     """A seed's world with its clients; `execute` runs it to the end."""
 
     scenario = ""
-    """The scenario's name."""
+    """The name of the scenario."""
 
     def __init__(self, seed: int, world: ServingWorld) -> None:
         self.seed = seed
@@ -34,10 +34,10 @@ class WholeRun(ABC):
 
     @abstractmethod
     def play(self) -> None:
-        """Boot, inject faults, heal, recover.  Raises Deadlock."""
+        """Boot, inject faults, heal and recover.  Raises Deadlock."""
 
     def execute(self) -> Outcome:
-        """Run it, and return its outcome."""
+        """Execute the run and return its outcome."""
         begin, cpu_begin = time.perf_counter(), time.process_time()
         world = self.world
         try:
@@ -48,7 +48,7 @@ class WholeRun(ABC):
         except Exception as crash:  # Any exception is a finding of this seed; other seeds may still run.
             self._failures.append(f"crash: {crash!r}")
         world.end_world()
-        # Snapshots freeze objects (gc.freeze); no object of a world that has ended must stay.
+        # Snapshots freeze objects (gc.freeze), but no object of an ended world may remain.
         gc.unfreeze()
         return Outcome(
             seed=self.seed,
@@ -68,7 +68,7 @@ class WholeRun(ABC):
         )
 
     def in_virtual_time(self) -> AbstractContextManager[None]:
-        """Return the context manager that the world runs in."""
+        """Return the context manager within which the world runs."""
         return virtual_time(self.world.ground.turn)
 
     def acknowledged(self) -> int:
@@ -84,7 +84,7 @@ class WholeRun(ABC):
         return dict(self.world.reached.counts)
 
     def had_to_check(self) -> CheckCounts:
-        """Return how often each invariant had something to check; client invariants count the compared observations."""
+        """Return how often each invariant was checked; client invariants count the compared observations."""
         every = CheckCounts()
         every.add(self.world.record.had_to_check())
         every.note(CAUSE_CHAINS, sum(isinstance(entry.event, DECISIONS) for entry in self.world.record.entries))
@@ -92,7 +92,7 @@ class WholeRun(ABC):
         return every
 
     def problems(self) -> list[str]:
-        """Return every violation so far, one line each."""
+        """Return all violations so far, one line each."""
         record = self.world.record
         found = [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in record.violations]
         found += [f"linearizable writes: {line}" for line in (self.writer.violations if self.writer else [])]

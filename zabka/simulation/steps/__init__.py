@@ -1,9 +1,9 @@
 """The bare protocol, one step at a time: peers without processes, where every packet and every fsync is a step.
 
-States leave out what cannot affect behaviour (`canonical`), results of inputs are cached (`turns`), and states share
+States omit what cannot affect behaviour (`canonical`), results of inputs are cached (`transitions`), and states share
 unchanged parts (`cloning`).  `rules` compares each packet with its sender's disk.  `bare_file_ensemble` uses the real
 storage code, with logs and snapshots in directories.
 
 Builds on ensemble's zab and txnlog, and on no other package of simulation; `scenarios`, `search` and tests import it.
-Begin with `cores`, then `node`.
+Begin with `bare_ensemble`, then `node`.
 """

@@ -1,10 +1,10 @@
-"""The bare protocol, one step at a time: peers on simulated links and disks on which nothing happens by itself.
+"""The bare protocol, one step at a time: peers on simulated links and disks, driven only by the caller.
 
-The caller chooses every delivery, every fsync and every crash. The pure cores are the production code. Scenarios that
-need a crash between two particular steps, the exhaustive search and the state machine of the tests are built on it. All
-invariants of ZAB are checked after every step; `problems` lists the violations.
+The caller chooses every delivery, every fsync and every crash. The pure protocol cores are the production code.
+Scenarios that need a crash between two particular steps, the exhaustive search and the tests' state machine are built
+on this module. All invariants of ZAB are checked after every step; `problems` lists the violations.
 
-A `Cores` can be forked. With `CachedTransitions` a fork costs almost nothing, and no input is computed twice.
+A `BareEnsemble` can be forked. With `CachedTransitions` a fork costs almost nothing, and no input is computed twice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TICK_MS = 500
 
 
 class BareEnsemble:
-    """All servers of one ensemble, their links, and the election messages under way."""
+    """All servers of one ensemble, their links, and the election messages in flight."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class BareEnsemble:
         self.links: CoreLinks = ()
         self.notifications: tuple[tuple[int, int, Notification], ...] = ()
         self.answered: tuple[tuple[int, int], ...] = ()
-        """The number of every answered request, with the zxid in its answer."""
+        """The numbers of all requests that got a reply, with the zxid in the reply."""
         self.synced: tuple[tuple[int, str], ...] = ()
-        """Every synchronisation so far: the learner and its mode."""
+        """Every synchronisation so far, as the learner and the mode."""
         self.asked = 0
         self.steps = 0
         self.problems: list[str] = []
@@ -61,7 +61,7 @@ class BareEnsemble:
         return CoreNode(config, cumulative)
 
     def fork(self) -> BareEnsemble:
-        """Return a copy that can take other steps from here."""
+        """Return an independent copy, which can take other steps."""
         twin = copy(self)
         twin.nodes, twin.monitor = self.turns.fork(self.nodes, self.monitor)
         twin.problems = list(self.problems)
@@ -79,12 +79,11 @@ class BareEnsemble:
 
     @property
     def now_ms(self) -> int:
-        """The time on the peers' clocks."""
+        """Return the time on the peers' clocks."""
         return self.nodes[1].now_ms
 
     def reset_rounds(self) -> None:
-        """Lower the election rounds so that the lowest among the running processes is 1, as for a process that
-        starts."""
+        """Lower all election rounds so that the lowest round of a running process is 1, like in a starting process."""
         rounds = [node.status.round for node in self.nodes.values() if node.status is not None]
         lowest = min(rounds, default=1)
         if lowest > 1:
@@ -94,15 +93,15 @@ class BareEnsemble:
     # -- processes ---------------------------------------------------------------------------------------------------
 
     def is_up(self, peer: int) -> bool:
-        """Whether its process runs."""
+        """Return whether the peer's process is running."""
         return self.nodes[peer].is_up
 
     def start(self, peer: int) -> None:
-        """Start the process with the contents of its disk."""
+        """Start the peer's process from the content of its disk."""
         self._turn(peer, CoreNode.start)
 
     def crash(self, peer: int, written: int = 0) -> None:
-        """Kill it. The first `written` operations that wait for the disk are done; the others are lost."""
+        """Kill the peer. The first `written` operations that wait for its disk are performed; the others are lost."""
         self._turn(peer, CoreNode.crash, written)
         self.notifications = tuple(n for n in self.notifications if peer not in n[:2])
         for link in self.links:
@@ -110,7 +109,7 @@ class BareEnsemble:
                 self._close(link, peer)
 
     def break_links(self, one: int, other: int) -> None:
-        """Reset every connection between two servers: packets under way are lost, and both ends are notified."""
+        """Reset every connection between two servers: packets in flight are lost, and both ends are notified."""
         for link in self.links:
             if link.joins(one, other):
                 broken = link
@@ -122,11 +121,11 @@ class BareEnsemble:
     # -- steps -------------------------------------------------------------------------------------------------------
 
     def carrying(self, source: int, target: int) -> list[CoreLink]:
-        """Connections that have packets under way from source to target, oldest first."""
+        """Return the connections that have packets in flight from source to target, oldest first."""
         return [link for link in self.links if link.joins(source, target) and link.under_way_to(target)]
 
     def next_to(self, source: int, target: int) -> tuple[LinkId, Packet | None] | None:
-        """The oldest item under way from source to target, or None."""
+        """Return the oldest item in flight from source to target, or None."""
         for link in self.links:
             if link.joins(source, target) and (queue := link.under_way_to(target)):
                 return link.link_id, queue[0]
@@ -135,7 +134,7 @@ class BareEnsemble:
     def deliver(self, source: int, target: int, link_number: int = 0) -> Packet | None:
         """Deliver the next packet (or None for the end of the connection) from source to target.
 
-        `link_number` counts the connections that have something under way, oldest first.
+        `link_number` counts the connections that have packets in flight, oldest first.
         """
         carrying = self.carrying(source, target)
         assert link_number < len(carrying), f"nothing is under way from {source} to {target}"
@@ -152,14 +151,14 @@ class BareEnsemble:
         return packet
 
     def lose(self, source: int, target: int, link_number: int = 0) -> None:
-        """Lose everything that source sent on a connection before it closed it; only the close arrives."""
+        """Lose everything that source sent on a connection before closing it; only the close arrives."""
         link = self.carrying(source, target)[link_number]
         assert link.under_way_to(target)[-1] is None, "the connection is open"
         self.links = replaced(self.links, link, link.with_queue(target, (None,)))
         self.deliver(source, target, link_number)
 
     def sync_disk(self, peer: int) -> None:
-        """Run its disk up to the next barrier or truncation, and notify the process."""
+        """Perform the disk's operations up to the next barrier or truncation, and notify the process."""
         self._turn(peer, CoreNode.sync_disk)
 
     def fire(self, peer: int, timer: str, silence_ms: int = 0) -> None:
@@ -171,7 +170,7 @@ class BareEnsemble:
         return self._request(peer, OpCode.SET_DATA)
 
     def sync(self, peer: int) -> int:
-        """Send a sync from a client of that peer."""
+        """Send a sync from a client of that peer. Return the number of the request."""
         return self._request(peer, OpCode.SYNC)
 
     def _request(self, peer: int, op: OpCode) -> int:
@@ -180,7 +179,7 @@ class BareEnsemble:
         return self.asked
 
     def notify(self, position: int = 0) -> None:
-        """Deliver one of the election messages under way."""
+        """Deliver one of the election messages in flight."""
         source, target, notification = self.notifications[position]
         self.notifications = self.notifications[:position] + self.notifications[position + 1 :]
         if self.is_up(target):

@@ -1,5 +1,4 @@
-"""The bare protocol on real files: the value in `disk` is replaced by the production storage, and damage changes
-bytes."""
+"""The bare protocol on real files: production storage replaces the value in `disk`, and damage changes bytes."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ from zabka.simulation.steps.list_application import ListApplication
 from zabka.simulation.steps.node import CoreNode
 
 ALWAYS_FROM_THE_LOG = 1e9
-"""A snapshotSizeFactor at which a log that has all that a learner lacks is never too large to send."""
+"""A snapshotSizeFactor with which a log that has everything a learner lacks is never too large to be sent."""
 
 
 class DigestedList(ListApplication):
-    """A list whose transactions carry the digest of the leader's list, so that a learner detects a difference."""
+    """A list whose transactions contain the digest of the leader's list, so that a learner detects a difference."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +35,7 @@ class DigestedList(ListApplication):
         self._foreseen = self.digest
 
     def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
-        """Turn a request into an entry, with the digest of the list after it."""
+        """Turn a request into an entry that contains the digest of the list after it."""
         txn = super().prepare(now, request, zxid, origin)
         txn.digest = self._foreseen = self.digest_after(self._foreseen, zxid, request.body)
         return txn
@@ -52,10 +51,10 @@ class DigestedList(ListApplication):
 
 
 class FileNode(CoreNode):
-    """One server with its own directory.
+    """One server with a separate directory.
 
-    `begins_again` is True if a truncation found damage: the state that the process serves may include lost
-    transactions, so the process must restart (`PeerDriver.on_truncated`).
+    `begins_again` is True if a truncation found damage. The process must then restart, because the state that it serves
+    may include lost transactions (`PeerDriver.on_truncated`).
     """
 
     __slots__ = ("begins_again",)
@@ -74,27 +73,27 @@ class FileNode(CoreNode):
         return DigestedList()
 
     def logged(self) -> list[int]:
-        """Every zxid that the disk holds or the process has applied, including records damaged by a flipped bit."""
+        """Return all zxids on the disk or applied by the process, including records damaged by a flipped bit."""
         served = [] if self.application is None else [zxid for zxid, _ in self.application.entries]
         return sorted(dict.fromkeys(super().logged() + served))
 
     @property
     def files(self) -> FileDisk:
-        """The disk."""
+        """Return the server's disk."""
         assert isinstance(self.disk, FileDisk)
         return self.disk
 
     def rule_broken_by(self, packet: Packet) -> str | None:
-        """Return the rule that the packet breaks. After damage this cannot be checked: return None."""
+        """Return the rule that the packet breaks, or None. After damage this cannot be checked and None is returned."""
         return None if self.files.was_damaged else super().rule_broken_by(packet)
 
     def receive_spoiled_snapshot(self) -> None:
-        """The storage reports that the newest snapshot file is not readable as written."""
+        """Handle the storage's report that the newest snapshot file is unreadable."""
         self._turn(self._running.on_snapshot_spoiled)
 
 
 class BareFileEnsemble(BareEnsemble):
-    """All servers of one ensemble, each with a directory below `place`."""
+    """All servers of one ensemble, each with a separate directory below `place`."""
 
     def __init__(
         self,
@@ -125,19 +124,19 @@ class BareFileEnsemble(BareEnsemble):
         return node
 
     def start(self, peer: int) -> None:
-        """Start the process with the contents of its files; record a problem if it rejects them."""
+        """Start the process from the content of its files; record a problem if it rejects them."""
         try:
             super().start(peer)
         except (DataDirectoryError, DiskFailed) as refused:
             self.problems.append(f"peer-{peer} does not start: {refused}")
 
     def crash(self, peer: int, written: int = 0) -> None:
-        """Kill it and close its storage."""
+        """Kill the process and close its storage."""
         super().crash(peer, written)
         self.files(peer).close()
 
     def sync_disk(self, peer: int) -> None:
-        """Run its disk up to the next barrier or truncation; a disk that fails also ends the process."""
+        """Perform disk operations up to the next barrier or truncation. If the disk fails, the process ends as well."""
         node = self._file_node(peer)
         try:
             super().sync_disk(peer)
@@ -150,7 +149,7 @@ class BareFileEnsemble(BareEnsemble):
             self.start(peer)
 
     def files(self, peer: int) -> FileDisk:
-        """The disk of that server."""
+        """Return the disk of that server."""
         return self._file_node(peer).files
 
     def _file_node(self, peer: int) -> FileNode:
@@ -159,17 +158,17 @@ class BareFileEnsemble(BareEnsemble):
         return node
 
     def spoil_snapshot(self, peer: int) -> None:
-        """That server's storage finds the newest snapshot file damaged."""
+        """Make that server's storage find its newest snapshot file damaged."""
         self._turn(peer, FileNode.receive_spoiled_snapshot)
 
     def vanish(self, peer: int) -> None:
-        """Cut its power: connected servers are not notified, and packets that it sent are lost."""
+        """Cut the server's power: connected servers are not notified, and packets that it sent are lost."""
         for link in self.links:
             if peer in (link.opener, link.acceptor):
                 self.links = replaced(self.links, link, link.with_queue(link.other(peer), ()).closed_at(peer))
         self.crash(peer)
 
     def close(self) -> None:
-        """Close every storage."""
+        """Close all storages."""
         for peer in self.voters:
             self.files(peer).close()

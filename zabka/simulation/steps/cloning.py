@@ -1,8 +1,8 @@
-"""Copies and fingerprints of a pure object, for a search that returns to earlier states.
+"""Copies and fingerprints of pure objects, for a search that returns to earlier states.
 
-A peer is plain data: numbers, immutable messages, containers, objects of its own, and the functions that wait for a
-barrier. A clone shares immutable parts and copies the rest, including functions and their closures. A fingerprint is
-equal for two objects that behave the same, whatever their addresses; `Rules` lists the parts that do not affect
+A peer is plain data: numbers, immutable messages, containers, the project's own objects, and functions that wait for a
+barrier. A clone shares immutable parts and copies the rest, including functions and their closures. Two objects that
+behave the same have equal fingerprints, whatever their memory addresses; `Rules` lists the parts that do not affect
 behaviour.
 """
 
@@ -26,12 +26,12 @@ _Memo = dict[int, Any]
 
 
 def clone(thing: Any) -> Any:
-    """Return an independent copy; it shares only immutable parts with the original."""
+    """Return an independent copy that shares only immutable parts with the original."""
     return _clone(thing, {})
 
 
 def fields_of(kind: type) -> tuple[str, ...]:
-    """The slots of a class and its bases."""
+    """Return the slots of a class and its bases."""
     found = _SLOTS.get(kind)
     if found is None:
         names = [name for base in kind.__mro__ for name in _slots_of(base)]
@@ -131,10 +131,10 @@ _CLONERS: dict[type, Callable[[Any, _Memo], Any]] = {
 
 
 class Rules(NamedTuple):
-    """Parts of an object that a fingerprint ignores, in three fields.
+    """What a fingerprint ignores in an object, in three fields.
 
-    - `ages`: fields that hold an instant count by their age at `now_ms`, up to the given maximum.
-    - `any_order`: dicts in these fields (None: all dicts) count regardless of the order of their keys.
+    - `ages`: for fields that contain an instant, only the age at `now_ms` counts, up to the given maximum.
+    - `any_order`: the key order of dicts in these fields (None: of all dicts) is ignored.
     - `left_out`: for each type, the fields of an object that are ignored.
     """
 
@@ -152,7 +152,7 @@ def fingerprint(thing: Any, rules: Rules = Rules()) -> bytes:  # noqa: B008 - it
 
 
 class _Description:
-    """The text that describes an object, built up part by part."""
+    """The text that describes an object, built part by part."""
 
     __slots__ = ("parts", "rules", "seen")
 

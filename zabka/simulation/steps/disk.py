@@ -1,4 +1,4 @@
-"""A disk on which every operation is a separate step: finished operations are durable, waiting ones are not."""
+"""A disk on which every operation is a separate step: performed operations are durable, waiting ones are not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DISK_EFFECTS: tuple[type[effects.Effect], ...] = (
 
 
 class NodeDisk(Protocol):
-    """Interface of a disk for a node of the bare protocol and for the checkers."""
+    """Interface of a disk, for nodes of the bare protocol and for checkers."""
 
     @property
     def accepted(self) -> Epoch: ...
@@ -35,7 +35,7 @@ class NodeDisk(Protocol):
 
 
 class CoreDisk(msgspec.Struct, frozen=True):
-    """One peer's disk as an immutable value: `after` returns the disk after an operation."""
+    """One peer's disk as an immutable value.  `after` returns the disk after an operation."""
 
     accepted: Epoch = Epoch(0)
     current: Epoch = Epoch(0)
@@ -67,35 +67,35 @@ class CoreDisk(msgspec.Struct, frozen=True):
         return self
 
     def recovered(self) -> effects.Recovered:
-        """The newest snapshot and the log after it."""
+        """Return the newest snapshot and the log after it."""
         snapshot = max(self.snapshots, key=lambda s: s.zxid, default=None)
         base = snapshot.zxid if snapshot else 0
         return effects.Recovered(self.accepted, self.current, snapshot, [t for t in self.log if t.zxid > base])
 
     def read_log(self, wanted: effects.ReadLog) -> list[Txn] | None:
-        """Return some of the requested transactions, or None if the log has a gap there."""
+        """Return some of the requested transactions, or None if they have a gap in the log."""
         after = wanted.after
         if after != wanted.base and all(txn.zxid != after for txn in self.log):
             return None
         return [txn for txn in self.log if txn.zxid > after] or None
 
     def last_durable(self) -> Zxid:
-        """The zxid at the end of the history."""
+        """Return the zxid at the end of the history."""
         snapshot = max((s.zxid for s in self.snapshots), default=0)
         return Zxid(max(snapshot, self.log[-1].zxid if self.log else 0))
 
     def holds(self, zxid: Zxid) -> bool:
-        """Whether that transaction is in the log or in a snapshot."""
+        """Return whether that transaction is in the log or in a snapshot."""
         return any(txn.zxid == zxid for txn in self.log) or any(
             image.czxid == zxid for snapshot in self.snapshots for image in snapshot.nodes
         )
 
     def history(self) -> list[int]:
-        """Every zxid on the disk, in order."""
+        """Return all zxids on the disk, in order."""
         newest = max(self.snapshots, key=lambda s: s.zxid, default=None)
         held = [image.czxid for image in newest.nodes] if newest else []
         return held + [txn.zxid for txn in self.log if not newest or txn.zxid > newest.zxid]
 
     def outline(self) -> tuple[int, ...]:
-        """Return an empty tuple: a search does not distinguish disks with equal histories."""
+        """Return an empty tuple, because a search does not distinguish disks with equal histories."""
         return ()

@@ -1,7 +1,7 @@
-"""The disk of a node of the bare protocol in real files, with the production `Storage`.
+"""The disk of a bare-protocol node in real files, with the production `Storage`.
 
-Every operation is handed to the jobs of the storage and waited for. So it is one step, and its results are the same in
-every run. The checkers see the bytes of the files, which are read again after every change.
+Every operation is passed to the storage's jobs and awaited. So it is one step, and its results are the same in every
+run. The checkers use the bytes of the files, which are read again after every change.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from zabka.simulation.steps.inline_workers import InlineWorkers
 
 PREALLOCATE_BYTES = 4096
 MANY = 4
-"""A number of files: one more than the minimum that autopurge keeps."""
+"""Maximum file count that is distinguished: one more than the minimum that autopurge keeps."""
 _ROOT = NodeImage(
     path="", data=None, acl=OPEN_ACL, czxid=0, mzxid=0, ctime=0, mtime=0, version=0, cversion=0, aversion=0,
     ephemeral_owner=0, pzxid=0,
 )  # fmt: skip
-"""The root znode: a list has none, but a snapshot file begins with it."""
+"""The root znode.  A list has none, but a snapshot file begins with it."""
 
 
 class DiskFailed(Exception):
-    """The storage failed, with the reason that it reported."""
+    """The storage failed; the message is the reason that it reported."""
 
 
 class _Bytes:
-    """Contents of the files; each is read once, on first use."""
+    """Contents of the files, each read once at first use."""
 
     def __init__(self, directories: Directories, whole_log: Callable[[], list[Txn]]) -> None:
         self._directories = directories
@@ -90,7 +90,7 @@ class _Bytes:
 
 
 class FileDisk:
-    """One peer's dataDir. `Storage`, with its cached state of the files, exists while a process runs."""
+    """One peer's dataDir. `Storage`, with its cached state of the files, exists while the process runs."""
 
     def __init__(self, directory: Path, other_voters: int) -> None:
         self.directories = Directories(directory, directory)
@@ -104,7 +104,7 @@ class FileDisk:
         """The number of notifications of each kind from the storage."""
         self._bytes = _Bytes(self.directories, self._whole_log)
         self._flipped: list[tuple[Path, int]] = []
-        """Flipped bits that no recovery has found yet; until then their records count as they were written."""
+        """Flipped bits that no recovery has found yet. Until then their records count as they were written."""
         self._taken: dict[int, None] = {}
         """Transactions that were lost through damage."""
         directory.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ class FileDisk:
     # -- interface for a node of the bare protocol -------------------------------------------------------------------
 
     def recovered(self) -> Recovered:
-        """Return what a process finds when it opens the disk, or if one runs, what the last truncation left.
+        """Return what a process finds when it opens the disk; if a process runs, what the last truncation left.
 
         Raises DataDirectoryError or OSError.
         """
@@ -137,7 +137,7 @@ class FileDisk:
         return _without_root(found)
 
     def after(self, effect: Effect) -> FileDisk:
-        """Return this disk after one more durable operation."""
+        """Perform one more durable operation, and return this disk."""
         storage = self._running
         if isinstance(effect, Barrier):
             return self
@@ -174,7 +174,7 @@ class FileDisk:
 
     @property
     def met_damage(self) -> bool:
-        """Whether the last truncation found that transactions are missing."""
+        """Whether the last truncation found missing transactions."""
         return self._truncated is not None and bool(self._truncated.damages) and not self._truncated.recovered.complete
 
     @property
@@ -197,70 +197,70 @@ class FileDisk:
     # -- notifications from the storage ------------------------------------------------------------------------------
 
     def on_durable(self, tokens: list[int]) -> None:
-        """Every submitted operation is done."""
+        """Note that every submitted operation is done."""
         self._heard["durable"] += 1
 
     def on_truncated(self, recovery: Recovery) -> None:
-        """The log was truncated, and the rest was loaded."""
+        """Note that the log was truncated and the rest was loaded."""
         self._truncated = recovery
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
-        """The snapshot exists under its final name."""
+        """Note that the snapshot exists under its final name."""
         self._heard["snapshot"] += 1
 
     def on_snapshot_spoiled(self) -> None:
-        """Cannot happen: snapshots of a list reuse nothing of earlier snapshots. Raises AssertionError."""
+        """Raise AssertionError, because snapshots of a list do not reuse earlier snapshots."""
         raise AssertionError("nothing was taken over")
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
-        """The answer to a ReadLog."""
+        """Handle the reply to a ReadLog."""
         self._read = txns
         self._heard["read"] += 1
 
     def on_storage_warning(self, line: str) -> None:
-        """Ignored: the duration of a sync does not matter to a script."""
+        """Ignore the warning, because the duration of a sync does not matter to a script."""
 
     def on_storage_failed(self, reason: str) -> None:
-        """The storage accepts no more operations. Raises DiskFailed."""
+        """Raise DiskFailed, because the storage accepts no more operations."""
         raise DiskFailed(reason)
 
     # -- contents of the files ---------------------------------------------------------------------------------------
 
     @property
     def accepted(self) -> Epoch:
-        """acceptedEpoch."""
+        """Return the accepted epoch (file acceptedEpoch)."""
         return self._bytes.accepted
 
     @property
     def current(self) -> Epoch:
-        """currentEpoch."""
+        """Return the current epoch (file currentEpoch)."""
         return self._bytes.current
 
     def last_durable(self) -> Zxid:
-        """The zxid at the end of the history."""
+        """Return the zxid at the end of the history."""
         return Zxid(max(self.history(), default=0))
 
     @property
     def was_damaged(self) -> bool:
-        """Whether damage ever removed anything, or a flipped bit is not found yet."""
+        """Whether damage has ever removed anything, or a flipped bit has not been found yet."""
         return bool(self._taken or self._flipped)
 
     def holds(self, zxid: Zxid) -> bool:
-        """Whether that transaction is in the log or in the newest snapshot, or was lost through damage."""
+        """Return whether that transaction is in the log or in the newest snapshot, or was lost by damage."""
         return zxid in self._taken or zxid in self._bytes.snapshot or zxid in self._bytes.log
 
     def history(self) -> list[int]:
-        """Return every zxid in the newest intact snapshot and in the log after it, in order, up to the first damage.
+        """Return all zxids in the newest intact snapshot and in the log after it, in order, up to the first damage.
 
-        A flipped bit counts as damage after a start or a truncation has found it.
+        A flipped bit counts as damage once a start or a truncation has found it.
         """
         return list(self._bytes.history)
 
     def outline(self) -> tuple[int, ...]:
-        """Return the properties that a search compares for disks with equal histories.
+        """Return the properties by which a search distinguishes disks with equal histories.
 
         These are the numbers of logs and snapshots, whether the oldest log begins with an epoch, by how many epochs (at
-        most 2) it begins after the history does, and what damage there is.
+        most 2) it begins after the history does, and which damage exists.
         """
         return (*self._bytes.outline, bool(self._flipped), bool(self._taken))
 
@@ -281,13 +281,13 @@ class FileDisk:
         return txns
 
     def _turn_bits(self) -> None:
-        """Flip the flipped bits: back, or again."""
+        """Invert all flipped bits: the first call restores the original bits, the second flips them again."""
         self._flipped = [where for where in self._flipped if where[0].exists()]
         for path, position in self._flipped:
             _flip(path, position)
 
     def _damage_was_met(self, before: list[int]) -> None:
-        """Record the transactions in files that recovery moved away or truncated as lost."""
+        """Record transactions as lost if recovery moved away or truncated their files."""
         self._flipped = [(path, at) for path, at in self._flipped if path.exists() and path.stat().st_size > at]
         self._look_again()
         self._note_taken(before)
@@ -299,12 +299,12 @@ class FileDisk:
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def purge(self, retain: int) -> None:
-        """Autopurge: keep the newest snapshots and the logs that they need."""
+        """Run autopurge: keep the newest snapshots and the logs that they need."""
         purge(self.directories, retain)
         self._look_again()
 
     def flip_bit(self, zxid: int) -> None:
-        """Flip one bit of that transaction's record. Raises LookupError if no log holds it."""
+        """Flip one bit of that transaction's record. Raises LookupError if no log contains the record."""
         for _, path in list_logs(self.directories.log):
             scanned = read_log(path)[1]
             for txn, end in zip(scanned.txns, scanned.ends, strict=True):
@@ -315,7 +315,7 @@ class FileDisk:
         raise LookupError(f"no log holds 0x{zxid:x}")
 
     def cut_out(self, zxid: int) -> None:
-        """Remove that transaction's record, the last in its file. Raises LookupError if it ends no log."""
+        """Remove that transaction's record. Raises LookupError if it is not the last record of a log file."""
         for _, path in list_logs(self.directories.log):
             scanned = read_log(path)[1]
             if scanned.txns and scanned.txns[-1].zxid == zxid:
@@ -333,7 +333,7 @@ class FileDisk:
         self._note_taken(before)
 
     def erase(self) -> None:
-        """Replace the machine by an empty one."""
+        """Replace the machine by an empty machine."""
         shutil.rmtree(self.directories.data)
         self.directories.data.mkdir()
         self._flipped = []

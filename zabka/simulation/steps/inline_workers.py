@@ -1,4 +1,4 @@
-"""Workers for the jobs of a storage: jobs run only when `work` is called, in their start order."""
+"""Workers for a storage's jobs.  Jobs run only when `work` is called, in the order of their start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class InlineWorkers:
-    """Accept jobs and run none before `work` is called. The clock stands still, so every pause ends at once."""
+    """Accepts jobs and runs none until `work` is called. The clock stands still, so every pause ends immediately."""
 
     def __init__(self) -> None:
         self._under_way: list[_Held] = []
@@ -24,19 +24,19 @@ class InlineWorkers:
         return held
 
     def work(self) -> None:
-        """Run steps until every job has ended or waits to be woken."""
+        """Run steps of jobs until every job has ended or waits to be woken."""
         while any(held.go_on() for held in self._under_way):
             self._under_way = [held for held in self._under_way if held.is_under_way()]
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Not supported: there is no event loop to await the result. Raises AssertionError."""
+        """Raise AssertionError, because there is no event loop to await the result."""
         raise AssertionError("nothing runs beside these jobs")
 
     def breathe(self) -> None:
-        """Do nothing: no event loop runs during a step."""
+        """Do nothing, because no event loop runs during a step."""
 
     def now_s(self) -> float:
-        """Always 0."""
+        """Return 0, because the clock does not advance."""
         return 0.0
 
 
@@ -60,7 +60,7 @@ class _Held:
         assert self._job is None, f"{self._name} is waited for, and waits itself"
 
     def go_on(self) -> bool:
-        """Run one step. Return False if the job has ended or waits to be woken."""
+        """Run one step of the job. Return False if the job has ended or waits to be woken."""
         if self._job is None or not self._woken:
             return False
         self._woken = False

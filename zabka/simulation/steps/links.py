@@ -1,4 +1,4 @@
-"""Connections of the bare protocol as values: a queue in each direction, and whether each end is open."""
+"""Connections of the bare protocol as values: a queue in each direction, and flags for open ends."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from zabka.ensemble.zab.messages import Packet, Proposal
 
 LINKS_A_PAIR_MAX = 100
 UnderWay = tuple[Packet | None, ...]
-"""Items that one end will receive, oldest first; None is the other end's close."""
+"""Items that one end will receive, oldest first. None is the close of the other end."""
 
 
 class CoreLink:
-    """One immutable connection: its opener, the items under way to each end, and which ends are open."""
+    """One immutable connection: its opener, the items in flight to each end, and which ends are open."""
 
     __slots__ = ("_key", "acceptor", "acceptor_open", "link_id", "opener", "opener_open", "to_acceptor", "to_opener")
 
@@ -33,23 +33,23 @@ class CoreLink:
         self._key: tuple[object, ...] | None = None
 
     def under_way_to(self, peer: int) -> UnderWay:
-        """Items that that end will receive."""
+        """Return the items in flight to that end."""
         return self.to_opener if peer == self.opener else self.to_acceptor
 
     def is_open_at(self, peer: int) -> bool:
-        """Whether that end has neither closed nor received the other end's close."""
+        """Return whether that end has neither closed nor received the close of the other end."""
         return self.opener_open if peer == self.opener else self.acceptor_open
 
     def other(self, peer: int) -> int:
-        """The server at the other end."""
+        """Return the server at the other end."""
         return self.acceptor if peer == self.opener else self.opener
 
     def joins(self, one: int, other: int) -> bool:
-        """Whether the link connects these two servers."""
+        """Return whether the link connects these two servers."""
         return (self.opener, self.acceptor) in ((one, other), (other, one))
 
     def with_queue(self, peer: int, queue: UnderWay) -> CoreLink:
-        """Return this link with another queue to that end."""
+        """Return this link with a different queue to that end."""
         to_acceptor, to_opener = (self.to_acceptor, queue) if peer == self.opener else (queue, self.to_opener)
         return self._but(to_acceptor=to_acceptor, to_opener=to_opener)
 
@@ -60,7 +60,7 @@ class CoreLink:
         opener_open: bool = True,
         acceptor_open: bool = True,
     ) -> CoreLink:
-        """Return this link with other queues, or with an end closed."""
+        """Return this link with different queues, or with an end closed."""
         return CoreLink(
             self.link_id,
             self.opener,
@@ -72,7 +72,7 @@ class CoreLink:
         )
 
     def with_sent(self, sender: int, packet: Packet | None) -> CoreLink:
-        """Return this link with one more packet from `sender`. No packet follows a close or reaches a closed end."""
+        """Return this link with one more packet from `sender`. After a close or to a closed end, nothing is added."""
         to = self.other(sender)
         queue = self.under_way_to(to)
         if not self.is_open_at(to) or (queue and queue[-1] is None):
@@ -80,14 +80,14 @@ class CoreLink:
         return self.with_queue(to, (*queue, packet))
 
     def closed_at(self, peer: int) -> CoreLink:
-        """Return this link closed at that end, which receives nothing after that."""
+        """Return this link closed at that end, which then receives nothing more."""
         if peer == self.opener:
             return self._but(to_opener=(), opener_open=False)
         return self._but(to_acceptor=(), acceptor_open=False)
 
     @property
     def is_over(self) -> bool:
-        """Whether the link has ended on both sides."""
+        """Whether both sides of the link have ended."""
         return not self.opener_open and not self.acceptor_open
 
     def key(self) -> tuple[object, ...]:
@@ -100,13 +100,13 @@ class CoreLink:
 
 
 CoreLinks = tuple[CoreLink, ...]
-"""All connections: sorted by pair, and within a pair by age."""
+"""All connections, sorted by pair of servers and then by age."""
 
 
 def opened(links: CoreLinks, opener: int, acceptor: int) -> tuple[CoreLinks, LinkId]:
-    """Add a connection with the lowest number that is free in its pair.
+    """Add a connection with the lowest free number of its pair of servers.
 
-    So states that differ only in the number of earlier connections are equal.
+    This makes states equal that differ only in the number of earlier connections.
     """
     pair = [link.link_id for link in links if link.joins(opener, acceptor)]
     low, high = sorted((opener, acceptor))
@@ -118,13 +118,13 @@ def opened(links: CoreLinks, opener: int, acceptor: int) -> tuple[CoreLinks, Lin
 
 
 def replaced(links: CoreLinks, old: CoreLink, new: CoreLink) -> CoreLinks:
-    """Replace `old` by `new`; a link closed at both ends is removed."""
+    """Replace `old` by `new`. A link that is closed at both ends is removed."""
     at = links.index(old)
     return links[:at] + (() if new.is_over else (new,)) + links[at + 1 :]
 
 
 def found(links: CoreLinks, link_id: LinkId) -> CoreLink | None:
-    """The connection with that number, or None."""
+    """Return the connection with that id, or None."""
     for link in links:
         if link.link_id == link_id:
             return link
@@ -132,7 +132,7 @@ def found(links: CoreLinks, link_id: LinkId) -> CoreLink | None:
 
 
 def one_by_one(packets: Sequence[Packet]) -> list[Packet]:
-    """Return packets as a link carries them: one for each proposed transaction."""
+    """Return packets as a link carries them, with one packet per proposed transaction."""
     out: list[Packet] = []
     for packet in packets:
         if isinstance(packet, Proposal):

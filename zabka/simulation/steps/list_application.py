@@ -1,7 +1,7 @@
-"""The smallest replicated service: a list of payloads, one per transaction.
+"""The simplest replicated service: a list of payloads, one per transaction.
 
-The searches over the bare protocol use it instead of the tree: its state is the sequence that ZAB replicates, and its
-digest represents the whole sequence so far.
+Searches of the bare protocol use it instead of the znode tree, because its state is the sequence that ZAB replicates,
+and its digest represents the whole sequence so far.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zabka.journal.events import TxnCommitted, WriteAcknowledged, ZxidCheckpoint
 
 
 class ListApplication:
-    """`zabka.ensemble.zab.application.Application` over a list. Every connection is its own session."""
+    """`zabka.ensemble.zab.application.Application` for a list. Every connection is a separate session."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[int, bytes]] = []
@@ -36,11 +36,11 @@ class ListApplication:
 
     @property
     def last_applied(self) -> Zxid:
-        """The zxid of the newest entry, or of the snapshot."""
+        """Return the zxid of the newest entry, or of the snapshot if there is none."""
         return Zxid(self.entries[-1][0]) if self.entries else self.base
 
     def snapshot(self) -> TreeSnapshot:
-        """Return a snapshot with one node for each entry."""
+        """Return a snapshot with one node per entry."""
         nodes = [
             NodeImage(
                 path=f"/{zxid:x}",
@@ -62,7 +62,7 @@ class ListApplication:
 
     @property
     def snapshot_bytes(self) -> int:
-        """The size of all entries."""
+        """Return the size of all entries."""
         return sum(len(data) for _, data in self.entries)
 
     def checkpoint(self) -> ZxidCheckpoint:
@@ -70,7 +70,7 @@ class ListApplication:
         return ZxidCheckpoint(self.last_applied, self.digest, len(self.entries), 0)
 
     def restore(self, snapshot: TreeSnapshot | None) -> None:
-        """Replace the list."""
+        """Replace the list by the content of a snapshot."""
         self.entries = [(n.czxid, n.data or b"") for n in snapshot.nodes] if snapshot else []
         self.base = snapshot.zxid if snapshot else Zxid(0)
         self.digest = 0
@@ -82,11 +82,11 @@ class ListApplication:
 
     @staticmethod
     def digest_after(digest: int, zxid: int, data: bytes) -> int:
-        """Return the digest of a list after one more entry, from the digest before."""
+        """Return the digest of a list after one more entry, given the digest before it."""
         return crc32(b"%x %s" % (zxid, data), digest)
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Append the entries and answer the clients of this peer that wait for them."""
+        """Append the entries, and reply to this peer's clients that wait for them."""
         return [effect for txn in txns for effect in self._apply(txn)]
 
     def _apply(self, txn: Txn) -> list[Effect]:
@@ -114,7 +114,7 @@ class ListApplication:
     # -- leading -----------------------------------------------------------------------------------------------------
 
     def start_leading(self, now: Instant, epoch: Epoch) -> None:
-        """Do nothing about sessions: the list has none."""
+        """Do nothing, because the list has no sessions."""
         self.leading = epoch
 
     def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
@@ -131,14 +131,14 @@ class ListApplication:
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """Not supported: the ensemble never changes. Raises AssertionError."""
+        """Raise AssertionError, because the ensemble never changes."""
         raise AssertionError("nobody reconfigures a list")
 
     def describe_membership(self, now: Instant, text: str, version: int) -> None:
-        """Do nothing: the list has no configuration znode."""
+        """Do nothing, because the list has no configuration znode."""
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: PeerId) -> None:
-        """Do nothing about sessions: the list has none."""
+        """Do nothing, because the list has no sessions."""
 
     def revalidate(
         self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
@@ -147,7 +147,7 @@ class ListApplication:
         return True
 
     def expire_sessions(self, now: Instant) -> list[Effect]:
-        """Return no effects: sessions never expire."""
+        """Return no effects, because sessions never expire."""
         return []
 
     # -- clients -----------------------------------------------------------------------------------------------------
@@ -158,19 +158,19 @@ class ListApplication:
         return []
 
     def start_read_only(self, now: Instant) -> list[Effect]:
-        """Return no effects: the list serves no reads."""
+        """Return no effects, because the list serves no reads."""
         return []
 
     def expire_local_sessions(self, now: Instant) -> list[Effect]:
-        """Return no effects: the list has no sessions."""
+        """Return no effects, because the list has no sessions."""
         return []
 
     def delete_lapsed(self, now: Instant) -> list[Effect]:
-        """Return no effects: no entry has a time to live."""
+        """Return no effects, because entries have no TTL."""
         return []
 
     def stop_serving(self, now: Instant) -> list[Effect]:
-        """Close every client connection; the results of pending requests are unknown."""
+        """Close every client connection. The results of pending requests are unknown."""
         self.serving = False
         self.leading = None
         closed = dict.fromkeys(self.waiting.values())
@@ -180,7 +180,7 @@ class ListApplication:
     def on_client_connected(
         self, now: Instant, connection: ConnectionId, identities: tuple[AuthId, ...] = ()
     ) -> list[Effect]:
-        """Return no effects: there is no handshake."""
+        """Return no effects, because there is no handshake."""
         return []
 
     def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
@@ -195,18 +195,18 @@ class ListApplication:
         return [Submit(ForwardedRequest(session, message.xid, message.op, b"%d.%d" % (connection, message.xid)))]
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
-        """Return no effects: the list keeps no state for a connection."""
+        """Return no effects, because the list keeps no state for a connection."""
         return []
 
     def drain_touched(self) -> list[tuple[SessionId, int]]:
-        """Return nothing: the list has no sessions."""
+        """Return an empty list, because the list has no sessions."""
         return []
 
     def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
-        """Return nothing: the list has no sessions."""
+        """Return no effects, because the list has no sessions."""
         return []
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
-        """Answer the client with this peer's last applied zxid."""
+        """Reply to the client with this peer's last applied zxid."""
         connection = self.waiting.pop((request.session_id, request.cxid), None)
         return [] if connection is None else [Answer(connection, Reply(request.cxid, self.last_applied, 0))]

@@ -1,6 +1,6 @@
-"""One server of the bare protocol: its disk, the operations that wait for the disk, and the process if it runs.
+"""One server of the bare protocol: its disk, the operations waiting for the disk, and the process if it runs.
 
-A node receives everything through its inputs (`CoreNode.apply_input`) and affects other nodes only through the results
+A node is affected only by its inputs (`CoreNode.apply_input`) and affects other nodes only by their results
 (`Outcome`). So the same node with the same input always behaves the same.
 """
 
@@ -33,7 +33,7 @@ WALL_MS = 1_000_000
 
 
 class Steady:
-    """A random source that always draws the lowest number, so that nothing is random."""
+    """A random source that always returns the lowest number, so that nothing is random."""
 
     def randrange(self, start: int, stop: int, /) -> int:
         """Return the lowest number."""
@@ -51,9 +51,9 @@ class Steady:
 class Outcome(msgspec.Struct, frozen=True, eq=False):
     """The effects of one input to a node.
 
-    `traffic` holds packets and closes (None) on links in order, `dials` the servers to connect to, `notes` election
-    messages and `events` journal events. `answers` lists the numbers of answered requests with their zxids, `commits`
-    the commits sent to learners, and `problems` the broken protocol rules. `waited_ms` is the time that passed.
+    `traffic` contains packets and closes (None) on links in order, `dials` the servers to connect to, `notes` election
+    messages and `events` journal events. `answers` lists the replies as request numbers and zxids, `commits` the
+    commits sent to learners, and `problems` the broken protocol rules. `waited_ms` is the time that passed.
     """
 
     traffic: tuple[tuple[LinkId, Packet | None], ...] = ()
@@ -95,7 +95,7 @@ class _Collected:
 
 
 class CoreNode:
-    """One server. `number` identifies its state in a search; 0 means no number yet."""
+    """One server. `number` identifies its state in a search; 0 means that no number was assigned yet."""
 
     __slots__ = (
         "_collected", "_status", "application", "config", "cumulative", "disk", "halted", "now_ms", "number", "peer",
@@ -118,17 +118,17 @@ class CoreNode:
 
     @property
     def id(self) -> int:
-        """The server's id."""
+        """Return the server's id."""
         return self.config.my_id
 
     @property
     def is_up(self) -> bool:
-        """Whether its process runs."""
+        """Whether the server's process is running."""
         return self.peer is not None and self.halted is None
 
     @property
     def status(self) -> PeerStatus | None:
-        """The status of the process, or None without a process."""
+        """Return the status of the process, or None if it is not running."""
         if self._status is None and self.peer is not None:
             self._status = self.peer.status()
         return self._status
@@ -146,7 +146,7 @@ class CoreNode:
     # -- inputs ------------------------------------------------------------------------------------------------------
 
     def apply_input(self, call: Callable[..., None], *args: object) -> Outcome:
-        """Apply one of the inputs below and return its outcome."""
+        """Apply one of the inputs below, and return its outcome."""
         self._collected = collected = _Collected()
         self._status = None
         before_ms = self.now_ms
@@ -156,11 +156,11 @@ class CoreNode:
         return collected.outcome(self.now_ms - before_ms)
 
     def make_application(self) -> ListApplication:
-        """Return the replicated service of a process."""
+        """Return the replicated service for a process."""
         return ListApplication()
 
     def start(self) -> None:
-        """Start the process with the contents of the disk."""
+        """Start the process from the content of the disk."""
         assert self.peer is None, f"{self.id} runs already"
         self.halted = None
         self.application = self.make_application()
@@ -169,7 +169,7 @@ class CoreNode:
         self._turn(self.peer.on_start)
 
     def crash(self, written: int) -> None:
-        """Kill it. The first `written` operations that wait for the disk are done; the others are lost."""
+        """Kill the process. The first `written` operations that wait for the disk are performed; others are lost."""
         for effect in self.queue[:written]:
             self.disk = self.disk.after(effect)
         self.queue = ()
@@ -177,31 +177,31 @@ class CoreNode:
         self.timers = {}
 
     def hear(self, link: LinkId, packet: Packet) -> None:
-        """A packet arrives."""
+        """Handle a packet that arrives."""
         self._turn(lambda now: self._running.on_packets(now, link, [packet]))
 
     def lose_link(self, link: LinkId) -> None:
-        """A link is lost: the other end has closed it or has died."""
+        """Handle the loss of a link, which the other end has closed or whose other end has died."""
         self._turn(lambda now: self._running.on_link_down(now, link))
 
     def accept_link(self, link: LinkId) -> None:
-        """A learner connects."""
+        """Handle the connection of a learner."""
         self._turn(lambda now: self._running.on_link_accepted(now, link))
 
     def gain_link(self, link: LinkId, to: int) -> None:
-        """A link that this server dialled is connected."""
+        """Handle an established link that this server dialled."""
         self._turn(lambda now: self._running.on_link_up(now, link, PeerId(to)))
 
     def dial_in_vain(self, to: int) -> None:
-        """A connection attempt of this server fails.
+        """Handle a failed connection attempt of this server.
 
-        The server retries until its time limit. That affects no other server, so it is one step.
+        The server retries until its time limit. Because this affects no other server, it is one step.
         """
         self.now_ms += DIALS_FOR_MS
         self._turn(lambda now: self._running.on_link_failed(now, PeerId(to)))
 
     def sync_disk(self) -> None:
-        """Run the disk up to the next barrier or truncation, and notify the process."""
+        """Perform the disk's operations up to the next barrier or truncation, and notify the process."""
         while self.queue:
             effect, self.queue = self.queue[0], self.queue[1:]
             self.disk = self.disk.after(effect)
@@ -224,20 +224,20 @@ class CoreNode:
         self._turn(lambda now: self._running.on_timer(now, timer))
 
     def wait(self, waited_ms: int) -> None:
-        """Only time passes."""
+        """Advance the time, without any other input."""
         self.now_ms += waited_ms
 
     def ask(self, number: int, op: OpCode) -> None:
-        """A client sends a request; its answer has the same `number`."""
+        """Handle a client's request. Its reply has the same `number`."""
         request = Request(number, op, None)
         self._turn(lambda now: self._running.on_clients(now, [(ConnectionId(number), request)]))
 
     def receive_failure(self, source: int, notification: Notification) -> None:
-        """An election message arrives."""
+        """Handle an election message that arrives."""
         self._turn(lambda now: self._running.on_notification(now, PeerId(source), notification))
 
     def lower_round(self, by: int) -> None:
-        """Lower the election round by an offset that is the same for all servers."""
+        """Lower the election round by `by`, which is the same for all servers."""
         if self.peer is not None:
             lower_rounds(self.peer, by)
 
@@ -261,7 +261,7 @@ class CoreNode:
             self.halted = str(broken)
 
     def _append(self, effect: effects.Append) -> None:
-        # A crash may leave any number of the first of them.
+        # A crash can leave any number of them, from the first one on.
         self.queue = (*self.queue, *(effects.Append([txn]) for txn in effect.txns))
 
     def _to_disk(self, effect: effects.Effect) -> None:
@@ -302,7 +302,7 @@ class CoreNode:
         self._collected.problems.append(f"peer-{self.id} halted: {effect.reason}")
 
     def _ignore(self, effect: effects.Effect) -> None:
-        """Ignore the effect: there are no addresses, and no client connections to close."""
+        """Ignore the effect, because there are no addresses and no client connections to close."""
 
     def _check(self, packet: Packet) -> None:
         broken = self.rule_broken_by(packet)
@@ -316,7 +316,7 @@ class CoreNode:
         return broken_rule(packet, self.disk, self._running.accepted_epoch)
 
     def logged(self) -> list[int]:
-        """Every zxid on the disk or in the appends that wait for it."""
+        """Return all zxids on the disk and in the appends that wait for it."""
         return self.disk.history() + [txn.zxid for txn in appended(self.queue)]
 
 
@@ -341,7 +341,7 @@ _PERFORMED_BY: dict[type[effects.Effect], Callable[[CoreNode, Any], None]] = {
 def lower_rounds(peer: Any, by: int) -> None:
     """Subtract `by` from a peer's election round.
 
-    Raises AssertionError if the peer is looking for a leader and has received votes of that round.
+    Raises AssertionError if the peer is LOOKING and has received votes of that round.
     """
     core, election = peer._core, peer._election
     assert not election.looking or not (election._received or election._settled), "an election is under way"
@@ -350,5 +350,5 @@ def lower_rounds(peer: Any, by: int) -> None:
 
 
 def appended(queue: tuple[effects.Effect, ...]) -> list[Txn]:
-    """Transactions that wait for the disk."""
+    """Return the transactions that wait for the disk."""
     return [txn for effect in queue if isinstance(effect, effects.Append) for txn in effect.txns]

@@ -1,8 +1,8 @@
-"""Rules that compare a peer's messages with its disk, so that acknowledgements can be trusted.
+"""Rules that compare a peer's messages with its disk, to prove that its acknowledgements are true.
 
-The drivers check them at every send, against the disk and not against the core's memory.  The numbers are those of
-the list in `zabka.ensemble.zab`'s tests.  1: accepted epochs are durable.  2: history and epoch are durable before
-NEWLEADER is acknowledged.  3: a proposal is durable before it is acknowledged.  A commit needs a quorum of disks.
+The drivers check them at every send, against the disk and not against the core's memory.  The rules are numbered as in
+the tests of `zabka.ensemble.zab`.  1: accepted epochs are durable.  2: history and epoch are durable before NEWLEADER
+is acknowledged.  3: a proposal is durable before it is acknowledged.  A commit needs a quorum of disks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zabka.ensemble.zab.sync import follows
 
 
 class DurableState(Protocol):
-    """The content that a disk would still have after a power loss at this moment."""
+    """The content that a disk would have after a power loss at this moment."""
 
     @property
     def accepted(self) -> Epoch: ...
@@ -58,7 +58,7 @@ def broken_rule(packet: Packet, disk: DurableState, accepted: Epoch) -> str | No
 
 
 def without_quorum(zxid: Zxid, quorum: Quorums, disks: dict[int, DurableState]) -> str | None:
-    """Return why `zxid` must not be committed now, or None: a quorum's disks must hold it."""
+    """Return why `zxid` must not be committed now, or None. It must be on the disks of a quorum."""
     holders = {voter: None for voter in quorum.voters if voter in disks and disks[voter].holds(zxid)}
     if quorum.contains(holders):
         return None
@@ -66,9 +66,9 @@ def without_quorum(zxid: Zxid, quorum: Quorums, disks: dict[int, DurableState]) 
 
 
 def is_prefix(follower: Iterable[int], leader: Sequence[int]) -> bool:
-    """Return whether the follower's log is a part of the leader's without gaps (processConsistency).
+    """Return whether the follower's log is a contiguous part of the leader's log (processConsistency).
 
-    Only entries from `leader`'s first one on count.
+    Entries before the first entry of `leader` are ignored.
     """
     if not leader:
         return True

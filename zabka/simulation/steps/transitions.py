@@ -1,8 +1,8 @@
 """Two ways to apply inputs to nodes of the bare protocol: compute the result, or look it up in a cache.
 
-`DirectTransitions` is for one history: nodes change in place. `CachedTransitions` is for a search: each distinct node,
-packet and monitor exists once and never changes, so a known input costs one table look-up. An ensemble has millions of
-states, but each of its servers has only thousands.
+`DirectTransitions` is for one history and changes nodes in place. `CachedTransitions` is for a search: each distinct
+node, packet and monitor exists once and never changes, so a known input costs one table look-up. This works because an
+ensemble has millions of states, but each of its servers has only thousands.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from zabka.simulation.steps.node import CoreNode, Outcome
 
 
 def _counts(checker: object) -> frozenset[str]:
-    """The number of checks so far does not affect later checks."""
+    """Return the fields to ignore: the number of checks so far does not affect later checks."""
     return frozenset(("checked",))
 
 
 class Monitor:
-    """Checks all invariants of ZAB over the history so far. `number` has the same meaning as for a node."""
+    """Checks all invariants of ZAB on the history so far. `number` has the same meaning as in a node."""
 
     __slots__ = ("_checkers", "_watchdog", "number")
 
@@ -45,16 +45,16 @@ class Monitor:
 
     @property
     def last_committed(self) -> Zxid:
-        """The newest transaction that any peer has delivered; 0 before the first."""
+        """Return the newest transaction that any peer has delivered; 0 before the first."""
         return next(Zxid(each.last) for each in self._checkers if isinstance(each, CommittedLog))
 
     def digest(self) -> bytes:
-        """Return a digest that is equal for histories with the same possible violations later."""
+        """Return a digest that is equal for histories after which the same violations are possible."""
         counts = dict.fromkeys(map(type, self._checkers), _counts)
         return fingerprint(self._checkers, Rules(any_order=None, left_out=counts))
 
     def see(self, entries: list[Entry]) -> list[str]:
-        """Append entries to the history and return the violations."""
+        """Append entries to the history, and return the violations."""
         for entry in entries:
             self._watchdog.see(entry)
         found = [f"{violation.invariant}: {violation.detail}" for violation in self._watchdog.violations]
@@ -63,16 +63,16 @@ class Monitor:
 
 
 class Transitions(Protocol):
-    """Strategy for changes of nodes and monitors."""
+    """Strategy for changing nodes and monitors."""
 
     def apply_input(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
-        """Return the node after that input, and the outcome."""
+        """Return the node after that input, and the outcome of the input."""
         ...
 
     def watch(
         self, monitor: Monitor, peer: int, outcome: Outcome, entries: Callable[[], list[Entry]]
     ) -> tuple[Monitor, list[str]]:
-        """Return the monitor after the journal entries of that peer's outcome, and the violations."""
+        """Return the monitor after the journal entries of that outcome, and the violations."""
         ...
 
     def fork(self, nodes: dict[int, CoreNode], monitor: Monitor) -> tuple[dict[int, CoreNode], Monitor]:
@@ -84,17 +84,17 @@ class DirectTransitions:
     """Changes nodes and the monitor in place."""
 
     def apply_input(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
-        """Apply the input."""
+        """Apply the input to the node in place."""
         return node, node.apply_input(call, *args)
 
     def watch(
         self, monitor: Monitor, peer: int, outcome: Outcome, entries: Callable[[], list[Entry]]
     ) -> tuple[Monitor, list[str]]:
-        """Check the entries."""
+        """Check the entries with the monitor itself."""
         return monitor, monitor.see(entries())
 
     def fork(self, nodes: dict[int, CoreNode], monitor: Monitor) -> tuple[dict[int, CoreNode], Monitor]:
-        """Copy everything."""
+        """Copy all nodes and the monitor."""
         return {peer: node.twin() for peer, node in nodes.items()}, clone(monitor)
 
 
@@ -102,7 +102,7 @@ T = TypeVar("T")
 
 
 class CachedTransitions:
-    """Keeps each distinct node state, monitor state and packet once."""
+    """Keeps one object for each distinct node state, monitor state and packet."""
 
     def __init__(self) -> None:
         self.nodes: list[CoreNode] = []
@@ -116,7 +116,7 @@ class CachedTransitions:
         self._watched: dict[tuple[int, int, int], tuple[Monitor, list[str]]] = {}
 
     def apply_input(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
-        """Look up the result, or compute it on a copy."""
+        """Look up the result, or compute it on a copy of the node."""
         node = self.keep_node(node)
         key = (node.number, call, *[arg if type(arg) in (int, str) else id(arg) for arg in args])
         known = self._turns.get(key)
@@ -130,7 +130,7 @@ class CachedTransitions:
     def watch(
         self, monitor: Monitor, peer: int, outcome: Outcome, entries: Callable[[], list[Entry]]
     ) -> tuple[Monitor, list[str]]:
-        """Look up the result, or check the entries with a copy."""
+        """Look up the result, or check the entries with a copy of the monitor."""
         monitor = self.keep_monitor(monitor)
         key = monitor.number, peer, id(outcome)
         known = self._watched.get(key)
@@ -142,7 +142,7 @@ class CachedTransitions:
         return known
 
     def fork(self, nodes: dict[int, CoreNode], monitor: Monitor) -> tuple[dict[int, CoreNode], Monitor]:
-        """Share everything: kept states never change."""
+        """Return the same objects, because kept states never change."""
         return dict(nodes), monitor
 
     def keep_node(self, node: CoreNode) -> CoreNode:

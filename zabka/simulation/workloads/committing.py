@@ -1,8 +1,7 @@
-"""A consumer without a group membership that commits offsets to a group.
+"""A consumer that commits offsets to a group without being a member.
 
-It commits one offset after the other for a while.  At the end, when another broker may be the coordinator, it
-fetches the committed offset.  It runs on a machine without faults.  A failed commit is not retried: the next offset
-is committed.
+It commits one offset after another for a while.  At the end, when another broker may be the coordinator, it fetches the
+committed offset.  It runs on a machine without faults.  It does not retry a failed commit, but commits the next offset.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Committing:
 
     @property
     def acknowledged(self) -> int:
-        """The last acknowledged offset; -1 if there is none."""
+        """Return the last acknowledged offset, or -1 if there is none."""
         return self._check.acknowledged
 
     def rest(self) -> None:

@@ -1,8 +1,8 @@
-"""A consumer group in the simulated world: its members join, are rebalanced and commit while faults are injected.
+"""A consumer group in the simulated world: its members join, rebalance and commit while faults are injected.
 
-The members run on machines without faults.  Their polled records go into the producers' history, which is checked
-for order and for one value at each offset.  In addition, the group as a whole skips no acknowledged record, no
-matter which member continues after another, and no two members of one generation read the same partition.
+The members run on machines without faults.  The records that they poll are added to the producers' history, which is
+checked for order and for one value at each offset.  In addition, the group as a whole must not skip an acknowledged
+record when one member continues after another, and no two members of one generation may read the same partition.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ class Consuming:
         self._readers: dict[tuple[int, TopicPartition], str] = {}
         self._overlaps: dict[str, None] = {}
         self.read_to: dict[TopicPartition, int] = {}
-        """The offset up to which the group has read each partition."""
+        """The offset up to which the group has read, by partition."""
         self.members = [_Member(f"member-{number}", self) for number in range(1, members + 1)]
         for number, member in enumerate(self.members, 1):
             run_client(f"member-{number}", member.run)
 
     @property
     def consumed(self) -> int:
-        """The number of records that the group has read, each counted once."""
+        """Return the number of records that the group has read, each counted once."""
         return sum(self.read_to.values())
 
     @property
     def is_whole(self) -> bool:
-        """Whether every member is in the current generation, with its share of the partitions."""
+        """Return whether every member is in the current generation and has its share of the partitions."""
         consumers = [member.consumer for member in self.members]
         statuses = [consumer.status() for consumer in consumers if consumer is not None]
         if len(statuses) < len(consumers):
@@ -73,7 +73,7 @@ class Consuming:
     def took(
         self, member: str, generation_id: int, assignment: int, name: TopicPartition, records: list[Record]
     ) -> None:
-        """Handle records that a member received."""
+        """Handle records that a member has received."""
         values = tuple((record.offset, (record.value or b"").decode()) for record in records)
         self._history.polled.append(Polled(member, assignment, str(name), values))
         self._seen.setdefault(str(name), {}).update(dict.fromkeys(record.offset for record in records))
@@ -84,11 +84,11 @@ class Consuming:
 
     @property
     def violations(self) -> list[str]:
-        """Violations by the group itself; the history has those of the records.
+        """Return the violations by the group itself; the history has the violations about records.
 
-        If a log was truncated and written again, records may have been skipped; the invariants check those runs.  If
-        the log that stores this group was lost, as Kafka allows, its generations start again from the beginning, and
-        a repeated generation means nothing.  The group then continues from an older offset, but skips nothing.
+        If a log was truncated and rewritten, records may have been skipped; the invariants check such runs.  If the log
+        that stores this group was lost, as Kafka allows, the generations start again from the beginning, so a repeated
+        generation is no violation.  The group then continues from an older offset, but skips nothing.
         """
         forgiven = self._replication.forgiven()
         overlaps = () if self._kept_in() in forgiven else self._overlaps
@@ -103,7 +103,7 @@ class Consuming:
         return [*overlaps, *passed_over]
 
     def _kept_in(self) -> str | None:
-        """Return the partition with the group's generations and offsets, or None before it exists."""
+        """Return the partition that stores the group's generations and offsets, or None before it exists."""
         offsets = self._replication.znodes.topics.get(CONSUMER_OFFSETS)
         return None if offsets is None else f"{CONSUMER_OFFSETS}-{java_hash(GROUP) % len(offsets.partitions)}"
 
@@ -117,7 +117,7 @@ class _Member:
         self._group = group
 
     async def run(self, client: KafkaClient, runtime: Runtime) -> None:
-        """Run the member on a machine of its own."""
+        """Run the member on a separate machine."""
         settings = GroupSettings(GROUP, (self._group.topic,), None, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
         self.consumer = GroupConsumer(client, runtime, settings, self._take, poll_period_ms=POLL_MS)
         self.consumer.start()

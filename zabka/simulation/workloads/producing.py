@@ -18,9 +18,10 @@ from zabka.simulation.cluster.client_machine import KafkaProgram, RunKafkaClient
 
 
 class Producing:
-    """All clients of one run.  `stop()` ends the sending; `verified` is set once everything was read to the end.
+    """All clients of one run.  `stop()` ends the sending; `verified` is True once everything was read to the end.
 
-    `run_client` provides a machine for each; `replication` knows where logs end, and which records may be lost.
+    `run_client` provides a machine for each client; `replication` knows the log end offsets and which records may be
+    lost.
     """
 
     def __init__(
@@ -71,12 +72,12 @@ class Producing:
 
     @property
     def sent(self) -> int:
-        """The number of records sent."""
+        """Return the number of records sent."""
         return len(self.history.sent)
 
     @property
     def acknowledged(self) -> int:
-        """The number of acknowledged records."""
+        """Return the number of acknowledged records."""
         return sum(writer.acknowledged for writer in self._writers.values())
 
     @property
@@ -85,16 +86,16 @@ class Producing:
         return all(topic in self._readers and self._readers[topic].done for topic in self.topics)
 
     def every_topic_took_records(self) -> bool:
-        """Return whether each topic has acknowledged at least one record."""
+        """Return whether at least one record was acknowledged in each topic."""
         return all(topic in self._writers and self._writers[topic].acknowledged for topic in self.topics)
 
     @property
     def violations(self) -> list[str]:
-        """The anomalies in the history.
+        """Return the anomalies in the history.
 
-        If an unclean election, or a replica's power loss, lost records of a partition, offsets are assigned twice.
-        Then every anomaly of the partition is allowed except made-up records; the invariants check those runs record
-        by record.
+        If a partition lost records by an unclean election or a replica's power loss, offsets are assigned twice.  Then
+        every anomaly of the partition is allowed, except records that were never sent; the invariants check such runs
+        record by record.
         """
         forgiven = self._replication.forgiven()
         return [

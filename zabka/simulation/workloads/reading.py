@@ -1,8 +1,8 @@
 """A client that accepts a server without a leader (canBeReadOnly).
 
-It reads, tries to write, and uses a read-write server as soon as there is one.  It checks all that a read-only
-server is allowed to do: serve committed data, reject every write, keep its clients' sessions local, and leave no
-trace when its ensemble has a leader again.
+It reads, tries to write, and switches to a read-write server as soon as there is one.  It checks the rules for a
+read-only server: serve committed data, reject every write, keep its clients' sessions local, and leave no trace once
+its ensemble has a leader again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ MACHINE = "reader"
 OWN, REFUSED, EPHEMERAL = "/zabka-reader", "/zabka-reader-refused", "/zabka-reader-ephemeral"
 PAUSE_MS = 200
 TURNS_MAX = 60
-"""The maximum number of reads before a new client takes over."""
+"""Maximum number of reads before a new client takes over."""
 READ_ONLY, READ_WRITE = SessionState.CONNECTED_READ_ONLY, SessionState.CONNECTED
 
 
 class Reading:
-    """Reads PATH from any server, and tries to write, on a machine of its own."""
+    """Reads PATH from any server and tries to write, on a separate machine."""
 
     def __init__(self, world: World, writer: Writer) -> None:
         self._world = world
@@ -54,7 +54,7 @@ class Reading:
 
     @property
     def session_id(self) -> int:
-        """The id of the client's current session."""
+        """Return the id of the client's current session."""
         return self._client.session_id
 
     @property
@@ -77,8 +77,8 @@ class Reading:
     def _check_session(self, session_id: int) -> None:
         """Check the session of a read-only server.
 
-        With local sessions enabled, it must be local.  Otherwise the server opens no session, and resumes only
-        sessions that a leader has created.
+        With local sessions enabled, the session must be local.  Otherwise the server must not open sessions, and may
+        resume only sessions that a leader has created.
         """
         if not self._world.settings.local_sessions:
             if session_id not in self._given_by_leaders:
@@ -100,9 +100,9 @@ class Reading:
                 except SessionExpired:
                     await self._client.renew()
                 except ZooKeeperError:
-                    pass  # connection lost: continue with what there is
+                    pass  # The connection is lost; continue with the current state.
             await self._client.close(PAUSE_MS)
-            # A new client starts without the session and the reads of the last one.
+            # A new client starts without the previous client's session and reads.
             self._client = self._new_client()
             self._fired, self._seen_zxid, self._seen_number = True, 0, 0
 
@@ -132,7 +132,7 @@ class Reading:
             self._refused.append(path)
 
     async def _with_a_leader(self) -> None:
-        """Check that rejected creates left no znode, and that only a global session owns an ephemeral."""
+        """Check that rejected creates left no znode, and that only global sessions own an ephemeral."""
         await self._client.sync("/")
         refused, self._refused = self._refused, []
         for path in refused:
@@ -152,7 +152,7 @@ class Reading:
         await self._client.delete(EPHEMERAL)
 
     async def _read(self) -> None:
-        """Read PATH: its zxid and its number never decrease, and a watch fires before a read shows the change."""
+        """Read PATH: its zxid and number must never decrease, and a watch must fire before a read shows the change."""
         arming, self._fired = self._fired, False
         try:
             data, stat = await self._client.get(PATH, self._changed if arming else None)

@@ -1,11 +1,11 @@
-"""Transactions in the simulated world: producers, read-process-write loops, and a reader of committed records.
+"""Transactions in the simulated world: producers, read-process-write loops, and a read_committed consumer.
 
 Payers write to the topic `ledger`.  Two of them share a transactional id and so fence each other.  They commit, abort,
-or stop in the middle of a transaction for so long that it times out, and then continue as zombies do.  Movers form a
-group that writes every record of `ledger` to `totals`, exactly once.  Some of their transactions fail after the offsets
-are sent, or wait until another member has their partitions; one of the movers leaves and joins again and again.  An
-auditor reads both topics and the group's offsets all the time, and everything again at the end.  All of them run on
-machines without faults, and their histories are checked (`transaction_history`, `transaction_logs`).
+or pause in a transaction for so long that it times out, and then continue as zombies.  Movers form a group that writes
+every record of `ledger` to `totals` exactly once.  Some of their transactions fail after the offsets are sent, or wait
+until another member has their partitions; one mover leaves and rejoins repeatedly.  An auditor continuously reads both
+topics and the group's offsets, and reads everything again at the end.  All clients run on machines without faults, and
+their histories are checked (`transaction_history`, `transaction_logs`).
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from zabka.simulation.draws import derive_random
 
 LEDGER, TOTALS = "ledger", "totals"
 PARTITIONS = {LEDGER: 2, TOTALS: 1}
-"""The topics, and their numbers of partitions."""
+"""The topics and their numbers of partitions."""
 GROUP = "movers"
 MOVERS = 2
 PAYERS: Mapping[str, tuple[str, int]] = {"payer-1": ("till", 900), "payer-2": ("till", 9_000), "payer-3": ("desk", 900)}
-"""The machines of the payers, their transactional ids, and the longest time in ms until they begin again."""
+"""The payers' machines, with their transactional ids and the longest pause before they begin again, in ms."""
 IDS = ("till", "desk")
 TIMEOUT_MS = 2_500
 """transaction.timeout.ms of the payers."""
 MOVER_TIMEOUT_MS = 15_000
-"""The same of the movers: longer than their sessions, so that only their generation fences them."""
+"""transaction.timeout.ms of the movers: longer than their sessions, so that only their generation fences them."""
 STALL_CHANCE, STALL_MS = 0.2, (500, 6_000)
 MOVER_STALL_CHANCE, MOVER_STALL_MS = 0.03, (6_500, 10_000)
 LINGER_CHANCE, LINGER_MS_MAX, FAILURE_CHANCE = 0.15, 1_500, 0.5
-"""How often a mover waits after it has sent its offsets, how long at most, and how often it fails then."""
+"""Probability that a mover waits after sending offsets, the longest wait, and probability that it then fails."""
 LEAVER = "mover-2"
 STAYS_MS, AWAY_MS = (3_000, 9_000), (500, 3_000)
-"""How long the leaver stays in the group, and how long it is away."""
+"""How long the leaving mover stays in the group, and how long it is away."""
 COMMIT_CHANCE = 0.8
 PAUSE_MS_MAX = 2_000
 RECORDS_MAX = 3
@@ -67,7 +67,7 @@ _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 def broker_keys(brokers: int) -> dict[str, str]:
-    """Return the keys of brokers with transactional clients: few logs, and an early end of abandoned transactions."""
+    """Return the broker keys for transactional clients: few logs, and an early abort of abandoned transactions."""
     factor = min(3, brokers)
     return {
         "offsets.topic.num.partitions": "1",
@@ -83,7 +83,7 @@ def _partitions(*topics: str) -> list[TopicPartition]:
 
 
 class _Producer(TransactionalProducer):
-    """A transactional producer that notes what it sends, and the replies."""
+    """A transactional producer that records what it sends, and the replies."""
 
     def __init__(
         self, client: AdminClient, runtime: Runtime, transactional_id: str, history: TransactionHistory,
@@ -98,18 +98,18 @@ class _Producer(TransactionalProducer):
 
     @property
     def attempt(self) -> Attempt:
-        """The open transaction; a new one if there is none."""
+        """Return the open transaction, or a new one if none is open."""
         if self._attempt is None:
             self._attempt = self._history.begin(self.transactional_id)
         return self._attempt
 
     async def begin(self) -> None:
-        """Get a new epoch; an open transaction will be aborted."""
+        """Get a new epoch.  A transaction that is open will be aborted."""
         await super().begin()
         self._history.started(self.transactional_id, self.producer)
 
     async def send(self, partition: TopicPartition, records: Iterable[Record]) -> int:
-        """Send records, each with a value of its own."""
+        """Send records, each with a unique value."""
         batch, attempt = list(records), self.attempt
         for record in batch:
             self._history.sending(attempt, partition, (record.value or b"").decode())
@@ -121,7 +121,7 @@ class _Producer(TransactionalProducer):
     async def send_offsets(
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, int], metadata: str = ""
     ) -> None:
-        """Send offsets, with the number of the transaction as their metadata."""
+        """Send offsets with the number of the transaction as metadata."""
         draw, attempt, newest = self._draw, self.attempt, self._history.newest(self.transactional_id)
         if draw.random() < MOVER_STALL_CHANCE:
             await self._runtime.sleep(draw.randrange(*MOVER_STALL_MS))
@@ -134,7 +134,7 @@ class _Producer(TransactionalProducer):
                 raise KafkaUnavailable("the application has failed")
 
     async def end(self, *, commit: bool) -> None:
-        """End the transaction."""
+        """Commit or abort the transaction."""
         attempt, newest = self.attempt, self._history.newest(self.transactional_id)
         self._attempt = None
         if not self._is_open:
@@ -150,7 +150,7 @@ class _Producer(TransactionalProducer):
 
 
 class Transacting:
-    """All transactional clients of one run.  `stop()` ends the payers; `verified` is set once all was read back."""
+    """All transactional clients of one run. `stop()` ends the payers; `verified` is True once all was read again."""
 
     def __init__(
         self, run_client: RunKafkaClient, replication: ReplicationAudit, logs: TransactionLogs, seed: int, brokers: int
@@ -165,9 +165,9 @@ class Transacting:
         self._loops: list[ReadProcessWrite] = []
         self._done: dict[str, None] = {}
         self._movers = [f"mover-{number}" for number in range(1, MOVERS + 1)]
-        """The machines of the movers, which are also their transactional ids."""
+        """The machines of the movers.  Their names are also the movers' transactional ids."""
         self._stuck: dict[str, None] = {}
-        """The logs with an open transaction at the end."""
+        """The logs that have an open transaction at the end."""
         for name in PAYERS:
             run_client(name, self._payer(name, derive_random(seed, name)))
         for name in self._movers:
@@ -260,7 +260,7 @@ class Transacting:
             await runtime.sleep(POLL_MS)
 
     async def _read(self, client: AdminClient, name: TopicPartition, position: int) -> int:
-        """Read on; return the next position."""
+        """Read from `position`, and return the next position."""
         try:
             fetched = await client.fetch(
                 name, position, max_wait_ms=0, timeout_ms=ASK_TIMEOUT_MS, isolation=Isolation.READ_COMMITTED
@@ -310,26 +310,26 @@ class Transacting:
 
     @property
     def committed(self) -> int:
-        """The number of acknowledged commits of payers."""
+        """Return the number of acknowledged commits of payers."""
         return sum(each.outcome is Outcome.COMMITTED and each.transactional_id in IDS for each in self.history.attempts)
 
     @property
     def moved(self) -> int:
-        """The number of records in acknowledged transactions of the movers."""
+        """Return the number of records in acknowledged transactions of movers."""
         return sum(loop.processed for loop in self._loops)
 
     def stop(self) -> None:
-        """Let the payers end."""
+        """Make the payers end."""
         self._stopping = True
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the payers have ended."""
+        """Return whether the payers have ended."""
         return len(self._done) == len(PAYERS)
 
     @property
     def is_decided(self) -> bool:
-        """Whether no transaction is open, and the movers have read everything."""
+        """Return whether no transaction is open and the movers have read everything."""
         return all(map(self._logs.is_decided, self._every_log())) and all(
             self._replication.leader_log_end(name) in [loop.position(name) for loop in self._loops]
             for name in _partitions(LEDGER)
@@ -337,27 +337,27 @@ class Transacting:
 
     @property
     def may_hang(self) -> bool:
-        """Whether a log lost records as Kafka allows: that may leave transactions open for ever."""
+        """Return whether a log lost records as Kafka allows, which can leave transactions open forever."""
         return self.is_excused(self._every_log(), *IDS, *self._movers)
 
     def _every_log(self) -> list[TopicPartition]:
         return [*_partitions(*PARTITIONS), self._offsets_partition()]
 
     def read_back(self) -> None:
-        """Let the auditor read everything again; this sets `verified`."""
+        """Make the auditor read everything again, which sets `verified`."""
         self._stuck = {str(name): None for name in self._every_log() if not self._logs.is_decided(name)}
         self._reads_back = True
 
     def check_markers(self) -> None:
-        """Check the markers of all transactions at the end."""
+        """Check the markers of all transactions at the end of the run."""
         self._logs.check_markers(self.history.attempts)
 
     # ---- the verdict -----------------------------------------------------------------------------------------------
 
     def is_excused(self, partitions: Iterable[TopicPartition], *transactional_ids: str) -> bool:
-        """Return whether one of these logs, or that with the state of one of these ids, lost records as allowed.
+        """Return whether one of these logs, or the log with the state of one of these ids, lost records as allowed.
 
-        A log that still has an open transaction at the end of such a run is excused, too.
+        A log that still has an open transaction at the end of such a run is excused as well.
         """
         used = [*partitions, *map(self._logs.state_partition, transactional_ids)]
         excused = self._replication.forgiven() | self._stuck
@@ -365,12 +365,12 @@ class Transacting:
 
     @property
     def violations(self) -> list[str]:
-        """The violations in the history."""
+        """Return the violations in the history."""
         return self.history.violations(self.is_excused)
 
 
 async def _pay(producer: _Producer, runtime: Runtime, draw: Random) -> None:
-    """Send one transaction, with a long pause in some, and commit it or abort it."""
+    """Send one transaction, in some cases with a long pause, and commit or abort it."""
     attempt = producer.attempt
     first, count = draw.randrange(0, PARTITIONS[LEDGER]), draw.randrange(1, RECORDS_MAX + 1)
     stalls = draw.random() < STALL_CHANCE

@@ -1,8 +1,9 @@
 """Clients of the ensemble with short sessions, and one with a long session.
 
-Each visitor opens a session, creates an ephemeral, stays a while, and closes its session or crashes.  Its ephemeral
-must be deleted when its session ends.  The patient client has so long a session that it outlives any fault of its
-server.  A read of it after a sync must show all writes that any client had seen acknowledged before.
+Each visitor opens a session, creates an ephemeral, stays for a while, and closes its session or crashes.  The ephemeral
+must be deleted when the session ends.  The session timeout of the patient client is so long that its session survives
+any fault of its server.  Its reads after a sync must show all writes that were acknowledged to any client before the
+sync.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ PATIENT = "patient"
 PATIENCE_MS = 40_000
 PAUSE_MS = 120
 ASKED_MAX = 100
-"""The maximum of requests in flight: a paused server has as many to answer when it resumes."""
+"""Maximum number of requests in flight.  A paused server must reply to this many when it resumes."""
 MACHINES = ("visitor-1", "visitor-2")
 PREFIX = "/visit-"
 SESSION_TIMEOUTS_MS = (2_000, 4_000, 8_000)
@@ -54,7 +55,7 @@ class Visiting:
                 self._runtime.spawn(self._ask(), PATIENT)
 
     async def _ask(self) -> None:
-        """Send a sync and a read at once: a server answers a session's requests in order."""
+        """Send a sync and a read without a wait in between: a server replies to a session's requests in order."""
         promised = self._acknowledged()
         synced, read = self._client.sync(PATH), self._client.get(PATH)
         try:
@@ -63,7 +64,7 @@ class Visiting:
         except SessionExpired:
             self._is_over = True
         except ZooKeeperError:
-            pass  # connection lost
+            pass  # The connection is lost.
         else:
             if int(data) < promised:
                 self.violations.append(f"behind a sync {PATH} is {data.decode()}, {promised} was acknowledged before")
@@ -71,18 +72,18 @@ class Visiting:
             self._asked -= 1
 
     def leave(self) -> None:
-        """Crash the present visitors, and start no more."""
+        """Crash the current visitors, and start no more."""
         for visitor in self._visitors:
             visitor.vanish()
 
     def nothing_is_left(self) -> bool:
-        """Return whether no peer has an ephemeral of a visitor."""
+        """Return whether every visitor's ephemeral has been deleted on all peers."""
         trees = [running.service.tree for running in self._world.running()]
         return not any(path.startswith(PREFIX) for tree in trees for path in tree.nodes)
 
 
 class _Visitor:
-    """One machine that runs one visiting client after the other."""
+    """One machine that runs one visiting client after another."""
 
     def __init__(self, world: World, machine: str) -> None:
         self._world = world
@@ -93,7 +94,7 @@ class _Visitor:
         self._come()
 
     def _come(self) -> None:
-        """Boot the machine, and connect a client to some of the peers."""
+        """Boot the machine and connect a client to some of the peers."""
         if not self.active:
             return
         self._visits += 1
@@ -122,9 +123,9 @@ class _Visitor:
             await client.start()
             await client.create(path, ephemeral=True)
         except ZooKeeperError:
-            pass  # rejected, or the reply was lost: this visit ends without an ephemeral
+            pass  # The create was rejected or its reply was lost, so this visit ends without an ephemeral.
 
     def vanish(self) -> None:
-        """Crash the machine, and boot it no more."""
+        """Crash the machine and do not boot it again."""
         self.active = False
         self._world.scripted_client(self._machine).kill()

@@ -1,7 +1,7 @@
-"""A reading client of the ensemble: watches the writer's znode, owns an ephemeral, and checks ZooKeeper's guarantees.
+"""A reading client of the ensemble: watches a znode, owns an ephemeral, and checks ZooKeeper's guarantees.
 
-A watch event arrives before the read that shows its change.  Reads never go back in time.  A read after a sync shows
-all that was acknowledged to any client before.  A session that has ended has no ephemeral.
+A watch event arrives before the read that shows its change.  Reads never return older data than earlier reads.  A read
+after a sync shows everything that was acknowledged to any client before.  A session that has ended has no ephemeral.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Watching:
                 await self._runtime.sleep(PAUSE_MS)
 
     async def _own(self) -> None:
-        """Create the ephemeral.  The previous session has ended, and no other session creates this znode."""
+        """Create the ephemeral.  If it exists with another owner, it has outlived this client's previous session."""
         session = self._client.session_id
         try:
             await self._client.create(EPHEMERAL, b"%d" % session, ephemeral=True)
@@ -64,7 +64,7 @@ class Watching:
                 self.violations.append(f"{EPHEMERAL} outlives its session 0x{stat.ephemeral_owner:x}")
 
     async def _watch(self) -> None:
-        """Set a watch, then read until it fires; it must fire before a read shows a change."""
+        """Set a watch, then read until it fires, which must be before a read shows a change."""
         self._fired = False
         try:
             promised = self._acknowledged()

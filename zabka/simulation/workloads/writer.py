@@ -1,4 +1,4 @@
-"""A writing client of the ensemble: keeps several requests in flight, and knows which were acknowledged."""
+"""A writing client of the ensemble: has several requests in flight, and records which were acknowledged."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from zabka.ensemble.records import Stat
 MACHINE = "writer"
 PATH = "/zabka-writer"
 KEPT = 20
-"""The number of its children that the writer keeps."""
+"""Number of children that the writer keeps."""
 
 
 class Writer:
-    """Sets PATH to 1, 2, 3, …, and creates a child for every other number; the other sets are sent alone.
+    """Sets PATH to 1, 2, 3, …, and with every second set also creates a child; the other sets are sent alone.
 
-    The sets overwrite each other, but the children stay: a peer that applied a transaction that no other peer has
-    keeps a different tree.
+    The sets overwrite each other, but the children remain, so that a peer that applied a transaction which no other
+    peer has keeps a different tree.
     """
 
     def __init__(self, client: Client, runtime: Runtime, pause_ms: int = 100) -> None:
@@ -34,7 +34,7 @@ class Writer:
 
     @property
     def session_id(self) -> int:
-        """The id of the client's session."""
+        """Return the id of the client's session."""
         return self._client.session_id
 
     async def _run(self) -> None:
@@ -49,7 +49,7 @@ class Writer:
             await self._runtime.sleep(self._pause_ms)
 
     def _change_children(self, number: int) -> tuple[Future[tuple[str, Stat]], Future[None]]:
-        """Create a child, and delete the oldest."""
+        """Create a child and delete the oldest child."""
         client = self._client
         return client.create(f"{PATH}/{number}"), client.delete(f"{PATH}/{number - KEPT}")
 
@@ -68,7 +68,8 @@ class Writer:
             for other in others:
                 with suppress(NodeExists, NoNode):
                     await other
-        # A synced read returns at least the last number acknowledged to this client, and at most the last one it tried.
+        # A read after a sync returns at least the last number acknowledged to this client, and at most the last one
+        # it tried.
         await client.sync(PATH)
         data, _ = await client.get(PATH)
         if not self.acknowledged <= int(data) <= self.tried:

@@ -1,7 +1,8 @@
-"""Asynchronous twins of the blocking calls of a live cluster, for tests whose clients need a running event loop.
+"""Asynchronous variants of a live cluster's blocking calls, for tests whose clients need a running event loop.
 
-A client of aiokafka sends its heartbeats from the test's event loop, and leaves its group if a call blocks that loop.
-The other blocking calls, such as `cluster.brokers[1].kill()`, run in a thread by `await asyncio.to_thread(...)`.
+A client of aiokafka sends its heartbeats from the test's event loop, and is removed from its group if a call blocks
+that loop. Run the other blocking calls, such as `cluster.brokers[1].kill()`, in a thread with `await
+asyncio.to_thread(...)`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ POLL_S = 0.05
 
 
 class AsyncWaits:
-    """The asynchronous wait of an ensemble; it leaves the event loop free."""
+    """The asynchronous wait of an ensemble, which does not block the event loop."""
 
     @overload
     async def until(
@@ -35,10 +36,10 @@ class AsyncWaits:
     ) -> T: ...
 
     async def until(self, condition: Callable[[], Any], timeout_s: float = 30.0, what: str = "") -> Any:
-        """Poll until the condition returns a true value, and return that.
+        """Poll until the condition returns a true value, and return that value.
 
-        A coroutine function runs on the event loop; any other condition runs in a thread, because it may block.
-        Raises ClusterFailed after `timeout_s`, as `Cluster.until` does.
+        A coroutine function runs on the event loop; any other condition runs in a thread, because it may block. Raises
+        ClusterFailed after `timeout_s`, as `Cluster.until` does.
         """
         wait = Wait[Any](condition, timeout_s, what)
         deadline = time.monotonic() + timeout_s
@@ -52,7 +53,7 @@ class AsyncWaits:
 
 
 class AsyncCalls(AsyncWaits):
-    """The asynchronous calls of a cluster; each of them leaves the event loop free while it waits."""
+    """The asynchronous calls of a cluster, which do not block the event loop while they wait."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -66,7 +67,7 @@ class AsyncCalls(AsyncWaits):
         acks: int = -1,
         timeout_s: float = 10.0,
     ) -> int:
-        """Write values or records, in one batch for each partition, and return the first record's offset."""
+        """Write values or records, in one batch per partition, and return the first record's offset."""
         return await asyncio.to_thread(self._cluster.produce, topic, values, partition, acks=acks, timeout_s=timeout_s)
 
     async def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
@@ -81,14 +82,14 @@ class AsyncCalls(AsyncWaits):
         isolation_level: IsolationLevel = "read_uncommitted",
         timeout_s: float = 10.0,
     ) -> list[Record]:
-        """Return every committed record of a partition, or of all partitions in their order."""
+        """Return every committed record of a partition, or of all partitions in order."""
         return await asyncio.to_thread(
             self._cluster.records, topic, partition, isolation_level=isolation_level, timeout_s=timeout_s
         )
 
 
 async def _evaluate(condition: Callable[[], object], timeout_s: float) -> object:
-    """Return the condition's value.  Raises TimeoutError if a coroutine takes longer; threads run on."""
+    """Return the condition's value. Raises TimeoutError if a coroutine takes longer; a thread continues."""
     value = condition() if inspect.iscoroutinefunction(condition) else await asyncio.to_thread(condition)
     if not inspect.isawaitable(value):
         return value

@@ -1,4 +1,4 @@
-"""Coroutines that run to their end in a thread of their own, also while the calling thread runs an event loop.
+"""Runs coroutines in a separate thread, even if the calling thread runs an event loop.
 
 A fixture is set up in the thread of its test, in which the synchronous API of Playwright, or a plugin for asynchronous
 tests, may run a loop.

@@ -16,8 +16,8 @@ T = TypeVar("T")
 class Block(AbstractContextManager[T], AbstractAsyncContextManager[T], Generic[T]):
     """Processes that run during a block.
 
-    An `async with` starts and stops them in a thread of their own, and leaves the event loop free.  That thread lives
-    as long as the block: the processes end with the thread that started them.
+    An `async with` starts and stops them in a separate thread, so that the event loop is not blocked. That thread lives
+    as long as the block, because the processes end with the thread that started them.
     """
 
     def __init__(self, manage: Callable[[], AbstractContextManager[T]]) -> None:

@@ -1,4 +1,4 @@
-"""A script's clients of the ensemble, over real sockets: each as if on a machine of its own."""
+"""A script's clients of the ensemble, over real sockets, each as if on a separate machine."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def creates(operation: str, path: str) -> list[str]:
 
 
 class LiveClients:
-    """Clients by name; their coroutines and `cut` belong to one event loop."""
+    """Clients keyed by name; their coroutines and `cut` belong to one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, peers: Mapping[str, str]) -> None:
-        """`peers` maps the peers' names to addresses."""
+        """Set up the clients; `peers` maps the peers' names to addresses."""
         self._loop = loop
         self._peers = dict(peers)
         self._clients: dict[str, Client] = {}
@@ -41,10 +41,10 @@ class LiveClients:
         self._vanished: list[Client] = []
         self._fired: dict[str, int] = {}
         self.made: set[str] = set()
-        """The znodes whose creation was acknowledged, and that no client here has deleted since."""
+        """The znodes whose creation was acknowledged, and that no client of this script has deleted since."""
 
     async def join(self, name: str, peers: tuple[int, ...], session_timeout_ms: int) -> None:
-        """Connect a client to these peers and no others; return once it has its session."""
+        """Connect a client to only these peers; return when it has its session."""
         runtime = AsyncioRuntime(self._loop, owns_loop=False)
         servers = ",".join(self._peers[f"peer-{number}"] for number in peers)
         connector = AsyncioConnector(self._links_of(name))
@@ -57,13 +57,13 @@ class LiveClients:
         return self._links.setdefault(name, LinkFaults(names))
 
     def client(self, name: str) -> Client:
-        """Return the client of that name.  Raises StepFailed if there is none."""
+        """Return the client with that name. Raises StepFailed if there is none."""
         if name not in self._clients:
             raise StepFailed(f"there is no client {name!r}")
         return self._clients[name]
 
     async def ask(self, name: str, operation: str, path: str, data: str) -> str:
-        """Return the answer to an operation, as the simulated stage words it.
+        """Return the result of an operation, in the wording of the simulated stage.
 
         Raises StepFailed if there is no such client.
         """
@@ -89,7 +89,7 @@ class LiveClients:
         return self._fired.get(name, 0)
 
     async def ask_all_peers(self, operation: str, path: str) -> dict[str, str]:
-        """Return each peer's answer after a sync.  Raises StepFailed if a peer does not answer."""
+        """Return each peer's result after a sync. Raises StepFailed if a peer does not reply."""
         return {peer: await self._ask_peer(peer, operation, path) for peer in self._peers}
 
     async def _ask_peer(self, peer: str, operation: str, path: str) -> str:
@@ -108,13 +108,14 @@ class LiveClients:
     # -- faults --------------------------------------------------------------------------------------------------------
 
     async def cut(self, name: str, peers: list[str], *, both_ways: bool) -> None:
-        """Hold back traffic from the client's machine to these peers, and their replies, until `heal`."""
+        """Hold back traffic from the client's machine to these peers until `heal`; with `both_ways`, their replies
+        too."""
         links = self._links_of(name)
         cuts = [HeldFault(name, peer, "cut", both_ways=both_ways, id=f"{name} to {peer}") for peer in peers]
         links.apply(FaultTable([*links.faults, *cuts], name))
 
     async def heal(self, names: list[str] | None) -> None:
-        """Undo every cut, or only those of these clients."""
+        """Undo all cuts, or only the cuts of these clients."""
         for name, links in self._links.items():
             if names is None or name in names:
                 links.apply(FaultTable())

@@ -1,7 +1,7 @@
-"""A live cluster for tests: real processes under a temporary directory, driven through the HTTP API.
+"""A live cluster for tests: real processes under a temporary directory, controlled through the HTTP API.
 
 `LiveCluster` is the value of the fixture `zabka_cluster`: the interface of `zabka.testing.cluster`, and the API itself
-through `request`, `get` and `post`.  `LiveEnsemble` is its part without brokers.
+through `request`, `get` and `post`. `LiveEnsemble` is its part without brokers.
 """
 
 from __future__ import annotations
@@ -50,29 +50,29 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
 
     @property
     def controller(self) -> Broker | None:
-        """The broker that the ensemble names controller."""
+        """The broker that is controller according to the ensemble."""
         return self.brokers.get(self.get("/api/v1/controller")["broker_id"])
 
     @property
     def controller_epoch(self) -> int:
-        """/controller_epoch."""
+        """The value of /controller_epoch."""
         return int(self.get("/api/v1/controller")["controller_epoch"])
 
     def settings(self, node: str = "broker-1") -> dict[str, str]:
-        """The effective configuration that a node journalled at its start."""
+        """Return the effective configuration that a node wrote to its journal at its start."""
         return super().settings(node)
 
     @property
     def listeners(self) -> dict[int, str]:
-        """HOST:PORT of each broker's listener for clients, to which a proxy at an advertised address connects."""
+        """HOST:PORT of each broker's client listener, to which a proxy at an advertised address connects."""
         topology = load(self.data)
         brokers = () if topology is None else topology.brokers
         return {b.id: f"{bracketed(b.bind)}:{b.external_bind_port or b.external_port or b.port}" for b in brokers}
 
     def client_config(self, library: ClientLibrary) -> dict[str, Any]:
-        """Return the configuration with which a client of that library connects, under the library's own keys.
+        """Return the configuration for a client of that library, with the library's own keys.
 
-        Raises ValueError for another library.
+        Raises ValueError for an unknown library.
         """
         if library in ("confluent", "java"):
             return {"bootstrap.servers": self.bootstrap}
@@ -91,7 +91,7 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         return error
 
     def call(self, work: Work[T]) -> T:
-        """Run requests through a client of its own.  Raises ClusterFailed if they are refused."""
+        """Run requests through a separate client. Raises ClusterFailed if they are rejected."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -145,7 +145,8 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         return Transactions(self, str(self.post("/api/v1/workloads", body)["id"]))
 
     def heal(self) -> None:
-        """Start nodes that are down, resume paused ones, remove faults, delete workloads; wait for readiness."""
+        """Start nodes that are down, resume paused nodes, remove faults and workloads; wait until the cluster is
+        ready."""
         for workload in self.get("/api/v1/workloads"):
             if workload["state"] == "running":
                 self.request("DELETE", f"/api/v1/workloads/{workload['id']}")
@@ -155,10 +156,10 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         return [*self.peers.values(), *self.brokers.values()]
 
     def start_test(self) -> None:
-        """Begin a test: repair the cluster, remove the state of earlier tests, and let `events` start here.
+        """Begin a test: repair the cluster, remove the state of earlier tests, and make `events` start here.
 
-        That state is every topic but Kafka's own, all consumer groups, the dynamic configurations of brokers, the
-        quotas of clients, and the znodes of clients.
+        That state is every topic except Kafka's internal ones, all consumer groups, the dynamic configurations of
+        brokers, the quotas of clients, and the znodes of clients.
         """
         super().start_test()
 

@@ -1,8 +1,8 @@
-"""A live ensemble for tests: real peers under a temporary directory, driven through the HTTP API.
+"""A live ensemble for tests: real peers under a temporary directory, controlled through the HTTP API.
 
 `LiveEnsemble` is the value of the fixture `zabka_ensemble`, and the part of a `LiveCluster` that needs no brokers.
-Every call blocks, and `until` is the only way to wait: it polls until a condition holds, and reports the last value if
-it times out.
+Every call blocks, and `until` is the only way to wait: it polls until a condition is true, and reports the last value
+if it times out.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ class LiveEnsemble(HttpApi):
 
     @property
     def now_us(self) -> int:
-        """This machine's monotonic clock, which every node's `mono_us` is read from."""
+        """The time of this machine's monotonic clock, which is also the source of every node's `mono_us`."""
         return time.monotonic_ns() // 1000
 
     def settings(self, node: str = "peer-1") -> dict[str, str]:
-        """The effective configuration that a node journalled at its start."""
+        """Return the effective configuration that a node wrote to its journal at its start."""
         return dict([e for e in self.events("node_started", after_us=-1) if e["node"] == node][-1]["config"])
 
     def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
-        """Return the events since the test began, or after a moment of `now_us`; given types, only those types."""
+        """Return the events since the test began, or after a time of `now_us`. With types, return only those types."""
         after_seq, since_us = self._began if after_us is None else (0, after_us)
         return [
             event
@@ -79,28 +79,28 @@ class LiveEnsemble(HttpApi):
             after_seq = page[-1]["seq"]
 
     def journal(self) -> list[Entry]:
-        """Return the whole journal, in order, from the nodes' files: also if the API does not answer."""
+        """Return the whole journal, in order, from the nodes' files, also if the API does not respond."""
         directories = sorted(self.data.glob("*/journal"))
         return merge(entry for directory in directories for entry in read_directory(directory))
 
     def replay(self, test: str) -> str:
-        """Return the command to inspect a failed test: its history, which no seed repeats."""
+        """Return the command that shows the history of a failed test, which no seed can repeat."""
         return f"zabka why EVENT --data {self.data}   (EVENT is such as peer-1#12; the page was {self.url})"
 
     @property
     def began_us(self) -> int:
-        """The moment of `now_us` at which this test began; -1 before the first test."""
+        """The time of `now_us` at which this test began; -1 before the first test."""
         return self._began[1]
 
     @property
     def seq(self) -> int:
-        """The journal's last number."""
+        """The journal's last sequence number."""
         return int(self.get("/api/v1/cluster")["seq"])
 
     # ---- actions -----------------------------------------------------------------------------------------------------
 
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
-        """Poll until the condition returns a true value, and return that.  Raises ClusterFailed after `timeout_s`."""
+        """Poll until the condition returns a true value, and return it. Raises ClusterFailed after `timeout_s`."""
         wait = Wait[T](condition, timeout_s, what)
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -110,9 +110,9 @@ class LiveEnsemble(HttpApi):
         raise ClusterFailed(wait.failure())
 
     def expire_session(self, client_id: int | tuple[int, bytes] | Broker) -> None:
-        """End a client's session, as if it had expired: its ephemeral znodes are deleted, and it gets SessionExpired.
+        """End a client's session as if it had expired: its ephemeral znodes are deleted, and it gets SessionExpired.
 
-        `client_id` is the session's id, kazoo's `client.client_id`, or a broker for its own session.  Raises
+        `client_id` is the session's id, kazoo's `client.client_id`, or a broker for the broker's own session. Raises
         ClusterFailed if there is no such session.
         """
         if isinstance(client_id, Broker):
@@ -122,7 +122,7 @@ class LiveEnsemble(HttpApi):
         run_apart(partial(end_session, self.zookeeper_connect, session_id))
 
     def let_pass(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for `seconds`."""
         time.sleep(seconds)
 
     def until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
@@ -130,7 +130,7 @@ class LiveEnsemble(HttpApi):
         self.until(lambda: self.get("/readyz"), timeout_s, "readiness")
 
     def heal(self) -> None:
-        """Start nodes that are down, resume paused ones, remove faults; wait for readiness."""
+        """Start nodes that are down, resume paused nodes, remove faults; wait until the ensemble is ready."""
         self.faults.heal()
         for node in self._nodes():
             process = node.process
@@ -144,7 +144,7 @@ class LiveEnsemble(HttpApi):
         return list(self.peers.values())
 
     def start_test(self) -> None:
-        """Begin a test: repair the ensemble, delete the znodes of earlier tests, and let `events` start here."""
+        """Begin a test: repair the ensemble, delete the znodes of earlier tests, and make `events` start here."""
         self.heal()
         self._reset()
         self.begin_here()
@@ -153,5 +153,5 @@ class LiveEnsemble(HttpApi):
         run_apart(partial(reset_znodes, self.zookeeper_connect, [], {}))
 
     def begin_here(self) -> None:
-        """Let `events` start at the present moment."""
+        """Make `events` start at the present time."""
         self._began = (self.seq, self.now_us)

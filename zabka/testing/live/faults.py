@@ -1,4 +1,4 @@
-"""Faults on the links of a live cluster."""
+"""Faults on the links of a live cluster, and faults of requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def end_of(end: object) -> str:
 
 
 class Fault:
-    """A fault in effect."""
+    """An active fault."""
 
     def __init__(self, api: HttpApi, fault_id: str) -> None:
         self._api = api
@@ -35,7 +35,7 @@ class Fault:
 
 
 class RequestFaults:
-    """The request faults of one rule, or of a ready set."""
+    """The request faults of one rule, or of a ready-made set."""
 
     def __init__(self, api: HttpApi, ids: list[str]) -> None:
         self._api = api
@@ -43,11 +43,11 @@ class RequestFaults:
 
     @property
     def used(self) -> int:
-        """The number of requests to which they have applied, on all nodes."""
+        """The number of requests to which the faults have been applied, on all nodes."""
         return sum(int(fault["used"]) for fault in self._api.get(FAULTS) if fault["id"] in self.ids)
 
     def heal(self) -> None:
-        """Remove them."""
+        """Remove the faults."""
         for fault_id in self.ids:
             self._api.request("DELETE", f"{FAULTS}/{fault_id}")
 
@@ -63,11 +63,11 @@ class Faults:
         self._api = api
 
     def cut(self, source: object, target: object = "*", *, both_ways: bool = True) -> Fault:
-        """Drop all traffic."""
+        """Drop all traffic from source to target, or in both directions."""
         return self._add(LinkFault(end_of(source), end_of(target), "cut", both_ways=both_ways))
 
     def delay(self, source: object, target: object, delay_ms: int, *, both_ways: bool = True) -> Fault:
-        """Delay all traffic."""
+        """Delay all traffic from source to target, or in both directions."""
         return self._add(LinkFault(end_of(source), end_of(target), "delay", delay_ms, both_ways))
 
     def limit(self, source: object, target: object, bytes_per_s: int, *, both_ways: bool = True) -> Fault:
@@ -80,7 +80,7 @@ class Faults:
         return Fault(self._api, str(self._api.post(FAULTS, body)["id"]))
 
     def on_request(self, name: str, **match: Unpack[RequestMatch]) -> RequestSelection[RequestFaults]:
-        """Select requests of a Kafka API or ZooKeeper operation, for a fault of them."""
+        """Select requests of a Kafka API or ZooKeeper operation, to define a fault for them."""
         return RequestSelection(self.add_rule, name, match)
 
     def add_rule(self, rule: RequestFault) -> RequestFaults:
@@ -88,7 +88,10 @@ class Faults:
         return RequestFaults(self._api, [str(self._api.post(FAULTS, msgspec.to_builtins(rule))["id"])])
 
     def add_set(self, name: str, **narrowing: str | float) -> RequestFaults:
-        """Add a ready set of request faults, narrowed for example to a topic. Raises ClusterFailed with the reason."""
+        """Add a ready-made set of request faults, narrowed for example to a topic.
+
+        Raises ClusterFailed with the reason.
+        """
         made = self._api.post(f"{FAULTS}/sets/{name}", narrowing)
         return RequestFaults(self._api, [str(fault["id"]) for fault in made])
 

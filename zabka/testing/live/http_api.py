@@ -1,4 +1,4 @@
-"""The HTTP API of a live cluster, as its tests call it."""
+"""A client of a live cluster's HTTP API, for tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALL_TIMEOUT_S = 60.0
 
 
 class Refused(ClusterFailed):
-    """The API answered with an error; `status` is HTTP's."""
+    """The API returned an error; `status` is the HTTP status."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -23,19 +23,19 @@ class Refused(ClusterFailed):
 
 
 class HttpApi:
-    """Calls the API at `url`; every call blocks until it is answered, and may come from any thread."""
+    """Calls the API at `url`. Every call blocks until the response arrives, and may come from any thread."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        """`token` is what an API requires if it does not listen on loopback."""
+        """Set the URL, and the `token` that an API requires if it does not listen on loopback."""
         self.url = url
         self.requester = "fixture"
-        """The requester of faults, as the journal names it."""
+        """The requester of faults that the journal records."""
         self._token = token
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Call the API and return the JSON of the answer, or None.
+        """Call the API and return the JSON of the response, or None.
 
-        Raises ClusterFailed; for an error status, Refused.
+        Raises ClusterFailed, or Refused for an error status.
         """
         try:
             answer = self._call(method, path, body)
@@ -59,15 +59,15 @@ class HttpApi:
         return call(method, f"{self.url.rstrip('/')}{path}", sent, headers, timeout_s=CALL_TIMEOUT_S)
 
     def get(self, path: str) -> Any:
-        """GET."""
+        """Send GET and return the JSON of the response."""
         return self.request("GET", path)
 
     def post(self, path: str, body: Any = None) -> Any:
-        """POST."""
+        """Send POST and return the JSON of the response."""
         return self.request("POST", path, body)
 
     def post_and_forget(self, path: str, body: Any) -> None:
-        """POST from a thread of its own, and ignore the answer."""
+        """Send POST from a separate thread, and ignore the response."""
 
         def post() -> None:
             with contextlib.suppress(NoAnswer):

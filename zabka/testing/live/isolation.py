@@ -1,11 +1,11 @@
 """The state of a cluster that outlives its topics, and its removal before the next test.
 
-These are znodes of clients, dynamic configurations of brokers, quotas of clients, and consumer groups.  Nodes, faults,
-workloads and topics are reset through the HTTP API by `LiveCluster`; this module uses clients of the ensemble and of
-the brokers, because the API does not change what it does not show.
+This state consists of znodes of clients, dynamic configurations of brokers, quotas of clients, and consumer groups.
+`LiveCluster` resets nodes, faults, workloads and topics through the HTTP API. This module uses clients of the ensemble
+and of the brokers, because the API cannot change state that it does not show.
 
-A broker applies a changed configuration a moment after the znode changes, and it applies changes in their order.  So
-the last change is to an entity of no client, MARKER, and the reset waits until the journals of all brokers contain it.
+A broker applies a changed configuration a moment after the znode changes, and it applies changes in order. So the last
+change is to an entity of no client, MARKER, and the reset waits until the journals of all brokers contain it.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ _KAFKA = frozenset(
         *("kafka-acl", "kafka-acl-changes", "kafka-acl-extended", "kafka-acl-extended-changes"),
     }
 )
-"""Names in the root that belong to brokers (kafka.zk.ZkData); all others but /zookeeper belong to clients."""
+"""Names in the root that belong to brokers (kafka.zk.ZkData); all others except /zookeeper belong to clients."""
 
 
 Configs = dict[str, dict[str, str]]
-"""The configuration of each entity, such as topics/__consumer_offsets."""
+"""The configuration of each entity, keyed by a path such as topics/__consumer_offsets."""
 
 
 async def reset_znodes(connect_string: str, journals: Sequence[Path], internal: Configs) -> None:
-    """Delete the znodes of clients, and reset dynamic configurations; return once all brokers apply that.
+    """Delete the znodes of clients, and reset dynamic configurations; return when all brokers have applied that.
 
     `journals` are the brokers' directories; without brokers, all znodes outside /zookeeper belong to clients.
-    `internal` keeps the configurations of internal topics as the first reset found them.  Raises ClusterFailed.
+    `internal` stores the configurations of internal topics that the first reset found. Raises ClusterFailed.
     """
     try:
         async with asyncio.timeout(RESET_TIMEOUT_S), connect(connect_string, name="zabka-test-reset") as client:
@@ -81,7 +81,7 @@ async def _children(client: Client, path: str) -> list[str]:
 
 
 async def _delete(client: Client, path: str) -> None:
-    """Delete a znode and its descendants, also if a client that still runs creates more of them meanwhile."""
+    """Delete a znode and its descendants, even if a running client creates more of them in the meantime."""
     while True:
         for child in await _children(client, path):
             await _delete(client, f"{path}/{child}")
@@ -121,7 +121,7 @@ async def _reset_configs(client: Client, journals: Sequence[Path], internal: Con
 
 
 async def _entities(client: Client) -> list[str]:
-    """Return all entities with a configuration except topics, which are deleted with their configuration."""
+    """Return all entities with a configuration except topics, which are deleted together with their configuration."""
     found = [f"{kind}/{name}" for kind in _ENTITY_KINDS for name in await _children(client, f"/config/{kind}")]
     users = [entity for entity in found if entity.startswith("users/")]
     for user in users:
@@ -141,14 +141,14 @@ async def _set_config(client: Client, entity: str, config: dict[str, str]) -> No
 
 
 def _is_journalled(text: str, journal: Path) -> bool:
-    """Return whether one of the two newest files of a journal contains a text: the newest one may have just begun."""
+    """Return whether one of the two newest files of a journal contains a string; the newest may have just begun."""
     return any(text.encode() in path.read_bytes() for path in node_files(journal)[-2:])
 
 
 async def remove_groups(client: AdminClient, runtime: Runtime) -> None:
-    """Remove all members of all groups, and delete the groups.  Raises KafkaRequestFailed, KafkaUnavailable.
+    """Remove all members of all groups, and delete the groups. Raises KafkaRequestFailed, KafkaUnavailable.
 
-    A member whose client still runs joins again, and its group stays.
+    A member whose client is still running joins again, and its group remains.
     """
     groups = GroupAdmin(client, runtime)
     for listing in await groups.listed():

@@ -21,18 +21,18 @@ class Node:
         return self.name
 
     def describe(self) -> dict[str, Any]:
-        """Return the API's whole answer about it."""
+        """Return the API's complete response about the node."""
         found: dict[str, Any] = self._api.get(self._path)
         return found
 
     @property
     def process(self) -> str:
-        """`running`, `paused` or `down`."""
+        """The state of the process: `running`, `paused` or `down`."""
         return str(self.describe()["process"])
 
     @property
     def pid(self) -> int | None:
-        """The process's id, None while it is down."""
+        """The process id, or None while the process is down."""
         pid: int | None = self.describe()["pid"]
         return pid
 
@@ -40,64 +40,64 @@ class Node:
         self._api.post(f"{self._path}/{action}")
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL to the process."""
         self._apply("kill")
 
     def stop(self) -> None:
-        """Stop cleanly: controlled shutdown."""
+        """Stop the node cleanly; a broker does a controlled shutdown."""
         self._apply("stop")
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP to the process."""
         self._apply("pause")
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT to the process."""
         self._apply("resume")
 
     def start(self) -> None:
-        """Start again."""
+        """Start the stopped node again."""
         self._apply("start")
 
     def restart(self) -> None:
-        """Stop, then start."""
+        """Stop the node, then start it."""
         self._apply("restart")
 
 
 class Peer(Node):
-    """A server of the ensemble."""
+    """A peer of a live cluster: a server of the ensemble."""
 
     @property
     def state(self) -> str:
-        """LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
+        """The state: LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
         return str(self.describe()["state"])
 
     @property
     def phase(self) -> str:
-        """ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
+        """The phase: ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
         return str(self.describe()["phase"])
 
 
 class Broker(Node):
-    """A broker."""
+    """A broker of a live cluster."""
 
     @property
     def registered(self) -> bool:
-        """Whether its ephemeral znode exists in /brokers/ids, according to the ensemble."""
+        """Whether the broker's ephemeral znode exists in /brokers/ids, according to the ensemble."""
         return bool(self.describe()["registered"])
 
     @property
     def is_controller(self) -> bool:
-        """Whether the broker considers itself the controller, right or wrong."""
+        """Whether the broker considers itself the controller, correctly or not."""
         return bool(self.describe()["is_controller"])
 
     @property
     def believes(self) -> Believes:
-        """The controller according to this broker, by its own last report."""
+        """The controller in this broker's last report."""
         belief = self.describe()["believes"]
         return Believes(belief["controller_id"], belief["controller_epoch"])
 
     @property
     def session_state(self) -> str:
-        """The state of its session with the ensemble, by its own last report."""
+        """The state of the broker's session with the ensemble, from its last report."""
         return str(self.describe()["session_state"])

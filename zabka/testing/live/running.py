@@ -1,9 +1,9 @@
 """Plays scripts of the outage library on a running cluster: `zabka scenarios run NAME --on URL`.
 
-It breaks that cluster, and repairs it again, also if a step fails or the play is interrupted: nodes that the script
-killed or paused are started, its faults end, and the znodes and topics that it created are deleted.  Topics of the
-script get unused names.  Nothing else is touched: existing topics and workloads go on, and the cluster keeps its
-settings, so a script is played without its injected bug.
+A script breaks the cluster. Afterwards the player repairs it, also if a step fails or the play is interrupted: nodes
+that the script killed or paused are started, its faults end, and the znodes and topics that it created are deleted.
+Topics of the script get unused names. Nothing else is changed: existing topics and workloads continue, and the cluster
+keeps its settings, so a script is played without its injected bug.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from zabka.testing.live.scenarios import RECOVERY_S, SHOWN_MAX, LivePlayer, play
 from zabka.testing.live.stage import LiveStage
 
 WHOLE_S = 15.0
-"""How long a script waits for the cluster to be whole before it begins."""
+"""How long a script waits for a healthy cluster before it begins."""
 UNDO_S = 30.0
-"""How long the undoing of a script's actions is retried: an API that ended is restarted meanwhile."""
+"""How long the undoing of a script's actions is retried: an API that ended is restarted in the meantime."""
 UNDO_AGAIN_S = 0.5
 
 LEASE = "/zabka-live-play"
@@ -48,22 +48,22 @@ OWNED_BY_THE_CLUSTER = frozenset({
     "feature", "isr_change_notification", "kafka-acl", "kafka-acl-changes", "kafka-acl-extended",
     "kafka-acl-extended-changes", "latest_producer_id_block", "log_dir_event_notification", "migration", "zookeeper",
 })  # fmt: skip
-"""The first names of the znodes that Kafka and ZooKeeper keep (kafka.zk.ZkData)."""
+"""The first names of the znode paths that belong to Kafka and ZooKeeper (kafka.zk.ZkData)."""
 _WRITES = ("set", "delete", "restrict")
 
 _WRONG = (StepFailed, ClusterFailed, ZooKeeperError, LookupError, ValueError, OSError, CancelledError)
-"""What a step, or its undoing, may raise if a cluster answers unexpectedly."""
+"""The exceptions that a step, or its undoing, may raise if a cluster responds unexpectedly."""
 
 
 class RunningPlayer:
-    """Plays scenarios on the cluster whose API is at `url`, with a `token` if that requires one."""
+    """Plays scenarios on the cluster whose API is at `url`, with a `token` if the API requires one."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self._url = url
         self._token = token
 
     def unreachable(self) -> str | None:
-        """Return why the API cannot be used (no answer, or another server's), or None if it can."""
+        """Return why the API cannot be used (no response, or a response of another server), or None if it can."""
         try:
             LiveCluster(self._url, Path(), token=self._token).close()
         except (*_WRONG, TypeError) as failed:
@@ -75,9 +75,9 @@ class RunningPlayer:
         return running_obstacle(scenario)
 
     def play(self, scenario: AnyScenario) -> Verdict:
-        """Play the scenario to its verdict, by what the script and its clients saw.
+        """Play the scenario to its verdict, according to the results of the script and its clients.
 
-        The journal has the events since its start.
+        The journal has the events since the script's start.
         """
         assert isinstance(scenario, WorldScenario), "asked before"
         verdict = Verdict(
@@ -155,7 +155,7 @@ def _foreign_znode(script: WorldScenario) -> str | None:
 
 
 def with_own_topics(scenario: WorldScenario, taken: set[str]) -> WorldScenario:
-    """Return the script with unused names of its topics: `orders.2` for `orders`."""
+    """Return the script with unused names for its topics: `orders.2` for `orders`."""
     text = msgspec.json.encode(scenario).decode()
     for topic in {step.topic for step in scenario.steps if isinstance(step, kafka_steps.Topic)}:
         number = next(number for number in range(1, len(taken) + 2) if f"{topic}.{number}" not in taken)
@@ -175,7 +175,7 @@ def _works(stage: LiveStage) -> bool:
 
 
 def _take_lease(stage: LiveStage, script: WorldScenario) -> None:
-    """Ensure that one script runs at a time, and that its znodes do not exist yet.  Raises ClusterFailed."""
+    """Ensure that only one script runs at a time, and that its znodes do not exist yet. Raises ClusterFailed."""
     stage.ask(stage.clients.join(_PLAYER, tuple(stage.cluster.peers), LEASE_SESSION_MS))
     answer = stage.ask(stage.clients.ask(_PLAYER, "create_ephemeral", LEASE, ""))
     if answer == "NodeExists":
@@ -189,7 +189,8 @@ def _take_lease(stage: LiveStage, script: WorldScenario) -> None:
 
 
 def _played_and_undone(stage: LiveStage, script: WorldScenario) -> tuple[list[str], list[str]]:
-    """Play and undo the script, also if it is interrupted; return the problems, and what could not be undone."""
+    """Play and undo the script, also if it is interrupted; return the problems, and the actions that were not
+    undone."""
     found: list[str] = []
     left: list[str] = []
     try:
@@ -199,7 +200,7 @@ def _played_and_undone(stage: LiveStage, script: WorldScenario) -> tuple[list[st
     except KeyboardInterrupt:
         found.append("it was ended from outside")
     finally:
-        # Again, in case the undoing was interrupted.
+        # Repeat this, in case the undoing was interrupted.
         left += _undone(stage)
         left += _topics_deleted(stage, script)
         with suppress(*_WRONG):
@@ -221,7 +222,7 @@ def _message_of(failed: BaseException) -> str:
 
 
 def _undone(stage: LiveStage) -> list[str]:
-    """End the script's faults and start what it stopped, with retries; return what could not be undone."""
+    """End the script's faults and start the nodes that it stopped, with retries; return what could not be undone."""
     deadline_s = time.monotonic() + UNDO_S
     while (missed := _undo(stage)) and time.monotonic() < deadline_s:
         time.sleep(UNDO_AGAIN_S)
@@ -229,7 +230,8 @@ def _undone(stage: LiveStage) -> list[str]:
 
 
 def _undo(stage: LiveStage) -> list[str]:
-    """Undo each action independently, so that no failure prevents the others; return what is left."""
+    """Undo each action independently, so that a failure does not prevent the others; return what could not be
+    undone."""
     missed = []
     nodes: list[Node] = [*stage.cluster.peers.values(), *stage.cluster.brokers.values()]
     undoing: list[tuple[str, Callable[[], None]]] = [("faults", partial(stage.heal, None))]
@@ -243,7 +245,7 @@ def _undo(stage: LiveStage) -> list[str]:
 
 
 def _topics_deleted(stage: LiveStage, script: WorldScenario) -> list[str]:
-    """Delete the script's topics, whose names no other topic has, and wait for the deletion; return what is left."""
+    """Delete the script's topics, whose names are unique, and wait for the deletion; return the remaining topics."""
     made = {step.topic for step in script.steps if isinstance(step, kafka_steps.Topic)}
     deadline_s = time.monotonic() + UNDO_S
     missed: dict[str, str] = {}
@@ -275,7 +277,7 @@ def _go_on(node: Node) -> None:
 
 
 def _checked(stage: LiveStage, script: WorldScenario) -> list[str]:
-    """Wait until the cluster is whole again, and check what the script's clients saw."""
+    """Wait until the cluster is healthy again, and check the results that the script's clients received."""
     problems: list[str] = []
     try:
         stage.cluster.until(lambda: _works(stage), RECOVERY_S, "a whole cluster, after every fault had ended,")

@@ -1,7 +1,8 @@
-"""Plays scripts of the outage library over real processes: `zabka scenarios run NAME --live`.
+"""Plays scripts of the outage library with real processes: `zabka scenarios run NAME --live`.
 
-The scripts are the simulated ones; what takes virtual time there takes real time here.  A script with a step that real
-processes cannot do (to cut a machine's power, to choose when a disk answers) is refused before anything is started.
+The scripts are the same as in simulation; steps that take virtual time there take real time here. If a script has a
+step that real processes cannot do (cut a machine's power, choose when a disk responds), it is rejected before anything
+is started.
 """
 
 from __future__ import annotations
@@ -238,10 +239,10 @@ def play_step(stage: LiveStage, step: AnyWorldStep) -> None:
 
 
 class LivePlayer:
-    """Plays scenarios over real processes, each on a cluster of its own."""
+    """Plays scenarios with real processes, each on a separate cluster."""
 
     def unplayable(self, scenario: AnyScenario) -> str | None:
-        """Return why the scenario cannot be played there, or None if it can."""
+        """Return why this player cannot play the scenario, or None if it can."""
         if isinstance(scenario, WorldScenario) and scenario.shows in AUDITED:
             return f"what it shows ({scenario.shows}) is seen only by looking into every broker's disk and memory"
         if not isinstance(scenario, WorldScenario):
@@ -255,7 +256,10 @@ class LivePlayer:
         return None
 
     def play(self, scenario: AnyScenario) -> Verdict:
-        """Play the scenario to its verdict; if it has an injected bug to show, also with that, on another cluster."""
+        """Play the scenario to its verdict.
+
+        If it has an injected bug to show, also play it with the bug on another cluster.
+        """
         assert isinstance(scenario, WorldScenario), "asked before"
         verdict = _play(scenario, with_bug=False)
         if scenario.shows:
@@ -267,7 +271,7 @@ class LivePlayer:
 
 
 def _own_times() -> dict[str, str]:
-    """Return the times of the simulated world, which the scripts' waits are made for."""
+    """Return the time settings of the simulated world, for which the waits in the scripts are made."""
     world = WorldSettings()
     return {
         "group.initial.rebalance.delay.ms": "3000",
@@ -306,7 +310,7 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
 
 
 def play_script(stage: LiveStage, scenario: WorldScenario, with_bug: bool) -> list[str]:
-    """Play a script on an existing cluster; return the problems, up to and including the recovery."""
+    """Play a script on an existing cluster; return the problems, including those of the recovery."""
     for number, step in enumerate(scenario.steps, start=1):
         try:
             play_step(stage, step)

@@ -1,4 +1,4 @@
-"""The end of a client's session with the ensemble, as if it had expired."""
+"""Ends a client's session with the ensemble as if it had expired."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def end_session(connect_string: str, session_id: int) -> None:
 async def take_over_and_close(connect_string: str, session_id: int, connector: Connector, runtime: Runtime) -> None:
     """Take over a session with its id and password, and close it.
 
-    The servers then close the client's connection, and answer SessionExpired when it reconnects.  This is the method of
-    Curator's KillSession.  Raises ClusterFailed if there is no such session, or no quorum.
+    The servers then close the client's connection, and reply SessionExpired when it reconnects. Curator's KillSession
+    uses the same method. Raises ClusterFailed if there is no such session, or no quorum.
     """
     servers, _ = parse_hosts(connect_string)
     resume = (session_id, password_of(SessionId(session_id)))

@@ -1,4 +1,4 @@
-"""A live cluster under a script of the outage library: its nodes by the script's names, and the script's clients."""
+"""A live cluster for a script of the outage library: its nodes by the script's names, and the script's clients."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 STEP_S_MAX = 60.0
 SLOWER = 3
-"""The factor for the simulated cluster's deadlines, for a live cluster on a busy machine."""
+"""The factor by which deadlines are longer than in the simulated cluster, for a live cluster on a busy machine."""
 
 
 class LiveStage:
-    """A live cluster under a script: its nodes by the script's names, and clients on an event loop in a thread."""
+    """A live cluster for a script: nodes by the script's names, and clients on an event loop in a separate thread."""
 
     def __init__(self, cluster: LiveCluster, with_bug: bool, acks: int, *, pace: float = 1.0) -> None:
-        """`pace` is the ratio of real to simulated time for everything that waits for a timeout."""
+        """Set up the stage; `pace` is the ratio of real to simulated time for every wait for a timeout."""
         self.cluster = cluster
         self.pace = pace
         self.with_bug = with_bug
@@ -54,7 +54,7 @@ class LiveStage:
 
     @property
     def kafka(self) -> KafkaClients:
-        """The clients of the brokers.  Raises StepFailed if there are none."""
+        """The clients of the brokers. Raises StepFailed if there are none."""
         if self._kafka is None:
             raise StepFailed("there are no brokers")
         return self._kafka
@@ -79,7 +79,7 @@ class LiveStage:
         return dict(found.log_end_offsets).get(found.leader)
 
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a client's coroutine.  Raises StepFailed if it is refused or takes too long."""
+        """Return the result of a client's coroutine. Raises StepFailed if it is rejected or takes too long."""
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result(STEP_S_MAX)
         except TimeoutError:
@@ -108,7 +108,7 @@ class LiveStage:
     # -- nodes and partitions ----------------------------------------------------------------------------------------
 
     def name(self, text: str) -> str:
-        """Return the own name of a node that the script names."""
+        """Return the cluster's name of a node that the script names."""
         if text == "controller":
             found = self.cluster.controller
             return "broker--1" if found is None else str(found)
@@ -122,7 +122,7 @@ class LiveStage:
         return found
 
     def group(self, texts: tuple[str, ...], but: str = "") -> list[str]:
-        """Return the named nodes; `peers` and `brokers` are all of them, except `but`."""
+        """Return the names of these nodes. `peers` and `brokers` mean all of them, except `but`."""
         groups = {
             "peers": [str(peer) for peer in self.cluster.peers.values()],
             "brokers": [str(broker) for broker in self.cluster.brokers.values()],
@@ -130,7 +130,7 @@ class LiveStage:
         return [node for text in texts for node in groups.get(text, [self.name(text)]) if node != but]
 
     def broker_id(self, text: str) -> int:
-        """Return the number of the broker, -1 for "nobody"."""
+        """Return the broker's id, -1 for "nobody"."""
         return -1 if text == "nobody" else int(self.name(text).partition("-")[2])
 
     def partition(self, name: str) -> Any:
@@ -139,7 +139,7 @@ class LiveStage:
         return self.cluster.topics[requested.topic].partitions[requested.partition]
 
     def until(self, condition: Callable[[], bool], within_ms: int, what: str) -> None:
-        """Wait until the condition holds.  Raises StepFailed."""
+        """Wait until the condition is true. Raises StepFailed."""
         try:
             self.cluster.until(condition, SLOWER * self.pace * within_ms / 1000, what)
         except ClusterFailed as failed:
@@ -151,7 +151,7 @@ class LiveStage:
         return self.cluster.zab_leader is not None and all(peer.phase == "BROADCAST" for peer in serving)
 
     def partitions(self) -> Iterator[tuple[str, Any]]:
-        """Yield every partition with its name."""
+        """Yield every partition and its name."""
         for topic in self.cluster.topics.names():
             for number, partition in enumerate(self.cluster.topics[topic].partitions):
                 yield f"{topic}-{number}", partition
@@ -161,7 +161,7 @@ class LiveStage:
         return next(self.unsettled(), None) is None
 
     def unsettled(self) -> Iterator[str]:
-        """Yield what is not settled yet, as the simulated world words it."""
+        """Yield the states that are not settled yet, in the wording of the simulated world."""
         for number, broker in self.cluster.brokers.items():
             if not broker.registered:
                 yield f"broker {number} is not registered"
@@ -172,7 +172,7 @@ class LiveStage:
                 yield f"{name}: {partition.isr} of {partition.replicas} are in sync"
 
     def hold(self, link: tuple[str, str], fault: Fault | RequestFaults) -> None:
-        """Remember a fault that is to be undone."""
+        """Remember a fault that must be undone."""
         self.faults.append((link, fault))
         self.faults_made += 1
 
@@ -186,7 +186,7 @@ class LiveStage:
         self.ask(self.clients.heal(machines))
 
     def zookeeper(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Run `work` with a client of the ensemble.  Raises StepFailed if it is refused."""
+        """Run `work` with a client of the ensemble. Raises StepFailed if it is rejected."""
 
         async def session() -> T:
             client = Client(self.cluster.zookeeper_connect, AsyncioConnector(), AsyncioRuntime(self._loop))
@@ -206,7 +206,7 @@ def _ended(fault: Fault | RequestFaults) -> bool:
     try:
         fault.heal()
     except Refused as refused:
-        # The fault of a node that was killed since ended with it.
+        # The fault ended with its node, which has been killed since then.
         return refused.status == HTTPStatus.NOT_FOUND
     except ClusterFailed:
         return False

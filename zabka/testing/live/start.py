@@ -1,8 +1,8 @@
-"""A cluster of real processes under a directory: started on ports of its own, and stopped completely.
+"""A cluster of real processes under a directory: it is started on its own ports, and stopped completely.
 
-The host agent is started first; meanwhile this process imports what it needs to wait for the cluster and to drive it.
-The nodes' first processes are forks of the agent (`zabka.compose.forked`), which halves the start-up work; nodes that a
-test starts again are programs of their own.
+The host agent is started first. While it starts, this process imports the modules that it needs to wait for the cluster
+and to control it. The nodes' first processes are forks of the agent (`zabka.compose.forked`), which halves the start-up
+work; nodes that a test starts again are separate programs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STOP_TIMEOUT_S = 25.0
 
 
 class _Silent:
-    """Does not report the progress of a start; an exception states the reason of a failure."""
+    """A reporter that prints nothing about a start; an exception contains the reason for a failure."""
 
     def print_line(self, text: str) -> None:
         """Do nothing."""
@@ -62,11 +62,11 @@ def start_live(
     ports: Ports = "free",
     advertised: Mapping[int, str] | None = None,
 ) -> LiveCluster:
-    """Start a cluster and wait until it is ready.  Raises ClusterFailed with the reason.
+    """Start a cluster and wait until it is ready. Raises ClusterFailed with the reason.
 
     `ports` are free ones, or "fixed": 2181 and the following for peers, 9092 and the following for brokers.
-    `advertised` is HOST:PORT of a proxy for each broker: clients connect to it, and it to `LiveCluster.listeners`.
-    The cluster ends with this process, also if this process is killed.
+    `advertised` is HOST:PORT of a proxy for each broker: clients connect to the proxy, and the proxy connects to
+    `LiveCluster.listeners`. The cluster ends with this process, also if this process is killed.
     """
     given = {**FIXTURE_SETTINGS, **(settings or {})}
     wanted = _wanted(given, peers=peers, brokers=brokers, ports=ports, advertised=advertised)
@@ -84,7 +84,7 @@ def start_ensemble(
     settings: Mapping[str, str] | None = None,
     ports: Ports = "free",
 ) -> LiveEnsemble:
-    """Start an ensemble without brokers, as `start_live` starts a cluster."""
+    """Start an ensemble without brokers, as `start_live` does for a cluster."""
     wanted = _wanted(settings, peers=peers, observers=observers, brokers=0, ports=ports)
     with _started(data, wanted) as (url, agent):
         from zabka.testing.live.ensemble import LiveEnsemble
@@ -101,7 +101,7 @@ def _wanted(
     ports: Ports = "free",
     advertised: Mapping[int, str] | None = None,
 ) -> Requested:
-    """Return the options of `up`.  Raises ClusterFailed for an invalid one."""
+    """Return the options of `up`. Raises ClusterFailed if one is not valid."""
     if ports not in get_args(Ports):
         raise ClusterFailed(
             f"the cluster cannot be started: ports is one of {', '.join(get_args(Ports))}, not {ports!r}"
@@ -135,13 +135,13 @@ def _started(data: Path, wanted: Requested) -> Iterator[tuple[str, subprocess.Po
         _wait(topology, agent, data)
         yield topology.api_url, agent
     except BaseException:
-        # Includes Ctrl-C, also during the imports.
+        # This includes Ctrl-C, also during the imports.
         _end(agent, data)
         raise
 
 
 def _wait(topology: Topology, agent: subprocess.Popen[bytes], data: Path) -> None:
-    """Return once the cluster is ready.  Raises ClusterFailed with the reason."""
+    """Return when the cluster is ready. Raises ClusterFailed with the reason."""
     from zabka.compose.up import CannotStart, wait_until_ready
 
     def trouble() -> None:
@@ -149,7 +149,7 @@ def _wait(topology: Topology, agent: subprocess.Popen[bytes], data: Path) -> Non
             log_text = (data / topology.hosts[0].name / "agent.log").read_text(errors="replace")
             raise CannotStart(f"the host agent ended with exit code {agent.returncode}:\n{log_text}")
 
-    # The module that drives the cluster is imported while its processes start.
+    # Import the module that drives the cluster while its processes start.
     import_module("zabka.testing.live.cluster" if topology.brokers else "zabka.testing.live.ensemble")
     try:
         save_run(data, Run(agent.pid, topology.api_url))
@@ -160,7 +160,7 @@ def _wait(topology: Topology, agent: subprocess.Popen[bytes], data: Path) -> Non
 
 def _begin(data: Path, wanted: Requested) -> tuple[Topology, subprocess.Popen[bytes]]:
     with ExitStack() as held:
-        # Both are released here; the agent holds them as long as it lives.
+        # Both are released here; the agent holds them as long as it runs.
         lock = take_lock(data)
         held.callback(os.close, lock)
         forget_run(data)
@@ -200,9 +200,9 @@ def running_cluster(
     ports: Ports = "free",
     advertised: Mapping[int, str] | None = None,
 ) -> Block[LiveCluster]:
-    """Provide a cluster for a `with` or `async with` block, also without pytest; `data` is kept if it is given.
+    """Provide a cluster for a `with` or `async with` block, also without pytest; `data` is kept if given.
 
-    `ports` and `advertised` are those of `start_live`.  The block raises ClusterFailed with the reason.
+    `ports` and `advertised` have the same meaning as for `start_live`. The block raises ClusterFailed with the reason.
     """
 
     def start(directory: Path) -> LiveCluster:
@@ -221,7 +221,8 @@ def running_ensemble(
     data: Path | None = None,
     ports: Ports = "free",
 ) -> Block[LiveEnsemble]:
-    """Provide an ensemble without brokers for a `with` or `async with` block, as `running_cluster` a cluster."""
+    """Provide an ensemble without brokers for a `with` or `async with` block, as `running_cluster` does for a
+    cluster."""
 
     def start(directory: Path) -> LiveEnsemble:
         return start_ensemble(directory, peers=peers, observers=observers, settings=settings, ports=ports)
@@ -231,7 +232,7 @@ def running_ensemble(
 
 @contextmanager
 def _kept(start: Callable[[Path], E], data: Path | None) -> Iterator[E]:
-    """Start in a directory, by default a temporary one, and stop at the end."""
+    """Start the processes in a directory, by default a temporary one, and stop them at the end."""
     with TemporaryDirectory(prefix="zabka-") as directory:
         running = start(data or Path(directory))
         try:

@@ -11,7 +11,7 @@ from zabka.testing.live.http_api import HttpApi
 
 
 class Topic:
-    """A topic."""
+    """A topic of a live cluster."""
 
     def __init__(self, api: HttpApi, name: str) -> None:
         self._api = api
@@ -19,13 +19,13 @@ class Topic:
         self.name = name
 
     def describe(self) -> dict[str, Any]:
-        """Return the API's whole answer about it."""
+        """Return the API's complete response about the topic."""
         found: dict[str, Any] = self._api.get(self._path)
         return found
 
     @property
     def partitions(self) -> list[Partition]:
-        """The topic's partitions as they are now, by number."""
+        """The topic's current partitions, ordered by number."""
         return [
             Partition(
                 **{field: row[field] for field in ("partition", "leader", "leader_epoch", "isr", "replicas")},
@@ -42,7 +42,7 @@ class Topic:
         return dict(self.describe()["config"])
 
     def set_config(self, changes: Mapping[str, str | None]) -> None:
-        """Set overrides; a value of None removes an override."""
+        """Set configuration overrides; a value of None removes an override."""
         self._api.request("PATCH", f"{self._path}/config", dict(changes))
 
     def delete(self) -> None:
@@ -51,7 +51,7 @@ class Topic:
 
 
 class Topics:
-    """The cluster's topics."""
+    """The topics of a live cluster."""
 
     def __init__(self, api: HttpApi, brokers: int) -> None:
         self._api = api
@@ -69,7 +69,7 @@ class Topics:
         assignment: Mapping[int, Sequence[int]] | None = None,
         config: Mapping[str, str] | None = None,
     ) -> Topic:
-        """Create a topic; by default with a replica on every broker."""
+        """Create a topic, by default with a replica on every broker."""
         body: dict[str, Any] = {"name": name, "config": dict(config or {})}
         if assignment is not None:
             body["assignment"] = {str(p): list(replicas) for p, replicas in assignment.items()}
@@ -80,7 +80,7 @@ class Topics:
         return self[name]
 
     def ask_for(self, name: str, partitions: int = 1) -> None:
-        """Ask the current controller for a topic, without waiting for an answer."""
+        """Ask the current controller to create a topic, without waiting for the reply."""
         self._api.post_and_forget(
             "/api/v1/topics",
             {"name": name, "partitions": partitions, "replication_factor": self._brokers},

@@ -1,4 +1,4 @@
-"""Workloads on a live cluster: producers that verify themselves, and members of consumer groups."""
+"""Workloads on a live cluster: producers that verify their records, and members of consumer groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Workload:
         return _counts(self._api.get(self._path))
 
     def stop(self) -> WorkloadCounts:
-        """Stop it, and return the final counts."""
+        """Stop the workload, and return the final counts."""
         return _counts(self._api.request("DELETE", self._path))
 
 
@@ -39,7 +39,7 @@ class Consumer:
         return _consumer_counts(self._api.get(self._path))
 
     def stop(self) -> ConsumerCounts:
-        """Let it commit and leave its group, and return the final counts."""
+        """Make the consumer commit and leave its group, and return the final counts."""
         return _consumer_counts(self._api.request("DELETE", self._path))
 
 
@@ -56,7 +56,7 @@ class Transactions:
         return _transaction_counts(self._api.get(self._path))
 
     def stop(self) -> TransactionCounts:
-        """Let it end the open transaction, and return the final counts."""
+        """Make the workload end its open transaction, and return the final counts."""
         return _transaction_counts(self._api.request("DELETE", self._path))
 
 

@@ -1,7 +1,8 @@
-"""The value that ZooKeeper 3.9.5 reads from each text of each key, and where a different outcome is right here.
+"""The value that ZooKeeper 3.9.5 reads from each string of each key, and where a different outcome is correct here.
 
-`java_outcomes.json` has one key a line: each text with the value that ZooKeeper works with, or null if it refuses to
-start or exits at once. `tests/interop/test_zoo_cfg_values.py` compares that file with ZooKeeper's jars.
+`java_outcomes.json` has one key per line. It maps each string to the value that ZooKeeper uses, or to null if
+ZooKeeper refuses to start or exits immediately. `tests/interop/test_zoo_cfg_values.py` compares that file with
+ZooKeeper's jars.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ DIFFERENT: dict[tuple[str, str], tuple[str | None, str]] = {
                    "connectionTokenFillTime", "connection_throttle_fill_count", "connectionTokenFillCount")},
     **{(key, "0"): (None, _NO_CLIENT) for key in ("connection_throttle_fill_time", "connectionTokenFillTime")},
 }  # fmt: skip
-"""(key, text): the outcome here, None for a rejected value, and the reason."""
+"""Outcome here (None for a rejected value) and its reason, keyed by (key, string)."""
 WITHOUT_LIMITS = frozenset(
     {
         # Any text is accepted.

@@ -1,4 +1,4 @@
-"""The files that list the ensemble's servers: zoo.cfg, its dynamic file, and the proposed one (`.next`)."""
+"""The files that list the ensemble's servers: zoo.cfg, its dynamic file, and the proposed file (`.next`)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_active_membership_moves_out_of_zoo_cfg(tmp_path: Path) -> None:
     assert after.reconfig_enabled and after.tick_time == before.tick_time
 
 
-def test_client_port_in_own_line_replaces_that_of_zoo_cfg(tmp_path: Path) -> None:
+def test_client_port_in_own_line_replaces_port_of_zoo_cfg(tmp_path: Path) -> None:
     path = written(tmp_path)
     line = NEW.replace("3888:participant", "3888:participant;127.0.0.1:2199")
     DynamicConfigFiles(path, 1).save(Membership.parse(line))
@@ -68,7 +68,7 @@ def test_client_port_in_own_line_replaces_that_of_zoo_cfg(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_membership_without_client_port_keeps_the_open_port(tmp_path: Path, host: str) -> None:
-    """A whole membership can omit the port; zoo.cfg lost it when an earlier membership had one."""
+    """A full membership can omit the client port. zoo.cfg once lost the port if an earlier membership had one."""
     path = written(tmp_path)
     files = DynamicConfigFiles(path, 1)
     line = "server.1=127.0.0.1:2888:3888:participant"
@@ -79,8 +79,8 @@ def test_membership_without_client_port_keeps_the_open_port(tmp_path: Path, host
         assert (config.client_port, config.client_address) == (2199, host)
 
 
-def test_membership_checked_by_others_is_accepted_unchanged(tmp_path: Path) -> None:
-    """ZooKeeper allows servers on a loopback host to share their ports: rejecting that would prevent every restart."""
+def test_membership_with_shared_loopback_ports_is_accepted(tmp_path: Path) -> None:
+    """ZooKeeper allows servers on a loopback host to share ports. Rejecting that would prevent every restart."""
     path = written(tmp_path)
     shared = "server.4=127.0.0.1:2888:3888:observer;0.0.0.0:2184"
     membership = Membership.parse(NEW.replace("server.4=127.0.0.1:2891:3891:participant;0.0.0.0:2184", shared))
@@ -132,7 +132,9 @@ def test_crash_before_zoo_cfg_update_keeps_the_old_state(tmp_path: Path) -> None
         ("server.2=a:1:2", "", "there is no server.1"),
     ],
 )
-def test_a_bad_dynamic_file_is_one_clear_line(tmp_path: Path, dynamic: str | None, extra: str, message: str) -> None:
+def test_invalid_dynamic_file_is_reported_in_one_line(
+    tmp_path: Path, dynamic: str | None, extra: str, message: str
+) -> None:
     file = tmp_path / "zoo.cfg.dynamic"
     if dynamic is not None:
         file.write_text(dynamic)
@@ -141,14 +143,14 @@ def test_a_bad_dynamic_file_is_one_clear_line(tmp_path: Path, dynamic: str | Non
         load(path)
 
 
-def test_files_that_cannot_be_written_are_one_clear_line(tmp_path: Path) -> None:
+def test_unwritable_files_are_reported_in_one_line(tmp_path: Path) -> None:
     path = written(tmp_path)
     (tmp_path / "zoo.cfg.dynamic.next.tmp").mkdir()
     with pytest.raises(DataDirectoryError, match=r"zoo.cfg.dynamic.next cannot be written: Is a directory"):
         DynamicConfigFiles(path, 1).save_next(Membership.parse(NEW))
 
 
-def test_a_dynamic_file_without_a_version_has_version_0(tmp_path: Path) -> None:
+def test_dynamic_file_without_a_version_has_version_0(tmp_path: Path) -> None:
     file = tmp_path / "zoo.cfg.dynamic"
     file.write_text("server.1=a:1:2;2181\ngroup.1=1\n")
     membership = reload(written(tmp_path, f"dataDir={{data}}\ndynamicConfigFile={file}\n")).membership
@@ -156,7 +158,7 @@ def test_a_dynamic_file_without_a_version_has_version_0(tmp_path: Path) -> None:
     assert (membership.version, membership.groups) == (0, {1: (1,)})
 
 
-def test_lone_server_is_standalone_unless_disabled(tmp_path: Path) -> None:
+def test_single_server_is_standalone_unless_disabled(tmp_path: Path) -> None:
     one = "dataDir={data}\nclientPort=1\ninitLimit=1\nsyncLimit=1\nserver.1=a:1:2\n"
     assert not reload(written(tmp_path, one)).distributed
     assert reload(written(tmp_path, one + "standaloneEnabled=false\n")).distributed

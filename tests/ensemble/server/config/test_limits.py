@@ -1,4 +1,4 @@
-"""Limits on clients, on a virtual clock: connections, new sessions, requests in flight, large requests."""
+"""Limits on clients, on a virtual clock: connections, new sessions, requests in flight, and large requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def admission(*, draw: Callable[[], float] = lambda: 0.5, **limits: object) -> A
     return Admission(Limits(**limits), draw, 0)  # type: ignore[arg-type]
 
 
-def test_sixty_connections_a_host_are_enough_by_default() -> None:
+def test_default_limit_is_sixty_connections_per_host() -> None:
     limited = admission()
     assert [limited.admit("10.0.0.1") for _ in range(61)] == [True] * 60 + [False]
     assert limited.admit("10.0.0.2")
@@ -30,7 +30,7 @@ def test_sixty_connections_a_host_are_enough_by_default() -> None:
     assert (limited.connections, limited.counts.connection_rejected) == (61, 1)
 
 
-def test_zero_is_no_limit_and_a_total_limit_is_optional() -> None:
+def test_zero_is_unlimited_and_the_total_limit_is_optional() -> None:
     assert all(admission(per_host=0).admit("a") for _ in range(100))
     limited = admission(connections=2)
     assert [limited.admit(host) for host in "abc"] == [True, True, False]
@@ -76,13 +76,13 @@ def test_session_tokens_run_out_and_refill_over_time() -> None:
     assert admitted(throttle, 100_000, 20) == 10
 
 
-def test_renewed_session_can_cost_less_than_a_new_one() -> None:
+def test_renewed_session_can_cost_fewer_tokens_than_a_new_one() -> None:
     settings = ThrottleSettings(tokens=6, new_session_weight=3, renewed_session_weight=2)
     assert admitted(ConnectionThrottle(settings, lambda: 0.5, 0), 0, 9) == 2
     assert admitted(ConnectionThrottle(settings, lambda: 0.5, 0), 0, 9, renews=True) == 3
 
 
-def test_lasting_pressure_drops_more_connections_at_random() -> None:
+def test_continuous_pressure_drops_more_connections_at_random() -> None:
     settings = ThrottleSettings(tokens=1, fill_time_ms=1000, freeze_time_ms=10, drop_increase=0.25, drop_decrease=0.5)
     throttle = ConnectionThrottle(settings, lambda: 0.4, 0)
     throttle.admits(0, renews=False)
@@ -106,7 +106,7 @@ def test_sessions_are_counted() -> None:
 # -- requests in flight ----------------------------------------------------------------------------------------------
 
 
-def test_requests_wait_first_in_first_out_above_the_limit() -> None:
+def test_requests_above_the_limit_wait_in_fifo_order() -> None:
     limited = admission(in_process=2)
     gate = RequestGate(limited)
     assert not gate.holds(ONE, [Frames([GET])], 0)
@@ -137,7 +137,7 @@ def test_requests_that_wait_too_long_are_rejected_except_pings() -> None:
     assert limited.counts.throttled_ops == 1
 
 
-def test_a_closed_connections_requests_are_dropped() -> None:
+def test_requests_of_a_closed_connection_are_dropped() -> None:
     limited = admission(in_process=1)
     limited.outstanding = 1
     gate = RequestGate(limited)

@@ -1,4 +1,6 @@
-"""The keys of zoo.cfg about authentication, TLS and limits: defaults, meaning, and one clear line for a bad value."""
+"""The keys of zoo.cfg for authentication, TLS and limits: defaults, meaning, and a one-line error for an invalid
+value.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,7 @@ def test_tls_is_configured_with_zookeepers_keys(tmp_path: Path) -> None:
     assert config.warnings == ()
 
 
-def test_without_hostname_verification_neither_side_is_verified(tmp_path: Path) -> None:
+def test_disabled_hostname_verification_verifies_neither_side(tmp_path: Path) -> None:
     config = read(
         tmp_path, "portUnification=true", "ssl.quorum.keyStore.location=/q.pem",
         "ssl.quorum.trustStore.location=/qt.pem", "ssl.quorum.hostnameVerification=false",
@@ -99,13 +101,13 @@ def test_without_hostname_verification_neither_side_is_verified(tmp_path: Path) 
     assert (config.ssl_quorum, config.port_unification) == (False, True)
 
 
-def test_the_tls_port_alone_is_enough(tmp_path: Path) -> None:
+def test_tls_port_alone_is_sufficient(tmp_path: Path) -> None:
     stores = "ssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem"
     config = parse(f"dataDir={tmp_path}\nsecureClientPort=2281\n{stores}")
     assert (config.client_port, config.secure_client_port) == (None, 2281)
 
 
-def test_limits_have_the_guides_names_and_the_properties(tmp_path: Path) -> None:
+def test_limits_use_the_names_and_properties_of_the_guide(tmp_path: Path) -> None:
     config = read(
         tmp_path, "maxClientCnxns=0", "maxCnxns=5", "jute.maxbuffer=0x200000", "globalOutstandingLimit=7",
         "largeRequestMaxBytes=9", "largeRequestThreshold=8", "requestThrottleLimit=6", "throttled_op_wait_time=4",
@@ -177,14 +179,14 @@ SECURE = "secureClientPort=1"
         (["DigestAuthenticationProvider.digestAlg=SHAKE128"], "SHAKE128 is not a digest algorithm"),
     ],
 )  # fmt: skip
-def test_invalid_security_setting_is_one_clear_line(tmp_path: Path, lines: list[str], message: str) -> None:
+def test_invalid_security_setting_is_reported_in_one_line(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, *lines)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_shown_text_of_a_zoo_cfg_hides_secrets_only(tmp_path: Path) -> None:
+def test_shown_zoo_cfg_hides_only_secrets(tmp_path: Path) -> None:
     text = (
         "# ssl.keyStore.password is set below\n"
         f"dataDir={tmp_path}\nclientPort=2181\n"

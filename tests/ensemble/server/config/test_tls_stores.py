@@ -1,4 +1,4 @@
-"""PKCS12 stores, revocation lists and cipher suites in a TLS context, each with one handshake in memory."""
+"""PKCS12 stores, revocation lists and cipher suites in a TLS context, each tested with one handshake in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def name(text: str) -> x509.Name:
 
 
 class Issuer:
-    """An authority that issues one certificate, creates stores of it, and revokes it."""
+    """Certificate authority that issues one certificate, creates stores with it, and revokes it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -97,7 +97,7 @@ def of_pkcs12(issuer: Issuer, **more: object) -> TlsSettings:
 
 
 def shaken(store: TlsStore) -> tuple[str, str]:
-    """Run a handshake of a store with itself and return (protocol, cipher). Raises SSLError."""
+    """Run a handshake in memory with the store at both ends. Return (protocol, cipher). Raises SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = store.client_context().wrap_bio(to_client, to_server)
     server = store.server_context().wrap_bio(to_server, to_client, server_side=True)
@@ -133,13 +133,13 @@ def test_own_certificate_in_a_key_store_is_not_trusted(issuer: Issuer) -> None:
         ({"key_type": "PEM"}, "no PEM with what is needed"),
     ],
 )
-def test_unusable_store_is_one_clear_line(issuer: Issuer, more: dict[str, object], message: str) -> None:
+def test_unusable_store_is_reported_in_one_line(issuer: Issuer, more: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         TlsStore(of_pkcs12(issuer, **more))
     assert "\n" not in str(caught.value) and "guess" not in str(caught.value)
 
 
-def test_trust_store_is_no_key_store(issuer: Issuer) -> None:
+def test_trust_store_cannot_be_used_as_key_store(issuer: Issuer) -> None:
     with pytest.raises(ConfigError, match="it holds no private key"):
         TlsStore(of_pkcs12(issuer, key_store=issuer.trust_store(), key_password="hush"))
 
@@ -148,7 +148,7 @@ def test_trust_store_is_no_key_store(issuer: Issuer) -> None:
     ("given", "file", "kind"),
     [("", "a.p12", "PKCS12"), ("", "a.pem", "PEM"), ("pem", "a.p12", "PEM"), ("PKCS12", "a", "PKCS12")],
 )
-def test_store_type_is_configured_or_from_the_file_name(given: str, file: str, kind: str) -> None:
+def test_store_type_is_configured_or_taken_from_the_file_name(given: str, file: str, kind: str) -> None:
     assert kind_of(given, Path(file)) == kind
 
 
@@ -160,7 +160,7 @@ def test_revoked_certificate_is_rejected_once_listed(issuer: Issuer) -> None:
         shaken(store)
 
 
-def test_outdated_or_foreign_revocation_list_rejects_everyone(issuer: Issuer, tmp_path: Path) -> None:
+def test_outdated_or_foreign_revocation_list_rejects_all_clients(issuer: Issuer, tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match="CRL has expired"):
         shaken(TlsStore(settings(issuer, revoked=issuer.revoke(until=NOW - DAY))))
     (tmp_path / "other").mkdir()
@@ -178,7 +178,7 @@ def test_invalid_revocation_list_file_is_rejected(issuer: Issuer) -> None:
         TlsStore(settings(issuer, revoked=both))
 
 
-def test_cipher_suites_decide_which_protocols_are_enabled(issuer: Issuer) -> None:
+def test_cipher_suites_determine_the_enabled_protocols(issuer: Issuer) -> None:
     both = ("TLSv1.2", "TLSv1.3")
     old = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
     assert offered_versions(both, ()) == [*both]

@@ -1,4 +1,4 @@
-"""zoo.cfg's keys about containers, times to live and quotas."""
+"""The keys of zoo.cfg for container znodes, TTL znodes and quotas."""
 
 from pathlib import Path
 
@@ -12,11 +12,11 @@ def rules(directory: Path, *lines: str) -> TreeRules:
     return parse("\n".join([f"dataDir={directory}", "clientPort=2181", *lines])).tree
 
 
-def test_defaults_are_those_of_zookeeper(tmp_path: Path) -> None:
+def test_tree_defaults_equal_zookeepers(tmp_path: Path) -> None:
     assert rules(tmp_path) == TreeRules(False, 60_000, 10_000, 0, False)
 
 
-def test_every_key_of_the_tree_is_read(tmp_path: Path) -> None:
+def test_every_tree_key_is_read(tmp_path: Path) -> None:
     lines = (
         "extendedTypesEnabled=true", "znode.container.checkIntervalMs=500", "znode.container.maxPerMinute=7",
         "znode.container.maxNeverUsedIntervalMs=9000000000", "enforceQuota=true",
@@ -29,13 +29,13 @@ def test_every_key_of_the_tree_is_read(tmp_path: Path) -> None:
     "line",
     ["znode.container.checkIntervalMs=0", "znode.container.checkIntervalMs=-1"],
 )
-def test_a_bad_value_is_one_clear_line(tmp_path: Path, line: str) -> None:
+def test_bad_value_is_reported_in_one_line(tmp_path: Path, line: str) -> None:
     with pytest.raises(ConfigError, match=line.partition("=")[0]):
         rules(tmp_path, line)
 
 
 def test_server_255_cannot_have_ttl_nodes(tmp_path: Path) -> None:
-    """Its session ids begin like the ephemeralOwner of a TTL node."""
+    """Its session ids begin like the ephemeralOwner of a TTL znode."""
     (tmp_path / "myid").write_text("255\n")
     assert rules(tmp_path).extended_types is False
     with pytest.raises(ConfigError, match="at most 254, not 255"):

@@ -29,7 +29,7 @@ def store(chains: Chains, *, trusts_expired: bool, warnings: list[str] | None = 
 
 
 class Secured(asyncio.Transport):
-    """The server's end of a connection."""
+    """Server end of a connection."""
 
     def __init__(self, secured: ssl.SSLObject) -> None:
         super().__init__({"ssl_object": secured})
@@ -63,7 +63,7 @@ def test_expired_trusted_certificate_is_rejected(chains: Chains) -> None:
     assert not any(is_taken(by_default, shown) for shown in (*chains.by_expired_anchor, *chains.refused))
 
 
-def test_expired_anchor_option_exempts_trust_anchors_only(chains: Chains) -> None:
+def test_expired_anchor_option_exempts_only_trust_anchors(chains: Chains) -> None:
     like_java = store(chains, trusts_expired=True)
     assert all(is_taken(like_java, shown) for shown in (*chains.in_time, *chains.by_expired_anchor))
     assert not any(is_taken(like_java, shown) for shown in chains.refused)

@@ -1,4 +1,4 @@
-"""zoo.cfg: ZooKeeper's keys and defaults; an unknown key warns, a bad value is one clear line."""
+"""zoo.cfg: ZooKeeper's keys and defaults. An unknown key causes a warning, and an invalid value a one-line error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def config_text(data: Path, rest: str, my_id: str | None = "1") -> str:
     return f"dataDir={data}\n{rest}"
 
 
-def test_defaults_are_those_of_zookeeper(tmp_path: Path) -> None:
+def test_zoo_cfg_defaults_equal_zookeepers(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, "clientPort=2181", None))
     assert (config.my_id, config.voters, config.observers) == (1, (1,), ())
     assert (config.tick_time, config.min_session_timeout, config.max_session_timeout) == (3000, 6000, 60_000)
@@ -43,7 +43,7 @@ def test_session_timeout_bound_minus_one_follows_the_tick(tmp_path: Path) -> Non
     assert 2**31 - 20 <= config.max_session_timeout < 2**31
 
 
-def test_an_ensemble_is_read_with_roles_and_client_ports(tmp_path: Path) -> None:
+def test_ensemble_is_read_with_roles_and_client_ports(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, THREE + "4lw.commands.whitelist=ruok, stat\n", "2"))
     assert (config.my_id, config.voters, config.observers) == (2, (1, 2), (3,))
     assert (config.client_port, config.client_address) == (2182, "")
@@ -57,7 +57,7 @@ def test_an_ensemble_is_read_with_roles_and_client_ports(tmp_path: Path) -> None
     ]
 
 
-def test_our_own_keys_are_read(tmp_path: Path) -> None:
+def test_zabka_keys_are_read(tmp_path: Path) -> None:
     extra = "clientPort=1\nzabka.journal.dir=/j\nzabka.journal.level=full\nzabka.control.socket=/s\n"
     config = parse(config_text(tmp_path, extra, None))
     assert (config.journal_dir, config.journal_full, config.control_socket) == (Path("/j"), True, "/s")
@@ -73,13 +73,13 @@ def test_read_only_mode_and_local_sessions_are_opt_in(tmp_path: Path) -> None:
     assert config.warnings == ()
 
 
-def test_an_unknown_key_is_a_warning(tmp_path: Path) -> None:
+def test_unknown_key_is_a_warning(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, "clientPort=1\ntickTme=5\nadmin.enableServer=false", None))
     assert config.warnings == ("unknown key tickTme is ignored; did you mean tickTime?",)
     assert parse(config_text(tmp_path, "clientPort=1\nflux=9", None)).warnings == ("unknown key flux is ignored",)
 
 
-def test_an_error_names_the_file(tmp_path: Path) -> None:
+def test_error_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "zoo.cfg"
     path.write_text("dataDir=/d\nclientPort=x\n")
     with pytest.raises(ConfigError, match=rf"clientPort=x is not a number .*\(in {path}\)"):
@@ -126,7 +126,7 @@ def test_admin_server_and_metrics_are_opt_in_and_on_loopback(tmp_path: Path) -> 
         ("clientPort=1\nsyncLimit=5\nserver.1=a:1:2\nserver.2=b:1:2", "1", "initLimit is not set"),
     ],
 )
-def test_a_bad_value_is_one_clear_line(tmp_path: Path, rest: str, my_id: str | None, message: str) -> None:
+def test_bad_value_is_reported_in_one_line(tmp_path: Path, rest: str, my_id: str | None, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(config_text(tmp_path, rest, my_id))
     assert message in str(caught.value)
@@ -134,12 +134,12 @@ def test_a_bad_value_is_one_clear_line(tmp_path: Path, rest: str, my_id: str | N
 
 
 @pytest.mark.parametrize("my_id", ["0", "255"])
-def test_server_id_is_a_byte(tmp_path: Path, my_id: str) -> None:
+def test_server_id_must_fit_in_a_byte(tmp_path: Path, my_id: str) -> None:
     config = parse(config_text(tmp_path, f"clientPort=1\nserver.{my_id}=a:1:2", my_id))
     assert (config.my_id, list(config.servers)) == (int(my_id), [int(my_id)])
 
 
-def test_a_missing_data_directory_or_file_is_one_clear_line(tmp_path: Path) -> None:
+def test_missing_data_directory_or_file_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="dataDir is not set"):
         parse("clientPort=1")
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
@@ -157,26 +157,26 @@ def test_several_addresses_are_accepted_if_enabled(tmp_path: Path) -> None:
     assert len(parse(config_text(tmp_path, several + "multiAddress.enabled=true")).servers[1].addresses) == 2
 
 
-def test_own_line_sets_the_role_and_other_peer_type_warns(tmp_path: Path) -> None:
+def test_own_line_sets_the_role_and_a_different_peer_type_warns(tmp_path: Path) -> None:
     text = "clientPort=1\npeerType=observer\nserver.1=a:1:2\n"
     assert parse(config_text(tmp_path, text)).warnings == (
         "peerType=observer is ignored: this server's own line says participant",
     )
 
 
-def test_server_line_can_have_every_part() -> None:
+def test_server_line_accepts_every_part() -> None:
     assert parse_server_line("[fe80::1]:1:2:observer;[::]:3") == ServerLine("fe80::1", 1, 2, True, "::", 3)
 
 
 def test_cnx_timeout_is_checked_only_in_an_ensemble(tmp_path: Path) -> None:
-    """QuorumCnxManager reads it; a lone server has none."""
+    """QuorumCnxManager reads the key; a standalone server has no such manager."""
     assert parse(config_text(tmp_path, "clientPort=1\ncnxTimeout=soon", None)).warnings == ()
     with pytest.raises(ConfigError, match=r"cnxTimeout=soon is not a number"):
         parse(config_text(tmp_path, THREE + "cnxTimeout=soon", "2"))
 
 
 def test_admin_server_starts_unless_the_key_is_false(tmp_path: Path) -> None:
-    """AdminServerFactory compares with false; the other keys count only if it starts."""
+    """AdminServerFactory compares the value with false. The other keys matter only if the admin server starts."""
     config = parse(config_text(tmp_path, "clientPort=1\nadmin.enableServer=no\nadmin.serverPort=x", None))
     assert config.admin is not None and config.admin.port == 8080
     assert config.warnings == (
@@ -190,7 +190,7 @@ def test_admin_server_starts_unless_the_key_is_false(tmp_path: Path) -> None:
 
 
 def test_leader_serves_controls_clients_of_the_leader(tmp_path: Path) -> None:
-    """Leader.lead compares with no; a standalone server ignores it."""
+    """Leader.lead compares the value with no. A standalone server ignores the key."""
     alone = parse(config_text(tmp_path, "clientPort=1\nleaderServes=no", None))
     assert (alone.leader_serves, ensemble_config(alone).leader_serves, alone.warnings) == (False, True, ())
     for text, serves in (("no", False), ("yes", True), ("NO", True)):
@@ -199,7 +199,7 @@ def test_leader_serves_controls_clients_of_the_leader(tmp_path: Path) -> None:
     assert config.warnings == ("leaderServes=NO is neither no nor yes: it counts as yes",)
 
 
-def test_purging_keys_below_their_limits_start_with_warnings(tmp_path: Path) -> None:
+def test_purge_keys_below_their_limits_are_accepted_with_warning(tmp_path: Path) -> None:
     lines = "clientPort=1\nautopurge.purgeInterval=1\nautopurge.snapRetainCount=1\ncommitLogCount=0\nsnapCount=1\n"
     config = parse(config_text(tmp_path, lines, None))
     storage = config.storage

@@ -1,4 +1,6 @@
-"""Every key of zoo.cfg at its limits: the value that ZooKeeper 3.9.5 works with, or an error if it refuses to start."""
+"""Every key of zoo.cfg at its limits: the value that ZooKeeper 3.9.5 uses, or an error if ZooKeeper refuses to
+start.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,12 @@ WARNED = (
 
 
 def _shown(value: object) -> str:
-    """The value as Java prints it."""
+    """Return the value as Java prints it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _outcome(key: Key, text: str, directory: Path) -> tuple[str | None, tuple[str, ...]]:
-    """The value here, None for a refusal, and the warnings."""
+    """Return the value here (None if rejected) and the warnings."""
     (directory / "myid").write_text("1\n")
     try:
         config = parse(zoo_cfg(key, text, str(directory), for_java=False))
@@ -39,7 +41,7 @@ def _outcome(key: Key, text: str, directory: Path) -> tuple[str | None, tuple[st
 
 
 @pytest.mark.parametrize(("key", "text"), CASES)
-def test_zoo_cfg_value_has_the_outcome_of_zookeeper(tmp_path: Path, key: Key, text: str) -> None:
+def test_zoo_cfg_value_is_handled_as_in_zookeeper(tmp_path: Path, key: Key, text: str) -> None:
     java = JAVA[key.name][text]
     expected = None if java is None else _shown(key.means(java))
     if (key.name, text) in DIFFERENT:
@@ -49,7 +51,7 @@ def test_zoo_cfg_value_has_the_outcome_of_zookeeper(tmp_path: Path, key: Key, te
     assert _outcome(key, text, tmp_path)[0] == expected
 
 
-def test_table_of_outcomes_has_every_key_and_text() -> None:
+def test_table_of_outcomes_covers_every_key_and_value() -> None:
     assert {key.name: set(key.texts) for key in KEYS} == {name: set(outcomes) for name, outcomes in JAVA.items()}
     assert DIFFERENT.keys() <= {(key.name, text) for key in KEYS for text in key.texts}
 
@@ -60,7 +62,7 @@ def test_every_key_is_compared_or_has_no_limits() -> None:
 
 
 @pytest.mark.parametrize("line", WARNED)
-def test_replaced_value_is_reported(tmp_path: Path, line: str) -> None:
+def test_replaced_value_is_logged(tmp_path: Path, line: str) -> None:
     name, _, text = line.partition("=")
     key = next(key for key in KEYS if key.name == name)
     found, warnings = _outcome(key, text, tmp_path)

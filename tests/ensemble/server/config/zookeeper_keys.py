@@ -1,6 +1,7 @@
-"""The keys of zoo.cfg that ZooKeeper 3.9.5 reads: where its servers keep each value, and where ours do.
+"""The keys of zoo.cfg that ZooKeeper 3.9.5 reads, and where its servers and ours store each value.
 
-`java_outcomes` has ZooKeeper's value of each text; `tests/interop/test_zoo_cfg_values.py` checks them with ZooKeeper.
+`java_outcomes` has ZooKeeper's value for each string. `tests/interop/test_zoo_cfg_values.py` checks these values with
+ZooKeeper.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ LIMITS = ("initLimit=10", "syncLimit=5")
 
 
 class Key(NamedTuple):
-    """One key.  `java`: an expression for ConfigOutcomes; it is read after a start where `starts`, or else after the
-    configuration was parsed.  `ours`: the same in a ZooConfig.  `means`: what Java's value stands for, in our terms.
-    `lines`: what else is in the zoo.cfg.  `system`: the system property, where that is not `zookeeper.` and the key."""
+    """One key.
+
+    `java`: an expression for ConfigOutcomes, evaluated after a start if `starts` is set, or else after the
+    configuration was parsed. `ours`: the same value in a ZooConfig. `means`: our equivalent of Java's value. `lines`:
+    the other lines of zoo.cfg. `system`: the system property, if it is not `zookeeper.` plus the key.
+    """
 
     name: str
     java: str
@@ -217,7 +221,7 @@ KEYS = (*PARSED, *PROPERTIES)
 
 
 def zoo_cfg(key: Key, text: str, directory: str, *, for_java: bool) -> str:
-    """A zoo.cfg with that value; ports are free ones for Java, which opens them."""
+    """Return a zoo.cfg with that value. For Java, which opens its ports, the ports are free."""
     lines = [f"dataDir={directory}", *key.lines, f"{key.name}={text}"]
     if key.name != "clientPort":
         lines.append("clientPort=0")

@@ -1,4 +1,4 @@
-"""Servers with several addresses (multiAddress.enabled): a silent address is replaced by another."""
+"""Servers with several addresses (multiAddress.enabled): if an address does not respond, another is used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def silence(address: str) -> FaultTable:
 
 
 class SilentServer(asyncio.Protocol):
-    """A server that never sends anything."""
+    """Server that never sends anything."""
 
 
 async def port_of(host: str) -> tuple[asyncio.AbstractServer, int]:
@@ -29,7 +29,7 @@ async def port_of(host: str) -> tuple[asyncio.AbstractServer, int]:
     return server, server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
 
 
-def test_first_address_that_answers_is_used() -> None:
+def test_first_address_that_replies_is_used() -> None:
     async def scenario() -> None:
         (one, first), (other, second) = await port_of("127.0.1.1"), await port_of("127.0.2.1")
         answered = await first_to_answer(LinkFaults(), [("127.0.1.1", first), ("127.0.2.1", second)])
@@ -56,7 +56,7 @@ def test_silent_address_does_not_delay_connecting() -> None:
     asyncio.run(scenario())
 
 
-def test_refusing_address_is_skipped_and_last_refusal_raised() -> None:
+def test_rejecting_address_is_skipped_and_last_error_is_raised() -> None:
     async def scenario() -> None:
         closed = free_ports(2)
         server, port = await port_of("127.0.2.1")

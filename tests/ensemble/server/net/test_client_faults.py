@@ -1,4 +1,4 @@
-"""Request faults at a peer's client port: each effect, in the order of the connection's requests."""
+"""Request faults at a peer's client port: each effect, applied in the order of the connection's requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def arrived(port: Port, count: int) -> None:
     await until(lambda: len(port.listener.got) == count)
 
 
-def test_error_replaces_the_answer_of_an_unapplied_request() -> None:
+def test_error_fault_replaces_the_reply_and_skips_the_request() -> None:
     async def test(port: Port) -> None:
         client = await connected(port, fault(effect="error", error="NO_NODE"))
         await client.ask(1, 2)
@@ -58,7 +58,7 @@ def test_error_replaces_the_answer_of_an_unapplied_request() -> None:
     assert port.port.fault_counts() == {"f1": [1, 1]}
 
 
-def test_dropped_response_closes_after_the_request_was_applied() -> None:
+def test_dropped_response_closes_after_applying_the_request() -> None:
     async def test(port: Port) -> None:
         client = await connected(port, fault(effect="drop_response", nth=2, times=0))
         await client.ask(1, 2)
@@ -70,7 +70,7 @@ def test_dropped_response_closes_after_the_request_was_applied() -> None:
     assert run(test).listener.xids(FIRST) == [1, 2]
 
 
-def test_truncated_answer_ends_the_connection() -> None:
+def test_truncated_reply_closes_the_connection() -> None:
     async def test(port: Port) -> None:
         client = await connected(port, fault(effect="truncate"))
         await client.ask(1)
@@ -81,7 +81,7 @@ def test_truncated_answer_ends_the_connection() -> None:
     run(test)
 
 
-def test_closed_connection_has_not_applied_the_request() -> None:
+def test_close_fault_does_not_apply_the_request() -> None:
     async def test(port: Port) -> None:
         client = await connected(port, fault(effect="close"))
         await client.ask(1)
@@ -101,7 +101,7 @@ def test_hanging_connection_reads_no_later_request() -> None:
     assert run(test).listener.xids(FIRST) == [1]
 
 
-def test_delayed_request_holds_back_the_later_ones() -> None:
+def test_delayed_request_delays_later_requests() -> None:
     async def test(port: Port) -> None:
         client = await connected(port, fault(effect="delay_before", delay_ms=100))
         began = time.monotonic()
@@ -112,7 +112,7 @@ def test_delayed_request_holds_back_the_later_ones() -> None:
     assert run(test).listener.xids(FIRST) == [1, 2]
 
 
-def test_delayed_answer_holds_back_the_later_ones() -> None:
+def test_delayed_reply_delays_later_replies() -> None:
     async def test(port: Port) -> None:
         client = await connected(port, fault(effect="delay_after", delay_ms=100))
         await client.ask(1, 2)
@@ -125,7 +125,7 @@ def test_delayed_answer_holds_back_the_later_ones() -> None:
     run(test)
 
 
-def test_other_connections_and_paths_are_left_alone() -> None:
+def test_fault_does_not_affect_other_connections_and_paths() -> None:
     async def test(port: Port) -> None:
         client = await connected(port, fault(effect="close", path="/app/*"))
         await client.ask(1)
@@ -138,7 +138,7 @@ def test_other_connections_and_paths_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("effect", ["drop_response", "error"])
-def test_removed_fault_completes_what_is_under_way(effect: str) -> None:
+def test_removing_a_fault_completes_pending_requests(effect: str) -> None:
     async def test(port: Port) -> None:
         error = {"error": "NO_NODE"} if effect == "error" else {}
         client = await connected(port, fault(effect=effect, **error))
@@ -154,7 +154,7 @@ def test_removed_fault_completes_what_is_under_way(effect: str) -> None:
     run(test)
 
 
-def test_port_without_faults_keeps_none() -> None:
+def test_port_without_faults_has_no_fault_engine() -> None:
     async def test(port: Port) -> None:
         client = await connected(port)
         await client.ask(1)

@@ -1,4 +1,4 @@
-"""The client port over real sockets and a service that answers on the test's command: how limits pause reading."""
+"""The client port with real sockets and a service whose replies the test triggers: how limits pause reading."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ HELLO = ConnectRequest(0, 0, 5000, 0, bytes(16)).encode()
 
 
 class Listener:
-    """Keeps all input; a request is in flight until `answer`. `taken` is called if the input is a turn by itself."""
+    """Listener that keeps all input. A request is in flight until `answer`. `taken` is called if the input forms a
+    whole turn.
+    """
 
     def __init__(self) -> None:
         self.taken: Callable[[], None] = lambda: None
@@ -50,7 +52,7 @@ class Listener:
         self.sessions: dict[ConnectionId, SessionId] = {}
         self.of_brokers: set[SessionId] = set()
         self.emptied: list[ConnectionId] = []
-        """Connections that have read their replies."""
+        """Connections that have read all their replies."""
 
     def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None:
         self.identities[connection] = identities
@@ -93,7 +95,7 @@ class Listener:
 
 
 class Slow(Listener):
-    """Takes the input when the test runs its turn, as a peer does at the end of the loop's round."""
+    """Listener that takes input when the test runs its turn, as a peer does at the end of an event loop iteration."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +111,7 @@ class Slow(Listener):
 
 
 class Client:
-    """A raw client."""
+    """Raw TCP client."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -127,7 +129,7 @@ class Client:
 
 
 class Port:
-    """A port with its listener, for one test."""
+    """Port with its listener, for one test."""
 
     def __init__(self, limits: Limits, listener: Listener) -> None:
         self.listener = listener
@@ -181,7 +183,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.002)
 
 
-def test_a_connection_proves_its_address() -> None:
+def test_connection_authenticates_its_address() -> None:
     async def test(port: Port) -> None:
         await port.clients(1)
 
@@ -224,7 +226,7 @@ def test_clients_with_requests_in_flight_are_paused_at_the_limit() -> None:
     run(test, outstanding=4)
 
 
-def test_requests_of_a_closed_connection_leave_the_limit() -> None:
+def test_requests_of_a_closed_connection_free_the_limit() -> None:
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
         await one.ask(1, 2)
@@ -285,7 +287,7 @@ def test_backlogged_client_is_reported_drained_once_it_reads() -> None:
 
 
 def test_closed_connection_gets_no_further_reports() -> None:
-    """Otherwise it would count as a request that came too late (stale_requests)."""
+    """Otherwise it would count as a request that arrived too late (stale_requests)."""
 
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
@@ -297,7 +299,7 @@ def test_closed_connection_gets_no_further_reports() -> None:
     run(test)
 
 
-def test_requests_of_a_client_that_does_not_read_block_no_other() -> None:
+def test_client_that_does_not_read_blocks_no_other_client() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)
         size = 64 << 20
@@ -317,7 +319,7 @@ def test_requests_of_a_client_that_does_not_read_block_no_other() -> None:
     run(test, in_process=1)
 
 
-def test_requests_before_their_turn_count_as_in_process() -> None:
+def test_requests_waiting_for_their_turn_count_as_in_process() -> None:
     slow = Slow()
 
     async def test(port: Port) -> None:
@@ -340,7 +342,7 @@ def test_requests_before_their_turn_count_as_in_process() -> None:
     assert port.admission.counts.request_throttle_wait_count == 1
 
 
-def test_a_large_request_counts_before_a_turn_has_taken_it() -> None:
+def test_large_request_counts_before_its_turn() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)
         await one.ask(1, size=600)
@@ -352,7 +354,7 @@ def test_a_large_request_counts_before_a_turn_has_taken_it() -> None:
     assert port.admission.counts.large_requests_rejected == 1
 
 
-def test_large_request_counts_until_answered_even_if_unread() -> None:
+def test_large_request_counts_until_its_reply_even_if_unread() -> None:
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
         await one.ask(1, 2, size=600)
@@ -366,7 +368,7 @@ def test_large_request_counts_until_answered_even_if_unread() -> None:
     run(test, large_request_threshold=500)
 
 
-def test_large_requests_beyond_the_allowance_end_the_connection() -> None:
+def test_large_requests_over_the_allowance_close_the_connection() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)
         await one.ask(1, size=600)
@@ -382,7 +384,7 @@ def test_large_requests_beyond_the_allowance_end_the_connection() -> None:
     assert port.admission.counts.large_requests_rejected == 1
 
 
-def test_too_many_new_sessions_are_closed_without_an_answer() -> None:
+def test_excess_new_sessions_are_closed_without_a_reply() -> None:
     async def test(port: Port) -> None:
         await port.clients(2)
         third = await port.client()
@@ -392,7 +394,7 @@ def test_too_many_new_sessions_are_closed_without_an_answer() -> None:
     assert port.admission.counts.connection_rejected == 1
 
 
-def test_a_connection_beyond_the_hosts_limit_is_closed() -> None:
+def test_connection_over_the_host_limit_is_closed() -> None:
     async def test(port: Port) -> None:
         await port.clients(2)
         third = await port.client()
@@ -404,7 +406,7 @@ def test_a_connection_beyond_the_hosts_limit_is_closed() -> None:
     assert run(test, per_host=2).admission.counts.connection_rejected == 1
 
 
-def test_client_that_stops_reading_loses_its_closed_connection(
+def test_closed_client_that_does_not_read_is_disconnected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client_port, "LINGER_S", 0.1)
@@ -423,7 +425,7 @@ def test_client_that_stops_reading_loses_its_closed_connection(
     run(test)
 
 
-def test_client_that_reads_gets_pending_replies_after_close() -> None:
+def test_closed_client_that_reads_gets_its_pending_replies() -> None:
     async def test(port: Port) -> None:
         [client] = await port.clients(1)
         port.port.answer(ConnectionId(1), Reply(1, 0, 0, body=SyncResponse("x" * 5_000_000)))

@@ -1,4 +1,4 @@
-"""Less common operations on a running peer, in bytes and through the asyncio client."""
+"""Less common operations on a running peer, as bytes and through the asyncio client."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def received(connection: socket.socket) -> bytes:
     return exactly(int.from_bytes(exactly(4), "big"))
 
 
-def test_a_recursive_watch_has_the_bytes_of_javas_client(peer: Ensemble) -> None:
-    """The event precedes the reply to the write that caused it, with the transaction's zxid in its header."""
+def test_recursive_watch_matches_the_bytes_of_the_java_client(peer: Ensemble) -> None:
+    """The event precedes the reply to the write that caused it, and its header has the transaction's zxid."""
     with socket.create_connection(("127.0.0.1", peer.client_ports[1]), 10) as connection:
         sent(connection, bytes(12) + struct.pack(">iq", 10_000, 0) + struct.pack(">i", 16) + bytes(16))
         received(connection)
@@ -78,7 +78,7 @@ def test_a_recursive_watch_has_the_bytes_of_javas_client(peer: Ensemble) -> None
 
 
 class Sink:
-    """A connection that only reports when it was written to."""
+    """Connection that only reports when it is written to."""
 
     def __init__(self, number: int, written: list[int]) -> None:
         self.number, self.written = number, written
@@ -91,7 +91,7 @@ class Sink:
 
 
 def test_many_watch_notifications_do_not_delay_the_writer() -> None:
-    """Clients that sent a request in the turn are written to before the many that only get a watch event."""
+    """Clients that sent a request in the turn are written to before the many clients that only get a watch event."""
 
     async def scene() -> None:
         port = ClientPort(None, Admission(Limits(), lambda: 0.0, 0), OPEN_POLICY)  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def test_many_watch_notifications_do_not_delay_the_writer() -> None:
 
 
 def test_containers_ttl_nodes_and_quotas_survive_a_kill(peer: Ensemble) -> None:
-    """Containers, times to live and quotas, over a SIGKILL and a restart on the same data."""
+    """The peer is killed with SIGKILL and restarted on the same data."""
 
     async def before(client: Client) -> None:
         for path in ("/q", "/zookeeper/quota/q"):
@@ -152,7 +152,7 @@ async def with_client(peer: Ensemble, work) -> None:  # type: ignore[no-untyped-
         await work(client)
 
 
-def test_lasting_watches_are_rearmed_after_a_server_restart(peer: Ensemble) -> None:
+def test_persistent_watches_are_rearmed_after_a_server_restart(peer: Ensemble) -> None:
     async def scene() -> None:
         async with asyncio.timeout(30), connect(peer.hosts, session_timeout_ms=2_000) as client:
             notified: list[WatchEvent] = []

@@ -1,4 +1,4 @@
-"""A reply to a four-letter word arrives whole, however slowly it is read, or its connection is reset."""
+"""A reply to a four-letter word arrives completely, however slowly it is read, or its connection is reset."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Loop = Callable[[], asyncio.AbstractEventLoop]
 
 
 class Asked(Listener):
-    """Answers every word with the same long reply."""
+    """Listener that sends the same long reply to every four-letter word."""
 
     def answer_word(self, word: str, argument: bytes) -> str | None:
         return REPLY
 
 
 def ask(loop: Loop, read: Callable[[ClientPort, Admission, socket.socket], Awaitable[int]]) -> int:
-    """Ask `wchp`, and return what `read` does."""
+    """Send `wchp` and return the result of `read`."""
 
     async def main() -> int:
         admission = Admission(Limits(), lambda: 0.5, 0)
@@ -67,7 +67,7 @@ def test_long_reply_reaches_a_reader_that_pauses(loop: Loop, monkeypatch: pytest
 
 @LOOPS
 def test_long_reply_reaches_a_reader_slower_than_the_timeout(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten parts take 0.1 s each, and the time-out without progress is 0.3 s."""
+    """Ten parts take 0.1 s each, and the timeout without progress is 0.3 s."""
     monkeypatch.setattr(lingering, "IDLE_S", 0.3)
 
     async def read(port: ClientPort, admission: Admission, client: socket.socket) -> int:
@@ -83,7 +83,7 @@ def test_long_reply_reaches_a_reader_slower_than_the_timeout(loop: Loop, monkeyp
 
 
 @LOOPS
-def test_reader_that_stops_is_reset(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_of_a_stopped_reader_is_reset(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lingering, "IDLE_S", 0.1)
 
     async def read(port: ClientPort, admission: Admission, client: socket.socket) -> int:
@@ -96,7 +96,7 @@ def test_reader_that_stops_is_reset(loop: Loop, monkeypatch: pytest.MonkeyPatch)
 
 
 @LOOPS
-def test_reply_is_reset_when_the_server_stops(loop: Loop) -> None:
+def test_pending_reply_is_reset_when_the_server_stops(loop: Loop) -> None:
     async def read(port: ClientPort, admission: Admission, client: socket.socket) -> int:
         await asyncio.get_running_loop().sock_recv(client, 1)
         await port.close()

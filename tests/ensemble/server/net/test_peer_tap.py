@@ -1,4 +1,4 @@
-"""Messages that a peer's tap records, and those of other clients that it omits."""
+"""Messages that a peer's tap records, and messages of other clients that it omits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def control(tmp_path: Path) -> TapRecords:
     return TapRecords(tmp_path, level_is_all=False)
 
 
-def test_peer_tap_reports_writes_of_brokers_only(control: TapRecords) -> None:
+def test_peer_tap_reports_only_writes_of_brokers(control: TapRecords) -> None:
     before = control.write(BROKER)
     registered, mine, others = control.register(), control.write(BROKER), control.write(OTHER)
     for zxid in (before, registered, mine, others):

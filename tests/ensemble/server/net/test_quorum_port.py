@@ -1,4 +1,4 @@
-"""Links of a leader: the order of a turn's packets, and the signs of life during a large snapshot."""
+"""A leader's links: the order of packets in a turn, and pings during a large snapshot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROPOSAL = Proposal([Txn(SessionId(9), 1, Zxid(1), 0, OpCode.SET_DATA, SetDataTx
 
 
 class FakeTransport:
-    """Records the links that were written to."""
+    """Transport that records the links that were written to."""
 
     def __init__(self, name: str, written: list[str]) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class FakeTransport:
 
 
 class Listener:
-    """A listener that proposes every request to all followers."""
+    """Listener that proposes every request to all followers."""
 
     def __init__(self) -> None:
         self.links: list[LinkId] = []
@@ -86,7 +86,7 @@ def large_snapshot() -> Snap:
 
 
 class ReceivedPackets:
-    """Records the links that packets came from, and how many came."""
+    """Record of received packets: the links that they came from, and their number."""
 
     def __init__(self) -> None:
         self.links: list[LinkId] = []
@@ -102,7 +102,7 @@ class ReceivedPackets:
         self.packets.append((link, len(packets)))
 
 
-def test_slow_snapshot_counts_as_sign_of_life_on_both_ends() -> None:
+def test_slow_snapshot_keeps_both_ends_alive() -> None:
     async def run() -> None:
         received, written = ReceivedPackets(), list[bytes]()
         servers = {LEADER: parse_server_line("127.0.0.1:1:2")}
@@ -134,7 +134,7 @@ def test_slow_snapshot_counts_as_sign_of_life_on_both_ends() -> None:
     asyncio.run(run())
 
 
-def test_link_closed_during_a_snapshot_ends_at_once() -> None:
+def test_link_closed_during_a_snapshot_ends_immediately() -> None:
     async def run() -> None:
         received, transport = ReceivedPackets(), FakeTransport("", [])
         servers = {LEADER: parse_server_line("127.0.0.1:1:2")}

@@ -36,7 +36,7 @@ def settings(password: str = "sesame", *, learner: bool = True, server: bool = T
 
 
 def exchange(learner: LearnerSide, server: ServerSide, cut: int) -> tuple[Step, Step]:
-    """Exchange the bytes in pieces of `cut`, and return the last steps of both."""
+    """Exchange the bytes in chunks of `cut` bytes, and return the last steps of both sides."""
     to_server, answers = learner.first_message(), []
     while True:
         to_learner, to_server = to_server, b""
@@ -74,7 +74,7 @@ def test_bytes_after_the_sasl_exchange_are_kept() -> None:
     assert learner.feed(done.send + b"LEADERINFO").rest == b"LEADERINFO"
 
 
-def test_wrong_password_is_rejected_and_the_learner_informed() -> None:
+def test_wrong_password_is_rejected_and_reported_to_the_learner() -> None:
     learner, server = LearnerSide(settings("guess"), "c"), ServerSide(settings(), "n")
     response = learner.feed(server.feed(learner.first_message()).send).send
     with pytest.raises(Refused, match="a wrong password") as caught:
@@ -84,7 +84,7 @@ def test_wrong_password_is_rejected_and_the_learner_informed() -> None:
         learner.feed(caught.value.send)
 
 
-def test_server_that_does_not_know_the_password_is_detected() -> None:
+def test_server_without_the_password_is_detected() -> None:
     learner = LearnerSide(settings(), "c")
     learner.feed(ServerSide(settings(), "n").feed(learner.first_message()).send)
     with pytest.raises(SaslError, match="does not know the password"):
@@ -111,7 +111,7 @@ def test_login_with_another_authorization_id_is_rejected() -> None:
         server.feed(packet(0, asked.encode() + proof(secret, "n", "c", f"AUTHENTICATE:{uri}")))
 
 
-def test_server_without_sasl_is_one_clear_line() -> None:
+def test_server_without_sasl_is_reported_in_one_line() -> None:
     with pytest.raises(Refused, match=r"is quorum\.auth\.enableSasl=true there"):
         LearnerSide(settings(), "c").feed(b"\0\0\0\x11")
     with pytest.raises(Refused, match="ended the connection"):
@@ -134,7 +134,7 @@ def test_random_sasl_bytes_raise_only_protocol_errors(parts: list[bytes]) -> Non
 
 
 class Owner:
-    """Receives every callback of the two kinds of ports; `news` is set at each message."""
+    """Owner of both kinds of ports that receives every callback. `news` is set at each message."""
 
     def __init__(self, news: asyncio.Event) -> None:
         self.received: list[object] = []
@@ -189,7 +189,7 @@ def secured(guard: QuorumSasl | None, by_tls: bool, tmp_path: Path) -> dict[str,
 
 
 async def follow(leader: dict[str, object], learner: dict[str, object]) -> tuple[Owner, Owner]:
-    """Let server 2 connect to server 1's quorum and election ports, and wait for the outcome of both."""
+    """Connect server 2 to server 1's quorum and election ports, and wait for the outcome at both ports."""
     ports = free_ports(4)
     lines = {PeerId(i + 1): parse_server_line(f"127.0.0.1:{ports[2 * i]}:{ports[2 * i + 1]}") for i in range(2)}
     news = asyncio.Event()
@@ -230,13 +230,13 @@ async def follow(leader: dict[str, object], learner: dict[str, object]) -> tuple
 
 
 @pytest.mark.parametrize("by_tls", [False, pytest.param(True, marks=needs_openssl)], ids=["plain", "tls"])
-def test_a_learner_with_the_password_reaches_both_ports(tmp_path: Path, by_tls: bool) -> None:
+def test_learner_with_the_password_connects_to_both_ports(tmp_path: Path, by_tls: bool) -> None:
     kind = secured(settings(), by_tls, tmp_path)
     leader, learner = asyncio.run(follow(kind, kind))
     assert (leader.complaints, learner.complaints) == ([], [])
 
 
-def test_wrong_learner_password_is_logged_once_a_port_by_both(tmp_path: Path) -> None:
+def test_wrong_learner_password_is_logged_once_per_port_by_both(tmp_path: Path) -> None:
     leader, learner = asyncio.run(
         follow(secured(settings(), False, tmp_path), secured(settings("guess"), False, tmp_path))
     )
@@ -290,7 +290,7 @@ def test_quorum_sasl_is_configured_with_zookeepers_keys(tmp_path: Path) -> None:
         (SERVER + LEARNER, (*ENABLED, "quorum.auth.kerberos.servicePrincipal=zk/h"), "GSSAPI is not supported"),
     ],
 )  # fmt: skip
-def test_invalid_quorum_sasl_setting_is_one_clear_line(
+def test_invalid_quorum_sasl_setting_is_reported_in_one_line(
     tmp_path: Path, jaas: str, lines: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:

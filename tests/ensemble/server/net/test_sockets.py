@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason=
 
 
 class Transport(asyncio.Transport):
-    """A connection backed by a kernel socket."""
+    """Connection with a kernel socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -31,11 +31,11 @@ class Transport(asyncio.Transport):
         return self._connection if name == "socket" else default
 
     def abort(self) -> None:
-        """Assert that the connection is closed by its creator."""
+        """Do nothing: the creator of the connection closes it."""
 
 
 class Numbered:
-    """A socket with the given descriptor."""
+    """Socket with the given descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -48,8 +48,10 @@ class Numbered:
     ("limit", "last", "last_of_few"),
     [(1200, 899, 999), (100_000, 98_349, 98_899), (resource.RLIM_INFINITY, 2**31 - 1, 2**31 - 1)],
 )
-def test_last_file_descriptors_are_reserved_for_essentials(limit: int, last: int, last_of_few: int) -> None:
-    """The last one is for the log, those before it for the other servers: clients can be many."""
+def test_last_file_descriptors_are_reserved_for_log_and_servers(limit: int, last: int, last_of_few: int) -> None:
+    """The last descriptor is reserved for the log, and the ones before it for other servers, because there can be many
+    clients.
+    """
     with mock.patch("resource.getrlimit", return_value=(limit, limit)):
         assert leaves_room(Numbered(last))
         assert leaves_room(Numbered(last_of_few), is_of_few=True)
@@ -59,7 +61,7 @@ def test_last_file_descriptors_are_reserved_for_essentials(limit: int, last: int
 
 
 def test_connections_closed_for_lack_of_descriptors_are_logged() -> None:
-    """Only the log line shows why a server, or a broker with many segments, accepts no connection."""
+    """Only the log line explains why a server, or a broker with many segments, accepts no connection."""
     with (
         mock.patch("resource.getrlimit", return_value=(1200, 1200)),
         mock.patch.object(descriptors, "log") as log,
@@ -72,7 +74,7 @@ def test_connections_closed_for_lack_of_descriptors_are_logged() -> None:
 
 
 def test_unlimited_descriptors_fall_back_to_open_max() -> None:
-    """This is the case on macOS: its manual asks for the lesser of the limit and OPEN_MAX."""
+    """This happens on macOS, whose manual says to use the lesser of the limit and OPEN_MAX."""
     asked: list[int] = []
 
     def refuses_infinity(which: int, limits: tuple[int, int]) -> None:
@@ -97,7 +99,7 @@ def test_node_raises_its_descriptor_limit_to_the_maximum() -> None:
 
 
 class Hub:
-    """An election port that rejects every server."""
+    """Election port that rejects every server."""
 
     tap = None
     listener: Any
@@ -117,7 +119,7 @@ def option(connection: socket.socket, name: str) -> int:
     return connection.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
 
 
-def test_vanished_server_is_probed_after_ten_seconds() -> None:
+def test_unreachable_server_is_probed_after_ten_seconds() -> None:
     with socket.socket() as connection:
         keep_alive(Transport(connection))
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

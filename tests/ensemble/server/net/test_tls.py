@@ -1,4 +1,4 @@
-"""TLS listeners and peer security, in one process: which handshakes succeed, and that none delays another client."""
+"""TLS listeners and peer security in one process: which handshakes succeed, and that none delays another client."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Echo(asyncio.Protocol):
 
 
 class Gate:
-    """A connection gate that records its calls."""
+    """Connection gate that records its calls."""
 
     def __init__(self, plain: bool = False, capacity: int = 100) -> None:
         self.plain = plain
@@ -92,7 +92,7 @@ class Gate:
 def listening(
     gate: Gate, store: TlsStore, test: Callable[[int, TlsListener], Coroutine[Any, Any, None]], **more: Any
 ) -> None:
-    """Run a test against a listener."""
+    """Run a test with a listener."""
 
     async def main() -> None:
         listener = TlsListener(store, gate, **{"handshakes_max": 100, "detects_plain": gate.plain, **more})
@@ -131,7 +131,7 @@ def test_client_with_a_trusted_certificate_is_accepted(authority: Authority) -> 
     assert (gate.inside, gate.failures) == (1, [])
 
 
-def test_a_password_protects_the_key(authority: Authority) -> None:
+def test_password_protected_key_can_be_used(authority: Authority) -> None:
     store = TlsStore(settings(authority, "locked", password="sesame"))
     listening(Gate(), store, lambda port, _: _assert_echo(port, store.client_context()))
 
@@ -149,7 +149,7 @@ async def _assert_echo(port: int, context: ssl.SSLContext | None) -> None:
         ({"ciphers": ("TLS_NO_SUCH_CIPHER",)}, "ssl.ciphersuites names no cipher"),
     ],
 )
-def test_unusable_store_is_one_clear_line(authority: Authority, more: dict[str, Any], message: str) -> None:
+def test_unusable_store_is_reported_in_one_line(authority: Authority, more: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         TlsStore(settings(authority, **more))
     assert "\n" not in str(caught.value)
@@ -211,7 +211,7 @@ def test_handshakes_and_connections_are_limited_early(authority: Authority) -> N
     assert gate.exceeded == 3
 
 
-def test_one_port_can_serve_both_kinds(authority: Authority) -> None:
+def test_one_port_can_serve_tls_and_plaintext(authority: Authority) -> None:
     store, gate = TlsStore(settings(authority)), Gate(plain=True)
 
     async def test(port: int, listener: TlsListener) -> None:
@@ -223,7 +223,7 @@ def test_one_port_can_serve_both_kinds(authority: Authority) -> None:
 
 
 def test_unified_client_port_stays_unified_when_it_moves(authority: Authority) -> None:
-    """A membership that becomes active can change the client port of this server."""
+    """A membership that becomes active can change this server's client port."""
     store, first, second = TlsStore(settings(authority)), *free_ports(2)
     admission = Admission(Limits(), lambda: 0.0, 0)
 
@@ -269,8 +269,7 @@ def test_changed_store_is_reloaded_if_configured(authority: Authority, tmp_path:
 
 
 def connected(authority: Authority, mine: str, theirs: str, called: str) -> tuple[list[str | None], list[str | None]]:
-    """Connect two servers of an ensemble with hosts `localhost` and 127.0.0.1; return how each checks the other's
-    certificate."""
+    """Connect two servers with hosts `localhost` and 127.0.0.1, and return how each checks the other's certificate."""
     sides: tuple[list[str | None], list[str | None]] = ([], [])
     secure = [
         PeerSecurity(TlsStore(settings(authority, name, verify_client_name=True)), dials=True, accepts_plain=False)

@@ -1,4 +1,4 @@
-"""The quorum and election ports use ZooKeeper's bytes, and survive any others."""
+"""The quorum and election ports use ZooKeeper's byte format, and survive any other bytes."""
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ def test_cumulative_acks_and_commits_keep_their_packet_order(step: int) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 13, 1_000_000])
-def test_requests_keep_the_identities_they_arrived_with(step: int) -> None:
-    """Requests of one connection keep the same identities; the next connection has others, or none."""
+def test_requests_keep_the_identities_of_their_connection(step: int) -> None:
+    """All requests of one connection keep its identities. The next connection has other identities, or none."""
     digest, ip = ("digest", "u:x"), ("ip", "127.0.0.1")
     auths: list[tuple[tuple[str, str], ...]] = [(ip,), (ip,), (), (ip, digest), (ip,), (), ()]
     asked: list[Packet] = [ForwardedRequest(SESSION, n, 5, b"body %d" % n, auth) for n, auth in enumerate(auths)]
@@ -162,7 +162,7 @@ def test_proposal_that_differs_from_its_transaction_is_rejected() -> None:
         QuorumCodec(learner=True).feed(bytes(raw))
 
 
-def test_sync_replies_are_matched_by_order() -> None:
+def test_sync_replies_are_matched_in_order() -> None:
     learner, leader = QuorumCodec(learner=True), QuorumCodec(learner=False)
     asked: list[Packet] = [SyncRequest(SESSION, n, f"/{n}") for n in range(3)]
     assert leader.feed(to_bytes(learner, asked)) == asked
@@ -239,7 +239,7 @@ def test_notification_round_trips_with_its_configuration() -> None:
     assert [decode_notification(body) for body in FrameReader().feed(frame)] == [NOTE]
 
 
-def test_old_notifications_of_28_and_40_bytes_are_understood() -> None:
+def test_old_notifications_of_28_and_40_bytes_are_decoded() -> None:
     old = msgspec.structs.replace(NOTE, config="")
     assert decode_notification(struct.pack(">iqqq", 2, 3, ZXID, 7)) == old
     assert decode_notification(struct.pack(">iqqqqi", 2, 3, ZXID, 7, 2, 1)) == old

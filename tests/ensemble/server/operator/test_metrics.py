@@ -1,4 +1,4 @@
-"""A peer's record of its elections and roles, and the format of metrics."""
+"""A peer's metrics of its elections and roles, and the format of metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def state(name: str, phase: str) -> PeerStateChanged:
     return PeerStateChanged(name, phase, 1, 1, 1, 1, 0)
 
 
-def test_election_time_ends_with_a_role_and_outage_at_broadcast() -> None:
+def test_election_time_ends_at_a_role_and_outage_at_broadcast() -> None:
     history = PeerHistory()
     for at_ms, event in (
         (1000, state("LOOKING", "ELECTION")),
@@ -57,7 +57,7 @@ def test_snapshots_and_expired_sessions_are_counted() -> None:
     assert (history.snapshot_time_ms.total, history.sessions_expired) == (30, 1)
 
 
-def test_proposals_and_commits_count_for_their_role() -> None:
+def test_proposals_and_commits_are_counted_per_role() -> None:
     roles = RoleCounts()
     roles.settle(10, 8, leading=True)
     roles.settle(110, 100, leading=False)
@@ -66,7 +66,7 @@ def test_proposals_and_commits_count_for_their_role() -> None:
     assert roles.commits == {True: 92, False: 18}
 
 
-def test_a_reset_sets_every_count_to_zero() -> None:
+def test_reset_sets_every_count_to_zero() -> None:
     counts = LimitCounts(connection_rejected=3, throttled_ops=2)
     counts.reset()
     assert counts == LimitCounts()
@@ -81,7 +81,7 @@ def readings() -> Readings:
     )  # fmt: skip
 
 
-def test_mntr_has_one_row_for_each_number() -> None:
+def test_mntr_has_one_row_per_value() -> None:
     rows = dict(monitor_rows(readings()))
     assert (rows["version"], rows["znode_count"], rows["throttled_ops"], rows['a"b_quota']) == ("v", 5, 4, 1)
     assert rows["ns_refused"] == 3
@@ -89,7 +89,7 @@ def test_mntr_has_one_row_for_each_number() -> None:
     assert rows["avg_fsynctime"] == 0.0 and "p50_fsynctime" not in rows
 
 
-def test_prometheus_text_escapes_labels_and_has_no_texts() -> None:
+def test_prometheus_output_escapes_labels_and_omits_strings() -> None:
     lines = prometheus_text(readings(), process=False).splitlines()
     assert "znode_count 5.0" in lines and "# TYPE throttled_ops counter" in lines
     assert 'quota{key="a\\"b"} 1.0' in lines

@@ -1,4 +1,4 @@
-"""The operator's view of one running peer: four-letter words, admin server, metrics, as in ZooKeeper 3.9.5."""
+"""An operator's view of one running peer: four-letter words, admin server and metrics, as in ZooKeeper 3.9.5."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
 
 
 class Watched(Ensemble):
-    """One peer with admin server and metrics enabled, and a client that owns and watches some znodes."""
+    """One peer with admin server and metrics, and a client that owns and watches some znodes."""
 
     def __init__(self, directory: Path, peers: int = 1) -> None:
         super().__init__(directory, peers)
@@ -39,7 +39,7 @@ class Watched(Ensemble):
             config.write(f"metricsProvider.className={PROMETHEUS}\nmetricsProvider.httpPort={self.metrics_port}\n")
 
     def get(self, path: str, port: int = 0, **headers: str) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body of a GET."""
+        """Send a GET, and return status, headers and body."""
         url = f"http://127.0.0.1:{port or self.admin_port}{path}"
         request = urllib.request.Request(url, headers={name.replace("_", "-"): text for name, text in headers.items()})
         try:
@@ -109,7 +109,7 @@ FORMATS = {
 
 
 @pytest.mark.parametrize("word", FORMATS)
-def test_four_letter_word_reply_has_zookeepers_format(peer: Watched, client: KazooClient, word: str) -> None:
+def test_four_letter_word_response_has_zookeepers_format(peer: Watched, client: KazooClient, word: str) -> None:
     assert re.fullmatch(FORMATS[word], peer.word(1, word)), peer.word(1, word)
 
 
@@ -146,7 +146,7 @@ def test_trace_mask_is_read_from_eight_bytes_after_the_command(peer: Watched) ->
     assert peer.command("set_trace_mask?traceMask=306")["tracemask"] == 306
 
 
-def test_watched_path_with_invalid_text_shows_question_mark(peer: Watched, client: KazooClient) -> None:
+def test_invalid_characters_in_a_watched_path_show_question_mark(peer: Watched, client: KazooClient) -> None:
     async def watch() -> None:
         async with connect(peer.hosts) as watcher:
             await watcher.exists("/half of a pair \ud800", lambda event: None)
@@ -157,7 +157,7 @@ def test_watched_path_with_invalid_text_shows_question_mark(peer: Watched, clien
     asyncio.run(watch())
 
 
-def test_environment_works_without_home_or_writable_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_envi_works_without_home_or_writable_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def nowhere(*_: object) -> str:
         raise FileNotFoundError("no usable temporary directory")
 
@@ -173,11 +173,11 @@ def test_environment_works_without_home_or_writable_directory(monkeypatch: pytes
     assert [described[key] for key in ("java.io.tmpdir", "user.name", "user.home", "user.dir")] == ["<NA>"] * 4
 
 
-def test_unknown_command_ends_its_connection_without_reply(peer: Watched) -> None:
+def test_unknown_command_closes_its_connection_without_a_reply(peer: Watched) -> None:
     assert exchange(peer.client_ports[1], b"xxxx") == b""
 
 
-def test_srst_starts_counting_over(peer: Watched, client: KazooClient) -> None:
+def test_srst_resets_the_counters(peer: Watched, client: KazooClient) -> None:
     client.set("/watched", b"z")
     assert peer.word(1, "srst") == "Server stats reset.\n"
     rows = dict(line.split("\t") for line in peer.word(1, "mntr").splitlines())
@@ -190,7 +190,7 @@ def test_srst_starts_counting_over(peer: Watched, client: KazooClient) -> None:
 # -- the admin server --------------------------------------------------------------------------------------------------
 
 
-def test_every_command_is_listed_and_answers(peer: Watched, client: KazooClient) -> None:
+def test_every_command_is_listed_and_works(peer: Watched, client: KazooClient) -> None:
     status, headers, page = peer.get("/commands")
     assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     names = re.findall(r'<a href="/commands/(\w+)">', page.decode())
@@ -209,7 +209,7 @@ def test_every_command_is_listed_and_answers(peer: Watched, client: KazooClient)
     assert peer.get("/other")[0] == 404
 
 
-def test_commands_have_zookeepers_fields(peer: Watched, client: KazooClient) -> None:
+def test_admin_commands_return_zookeepers_fields(peer: Watched, client: KazooClient) -> None:
     session = client.client_id[0]
     assert list(peer.command("configuration"))[:9] == [
         "client_port", "data_dir", "data_log_dir", "tick_time", "max_client_cnxns", "min_session_timeout",
@@ -280,7 +280,7 @@ GARBAGE = [b"\0" * 20_000, b"GET\r\n\r\n", b"PUT / HTTP/1.1\r\n\r\n", b"GET / HT
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_garbage_ends_its_own_connection_only(peer: Watched, garbage: bytes) -> None:
+def test_garbage_closes_only_its_own_connection(peer: Watched, garbage: bytes) -> None:
     answer = exchange(peer.admin_port, garbage)
     assert not answer or re.match(rb"HTTP/1.1 4\d\d ", answer)
     assert peer.command("ruok")["error"] is None
@@ -314,7 +314,7 @@ def test_quotas_are_listed_by_namespace(peer: Watched, client: KazooClient) -> N
     assert "zk_watched_quota_count_limit_per_namespace\t9\n" in peer.word(1, "mntr")
 
 
-def test_client_that_does_not_read_cannot_fill_the_memory(peer: Watched) -> None:
+def test_client_that_does_not_read_cannot_exhaust_memory(peer: Watched) -> None:
     def memory_mb() -> int:
         return int(peer.word(1, "envi").partition("os.memory.total=")[2].partition("MB")[0])
 
@@ -333,7 +333,7 @@ def test_client_that_does_not_read_cannot_fill_the_memory(peer: Watched) -> None
     asyncio.run(ask())
 
 
-def test_requests_wait_at_limit_one_and_all_are_answered(tmp_path: Path) -> None:
+def test_requests_at_limit_one_wait_and_all_get_replies(tmp_path: Path) -> None:
     peer = Watched(tmp_path)
     with peer.config(1).open("a") as config:
         config.write("request_throttle_max_requests=1\n")

@@ -1,4 +1,4 @@
-"""A snapshot sent over HTTP or HTTPS replaces all data of a server: access control, checks, and crash safety."""
+"""A snapshot sent over HTTP or HTTPS replaces all data of a server: access control, checks and crash safety."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def counts() -> OnDemandCounts:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_complete_snapshot_is_kept_for_the_next_start(tmp_path: Path, counts: OnDemandCounts, suffix: str) -> None:
+def test_uploaded_snapshot_is_kept_for_the_next_start(tmp_path: Path, counts: OnDemandCounts, suffix: str) -> None:
     restores = Restores(tmp_path, lambda zxid: zxid, 0, counts)
     assert received(restores, file_of(tmp_path, suffix=suffix)) == ZXID
     assert read_received(tmp_path / RECEIVED_NAME).zxid == ZXID
@@ -88,11 +88,12 @@ def test_restore_must_be_enabled_and_is_rate_limited(tmp_path: Path, counts: OnD
 
 
 @pytest.mark.parametrize(("accepted", "of"), [(1, 102), (5, 5), (4, 5), (9, 5), (4, 104)])
-def test_restore_is_ahead_of_epochs_opened_meanwhile(
+def test_restored_epoch_is_later_than_concurrent_epochs(
     tmp_path: Path, counts: OnDemandCounts, accepted: int, of: int
 ) -> None:
-    """The reply has the start zxid of server 2, and the next start uses it. A backup of a later epoch keeps
-    its own; the other servers can reach the next epochs while this one starts."""
+    """The reply has server 2's start zxid, which the next start uses. A backup with a later epoch keeps its own zxid.
+    The other servers can reach later epochs while this server starts.
+    """
     zxid = make_zxid(of, 7) if of > accepted + EPOCHS_AHEAD else make_zxid(accepted + EPOCHS_AHEAD, 2)
     restores = Restores(tmp_path, lambda snapshot: restored_zxid(snapshot, Epoch(accepted), 2), 0, counts)
     assert received(restores, file_of(tmp_path, make_zxid(Epoch(of), 7))) == zxid
@@ -107,7 +108,7 @@ def test_restore_is_ahead_of_epochs_opened_meanwhile(
 
 
 class Restorable(Ensemble):
-    """One peer whose admin server serves HTTP and HTTPS, and requests client certificates."""
+    """One peer whose admin server serves HTTP and HTTPS and requests client certificates."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, 1)
@@ -128,7 +129,7 @@ class Restorable(Ensemble):
             )
 
     def ask(self, command: str, data: bytes | None = None, auth: str = "", *, tls: bool = False) -> tuple[int, bytes]:
-        """Status and body."""
+        """Send an admin command, and return status and body."""
         scheme = "https" if tls else "http"
         url = f"{scheme}://127.0.0.1:{self.admin_port}/commands/{command}"
         request = urllib.request.Request(url, data=data, headers={"Authorization": auth} if auth else {})
@@ -151,7 +152,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restorable]:
 
 
 @needs_openssl
-def test_server_returns_to_an_uploaded_snapshot(peer: Restorable) -> None:
+def test_restore_returns_a_server_to_an_uploaded_snapshot(peer: Restorable) -> None:
     with peer.client() as client:
         client.create("/kept", b"then")
         taken = peer.ask("snapshot", auth="digest a:b")
@@ -180,7 +181,7 @@ def test_server_returns_to_an_uploaded_snapshot(peer: Restorable) -> None:
 
 
 @needs_openssl
-def test_one_port_serves_plain_and_tls_and_rejects_strangers(peer: Restorable) -> None:
+def test_one_port_serves_http_and_tls_but_no_unknown_clients(peer: Restorable) -> None:
     assert peer.ask("ruok")[0] == peer.ask("ruok", tls=True)[0] == 200
     with pytest.raises(OSError), urllib.request.urlopen(
         f"https://127.0.0.1:{peer.admin_port}/commands/ruok", timeout=10, context=peer.stranger
@@ -194,7 +195,7 @@ def epoch_at(ensemble: Ensemble, i: int) -> int:
 
 
 @pytest.mark.long
-def test_ensemble_adopts_a_snapshot_that_one_server_restored(tmp_path: Path) -> None:
+def test_ensemble_adopts_a_snapshot_restored_on_one_server(tmp_path: Path) -> None:
     ensemble = Ensemble(tmp_path, 3)
     ports = dict(zip((1, 2, 3), free_ports(3), strict=True))
     for i, port in ports.items():
@@ -223,7 +224,7 @@ def test_ensemble_adopts_a_snapshot_that_one_server_restored(tmp_path: Path) -> 
 
 
 class Restorables(Ensemble):
-    """Three peers with admin servers that restore as often as asked."""
+    """Three peers whose admin servers restore snapshots without a rate limit."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, 3)
@@ -236,14 +237,14 @@ class Restorables(Ensemble):
                 )
 
     def ask(self, i: int, command: str, data: bytes | None = None) -> bytes:
-        """Return the body of a reply. Raises HTTPError from status 400 on, as `curl -f` fails."""
+        """Return the body of a reply. Raises HTTPError for status 400 and above, as `curl -f` fails."""
         url = f"http://127.0.0.1:{self.admin_ports[i]}/commands/{command}"
         request = urllib.request.Request(url, data=data, headers={"Authorization": "digest a:b"})
         with urllib.request.urlopen(request, timeout=60) as answer:
             return bytes(answer.read())
 
     def try_ask(self, i: int, command: str) -> bytes:
-        """Like `ask`, but return an empty result while the port is not open."""
+        """Do the same as `ask`, but return an empty result while the port is not open."""
         try:
             return self.ask(i, command)
         except urllib.error.URLError:
@@ -252,7 +253,9 @@ class Restorables(Ensemble):
 
 @pytest.mark.long
 def test_backup_of_epoch_1_is_restored_on_a_fresh_ensemble(tmp_path: Path) -> None:
-    """ZooKeeper's guide: take a snapshot, stop all servers, empty their directories, start them, restore on each."""
+    """ZooKeeper's guide: take a snapshot, stop all servers, empty their directories, start them, and restore on each
+    one.
+    """
     ensemble = Restorables(tmp_path)
     try:
         ensemble.start()
@@ -284,8 +287,9 @@ def test_backup_of_epoch_1_is_restored_on_a_fresh_ensemble(tmp_path: Path) -> No
 
 @pytest.mark.long
 @pytest.mark.parametrize("writes", [True, False])
-def test_leader_restored_late_wins_over_the_next_leader(tmp_path: Path, writes: bool) -> None:
-    """A large backup takes the leader seconds to load.  Meanwhile the others elect the leader of the next epoch."""
+def test_late_restored_leader_wins_over_the_next_leader(tmp_path: Path, writes: bool) -> None:
+    """The leader takes seconds to load a large backup. During this time the others elect the leader of the next
+    epoch."""
     ensemble = Ensemble(tmp_path, 3)
     try:
         ensemble.start()
@@ -308,8 +312,8 @@ def test_leader_restored_late_wins_over_the_next_leader(tmp_path: Path, writes: 
 
 
 @pytest.mark.parametrize("command", ["snapshot", "restore"])
-def test_guarded_command_without_quorum_fails_with_503(tmp_path: Path, command: str) -> None:
-    """ZooKeeper answers 200 with an error in the body, which `curl -f` takes for success."""
+def test_guarded_command_without_quorum_returns_503(tmp_path: Path, command: str) -> None:
+    """ZooKeeper returns 200 with an error in the body, which `curl -f` treats as success."""
     ensemble = Restorables(tmp_path)
     try:
         ensemble.start(1)
@@ -327,8 +331,8 @@ def test_guarded_command_without_quorum_fails_with_503(tmp_path: Path, command: 
         ensemble.close()
 
 
-def test_restore_on_an_observer_fails_with_409(tmp_path: Path) -> None:
-    """An observer has no vote: after the next start it would fetch the leader's tree again."""
+def test_restore_on_an_observer_returns_409(tmp_path: Path) -> None:
+    """An observer has no vote. After its next start it would fetch the leader's tree again."""
     ensemble = Restorables(tmp_path)
     for config in map(ensemble.config, (1, 2, 3)):
         config.write_text(re.sub(r"^(server\.3=.*)$", r"\1:observer", config.read_text(), flags=re.MULTILINE))
@@ -346,7 +350,7 @@ def test_restore_on_an_observer_fails_with_409(tmp_path: Path) -> None:
         ensemble.close()
 
 
-def test_https_requires_the_servers_stores(tmp_path: Path) -> None:
+def test_https_uses_the_servers_stores(tmp_path: Path) -> None:
     lines = f"dataDir={tmp_path}\nclientPort=1\nadmin.enableServer=true\nadmin.forceHttps=true\n"
     with pytest.raises(ConfigError, match=r"ssl\.quorum\.keyStore\.location is not set"):
         parse(lines)

@@ -1,4 +1,4 @@
-"""The driver groups frames of a round of the event loop into turns, and sends early output during a turn."""
+"""The driver groups the frames of an event loop iteration into turns, and sends early output during a turn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REST: list[Effect] = [Answer(ONE, Reply(7, 5, 0))]
 
 
 class FakePeer:
-    """Records its turns; each emits something early and the rest at its end."""
+    """Peer that records its turns. Each turn emits some output early and the rest at its end."""
 
     def __init__(self, notes: list[Any]) -> None:
         self.notes = notes
@@ -66,7 +66,7 @@ class FakePeer:
 
 
 class FakePorts:
-    """Stands in for the quorum port, the storage and the client port."""
+    """Replacement for the quorum port, the storage and the client port."""
 
     def __init__(self, notes: list[Any]) -> None:
         self.notes = notes
@@ -110,7 +110,7 @@ def a_request(xid: int) -> Request:
 
 
 class FakeJournal:
-    """A journal that records nothing."""
+    """Journal that records nothing."""
 
     def write(self, event: object) -> None:
         return
@@ -141,7 +141,7 @@ async def driver_and_ports(
 async def driver_with_two_links(
     voters: tuple[int, ...], state: PeerState, kind: type[FakePeer] = FakePeer
 ) -> tuple[PeerDriver, FakePorts, FakePorts, list[Any]]:
-    """Return a driver with fake client connections and two links to other servers; its disk is fast."""
+    """Return a driver with a fast disk, fake client connections and two links to other servers."""
     driver, clients, notes = await driver_and_ports(voters, state, kind)
     others = FakePorts(notes)
     driver.quorum = driver.storage = cast(Any, others)
@@ -166,7 +166,7 @@ def test_frames_of_one_round_are_one_turn_sent_in_two_parts() -> None:
 
 
 def test_output_during_a_turn_does_not_pause_its_client() -> None:
-    """A client with no reply outstanding is not checked again: its stale count would stop reading for good."""
+    """A client without outstanding replies is not checked again, so that its stale count would stop reading forever."""
 
     async def run() -> list[int]:
         driver, ports, _ = await driver_and_ports()
@@ -180,7 +180,7 @@ def test_output_during_a_turn_does_not_pause_its_client() -> None:
     assert set(asyncio.run(run())) == {0}
 
 
-def test_requests_that_a_client_sent_count_before_its_disconnect() -> None:
+def test_requests_sent_before_a_disconnect_are_processed() -> None:
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
         driver.on_client_messages(ONE, [a_request(1)])
@@ -210,7 +210,7 @@ def test_fast_disk_syncs_in_the_round_after_quorum_messages(voters: tuple[int, .
 
 
 class Follower(FakePeer):
-    """A follower that only forwards requests; it logs and acknowledges what it receives."""
+    """Follower that only forwards requests. It logs and acknowledges what it receives."""
 
     def on_clients(self, now: object, messages: list[tuple[ConnectionId, Request]]) -> list[Effect]:
         return []
@@ -239,7 +239,7 @@ def test_busy_follower_reads_its_leader_before_reporting_durable(client_waits: b
     assert [each for each in asyncio.run(run()) if each != "to who asked"] == acknowledged
 
 
-def test_stopped_peer_leaves_the_disk_thread_and_gets_no_input() -> None:
+def test_stopped_peer_finishes_its_disk_work_and_gets_no_input() -> None:
     async def run() -> list[Any]:
         driver, ports, notes = await driver_and_ports()
         ports.quick = True
@@ -268,7 +268,7 @@ def test_few_packets_of_another_server_form_their_own_round() -> None:
     assert asyncio.run(run()) == [[1, 2], "commit"]
 
 
-def test_a_sync_of_the_storage_thread_is_reported_at_once() -> None:
+def test_sync_by_the_storage_thread_is_reported_immediately() -> None:
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
         driver.on_durable([1, 2])
@@ -289,7 +289,7 @@ def test_many_packets_wait_for_the_rest_of_their_round() -> None:
     assert asyncio.run(run()) == [[1, 2, 3], [4], "commit", "commit"]
 
 
-def test_packets_after_client_frames_leave_with_their_requests() -> None:
+def test_output_of_packets_waits_for_earlier_client_frames() -> None:
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
         driver.on_client_messages(ONE, [a_request(1)])
@@ -306,8 +306,8 @@ def test_packets_after_client_frames_leave_with_their_requests() -> None:
 @pytest.mark.parametrize(
     "damages", [[], [LogDamageFound("log.1", 16, "bad checksum", "set aside")]], ids=["", "damaged"]
 )
-def test_truncation_of_a_log_with_a_loss_restarts_the_peer(damages: list[LogDamageFound], complete: bool) -> None:
-    """Its tree and its earlier messages depend on data that the disk has lost. An incomplete peer can be truncated."""
+def test_truncation_of_an_incomplete_log_restarts_the_peer(damages: list[LogDamageFound], complete: bool) -> None:
+    """Its tree and earlier messages depend on data that the disk has lost. An incomplete peer can be truncated."""
 
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
@@ -319,7 +319,7 @@ def test_truncation_of_a_log_with_a_loss_restarts_the_peer(damages: list[LogDama
 
 
 def test_next_snapshot_is_decided_by_the_peer() -> None:
-    """Between a TRUNC on the disk and the peer's callback, its tree contains truncated transactions."""
+    """Between a TRUNC on the disk and the peer's callback, the peer's tree still contains truncated transactions."""
 
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
@@ -330,17 +330,19 @@ def test_next_snapshot_is_decided_by_the_peer() -> None:
 
 
 class AppliesAtOnce(FakePeer):
-    """Logs and applies in one turn, as a learner that receives a proposal and its commit together, and then requests a
-    snapshot."""
+    """Peer that logs and applies in one turn, like a learner that receives a proposal and its commit together. It then
+    requests a snapshot.
+    """
 
     def on_packets(self, now: object, link: LinkId, packets: list[Commit]) -> list[Effect]:
         snapshot = TreeSnapshot(packets[-1].zxid, {}, [], 0)
         return [Append([]), Barrier(1), SaveSnapshot(snapshot, replaces_history=False)]
 
 
-def test_snapshot_counts_after_its_turn_has_been_logged() -> None:
-    """Its transactions are in the log first, or a crash between them leaves a hole: an older snapshot plus the log that
-    continues after the newer one would skip the transactions that the newer one covered."""
+def test_snapshot_is_published_after_its_turn_is_logged() -> None:
+    """Otherwise a crash between snapshot and log leaves a hole: an older snapshot plus the log, which continues after
+    the newer snapshot, would skip the transactions that only the newer snapshot contains.
+    """
 
     async def run() -> list[Any]:
         driver, _, notes = await driver_and_ports(kind=AppliesAtOnce)

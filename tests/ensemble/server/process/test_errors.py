@@ -1,4 +1,4 @@
-"""Helpful errors: a problem around a peer is one clear line with a remedy, and no data is lost."""
+"""Helpful errors: a problem outside a peer causes one clear line with a remedy, and no data is lost."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def warnings(ensemble: Ensemble) -> list[str]:
 
 
 @pytest.mark.parametrize("port", ["client", "quorum"])
-def test_connections_leave_a_server_its_reserved_descriptors(solo: Ensemble, port: str) -> None:
-    """A log or a snapshot that cannot be opened ends a server, and any client can connect."""
+def test_connections_cannot_use_the_reserved_descriptors(solo: Ensemble, port: str) -> None:
+    """A server exits if it cannot open a log or a snapshot, and any client can use up descriptors by connecting."""
     quorum, election = free_ports(2)
     keys = f"snapCount=20\nstandaloneEnabled=false\nserver.1=127.0.0.1:{quorum}:{election}\n"
     solo.config(1).write_text(solo.config(1).read_text() + keys)
@@ -76,8 +76,8 @@ def test_connections_leave_a_server_its_reserved_descriptors(solo: Ensemble, por
     assert solo.stop(1) == 0
 
 
-def test_many_clients_leave_a_leader_descriptors_for_followers(tmp_path: Path) -> None:
-    """A server with no room for clients must still accept a follower, or the quorum is soon lost."""
+def test_leader_with_many_clients_can_still_accept_followers(tmp_path: Path) -> None:
+    """A server without descriptors for clients must still accept a follower, or the quorum is soon lost."""
     hello = ConnectRequest(0, 0, 600_000, 0, bytes(16)).encode()
     ensemble = Ensemble(tmp_path, 3, tick_time=1000)
     try:
@@ -124,7 +124,7 @@ def test_oversized_request_error_names_limit_and_client(solo: Ensemble) -> None:
     assert "remote=127.0.0.1:" in line
 
 
-def test_stranger_on_the_client_port_is_logged_with_a_limit(solo: Ensemble) -> None:
+def test_non_zookeeper_client_is_logged_with_a_rate_limit(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     for _ in range(30):
@@ -133,7 +133,7 @@ def test_stranger_on_the_client_port_is_logged_with_a_limit(solo: Ensemble) -> N
     assert 1 <= len(lines) <= 20 and all("it does not speak ZooKeeper's protocol" in line for line in lines)
 
 
-def test_taken_admin_port_is_a_warning_only(solo: Ensemble) -> None:
+def test_admin_port_in_use_only_logs_a_warning(solo: Ensemble) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with solo.config(1).open("a") as config:
@@ -157,7 +157,7 @@ def test_wall_clock_jump_is_logged_once_but_slow_drift_is_not() -> None:
 
 
 @pytest.mark.parametrize("jump_ms", [86_400_000, -86_400_000])
-def test_a_jump_of_the_wall_clock_expires_no_session(monkeypatch: pytest.MonkeyPatch, jump_ms: int) -> None:
+def test_wall_clock_jump_does_not_expire_sessions(monkeypatch: pytest.MonkeyPatch, jump_ms: int) -> None:
     trees = Trees()
     connection = trees.connect(timeout_ms=4_000)
     session_id, _ = trees.session(connection)
@@ -200,7 +200,7 @@ async def knock(port: int, opening: bytes) -> tuple[asyncio.StreamReader, asynci
 
 
 async def election_port(listener: Listener) -> tuple[ElectionPort, int, str]:
-    """A listening election port of server 1; returns its port, and the configured address of server 3."""
+    """Return a listening election port of server 1, its port number, and the configured address of server 3."""
     mine, third = free_ports(2)
     servers = {PeerId(i): ServerLine("127.0.0.1", 1, port) for i, port in ((1, mine), (3, third))}
     port = ElectionPort(PeerId(1), servers, LinkFaults({}), listener)
@@ -233,7 +233,7 @@ def test_second_server_with_same_id_is_rejected_and_both_named() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
-def test_server_at_the_configured_address_replaces_an_impostor() -> None:
+def test_server_at_configured_address_replaces_one_with_its_id() -> None:
     async def scenario() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
@@ -250,7 +250,7 @@ def test_server_at_the_configured_address_replaces_an_impostor() -> None:
 
 
 async def call_back(servers: dict[int, str], opening: bytes) -> tuple[Listener, int]:
-    """Connect to server 2 with `opening`; return the id in the opening of its call back to 127.0.0.1:PORT."""
+    """Connect to server 2 with `opening`. Server 2 connects back to 127.0.0.1:PORT; return the id in its opening."""
     called: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -276,16 +276,16 @@ ANNOUNCED = encode_opening(1, ["127.0.0.1:OTHER"])
 
 
 @pytest.mark.parametrize("listed", [None, "127.0.0.1:1:2", "192.0.2.1:1:2"], ids=["unlisted", "port", "host"])
-def test_server_is_called_back_where_it_announces(listed: str | None) -> None:
-    """A new or moved server restarts with the new list before the others do."""
+def test_server_is_called_back_at_its_announced_address(listed: str | None) -> None:
+    """A new or moved server restarts with the new server list before the others do."""
     servers = {2: "127.0.0.1:1:MINE"} | ({1: listed} if listed is not None else {})
     listener, caller = asyncio.run(asyncio.wait_for(call_back(servers, ANNOUNCED), 2))
     assert (caller, listener.broken) == (2, [])
     assert [peer_id for peer_id, _ in listener.unlisted] == ([1] if listed is None else [])
 
 
-def test_unlisted_servers_that_left_keep_no_place() -> None:
-    """Otherwise a later server is rejected as one too many, until this one restarts."""
+def test_departed_unlisted_servers_do_not_count_for_the_limit() -> None:
+    """Otherwise a later server is rejected as one too many until this server restarts."""
 
     async def scenario() -> list[str]:
         listener = Listener()
@@ -306,8 +306,8 @@ def test_unlisted_servers_that_left_keep_no_place() -> None:
 
 
 @pytest.mark.parametrize("announced", ["0.0.0.0:7", "[::]:7"])
-def test_server_that_announces_any_address_is_called_as_listed(announced: str) -> None:
-    """Containers often have server.1=0.0.0.0:2888:3888 in the zoo.cfg of server 1 itself."""
+def test_wildcard_announcement_is_replaced_by_the_listed_address(announced: str) -> None:
+    """In containers, the zoo.cfg of server 1 often has server.1=0.0.0.0:2888:3888."""
 
     async def scenario() -> list[tuple[str, int]]:
         listener = Listener()
@@ -342,7 +342,7 @@ def test_unlisted_server_is_reported_once_with_the_remedy() -> None:
 # -- rejected clients --------------------------------------------------------------------------------------------------
 
 
-def test_client_that_has_seen_a_later_zxid_is_logged(solo: Ensemble) -> None:
+def test_client_with_a_later_zxid_is_logged(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     hello = ConnectRequest(0, 0x500000007, 5000, 0x1_0000_0000_0001, bytes(16)).encode()
@@ -399,8 +399,8 @@ def test_ensemble_with_new_host_names_for_all_servers_starts(tmp_path: Path) -> 
         claim(config_of(tmp_path, 1, "server.1=localhost:5:6\nserver.2=localhost:7:8\n"))
 
 
-def test_data_moved_by_reconfig_belongs_to_another_ensemble(tmp_path: Path) -> None:
-    """A new ensemble in its old place must not get its history."""
+def test_data_moved_by_reconfig_belongs_to_the_new_ensemble(tmp_path: Path) -> None:
+    """A new ensemble at the old addresses must not receive its history."""
     config = config_of(tmp_path, 1)
     claim(config)
     OwnedMembershipFiles(mock.Mock(), config).save(MOVED)
@@ -409,7 +409,7 @@ def test_data_moved_by_reconfig_belongs_to_another_ensemble(tmp_path: Path) -> N
     claim(config_of(tmp_path, 1, "server.1=x:1:2\nserver.2=y:1:2\n"))
 
 
-def test_reconfig_lost_by_a_crash_keeps_the_data_owner(tmp_path: Path) -> None:
+def test_failed_reconfig_write_keeps_the_data_owner(tmp_path: Path) -> None:
     config = config_of(tmp_path, 1)
     claim(config)
     kept = mock.Mock()
@@ -419,7 +419,7 @@ def test_reconfig_lost_by_a_crash_keeps_the_data_owner(tmp_path: Path) -> None:
     claim(config)
 
 
-def test_data_of_zookeeper_or_of_a_lone_server_has_no_owner(tmp_path: Path) -> None:
+def test_data_of_zookeeper_or_a_standalone_server_has_no_owner(tmp_path: Path) -> None:
     claim(config_of(tmp_path, 1, ""))
     claim(config_of(tmp_path, 3))
     assert json.loads((tmp_path / "version-2" / ".owner").read_text())["server"] == 3
@@ -428,7 +428,7 @@ def test_data_of_zookeeper_or_of_a_lone_server_has_no_owner(tmp_path: Path) -> N
 # -- reasons not to start ----------------------------------------------------------------------------------------------
 
 
-def test_a_missing_or_unusable_file_is_one_line(solo: Ensemble) -> None:
+def test_missing_or_unusable_file_is_reported_in_one_line(solo: Ensemble) -> None:
     config, data = solo.config(1), solo.directory / "1" / "data"
     text = config.read_text()
     several = text + "server.1=127.0.0.1:1:2\nserver.2=127.0.0.1:3:4\n"
@@ -448,7 +448,7 @@ def test_a_missing_or_unusable_file_is_one_line(solo: Ensemble) -> None:
     assert solo.run_to_its_end(1) == (1, f"zabka peer: {config} cannot be read: No such file or directory\n")
 
 
-def test_oversized_frame_after_a_write_loses_no_data(solo: Ensemble) -> None:
+def test_oversized_frame_after_a_write_does_not_lose_the_write(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     hello = struct.pack(">iqiqi", 0, 0, 5000, 0, 16) + bytes(16)

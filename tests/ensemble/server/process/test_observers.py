@@ -1,4 +1,4 @@
-"""Observers as real processes: they serve reads without the voters, and survive leaders and quorums."""
+"""Observers as real processes: they serve reads without voting, and survive the loss of leaders and quorums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ READS = 300
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
-    """Voters 1 to 3, observers 4 and 5."""
+    """Ensemble with voters 1 to 3 and observers 4 and 5."""
     ensemble = Ensemble(tmp_path_factory.mktemp("watched"), 5, tick_time=200)
     for i in ensemble.client_ports:
         config = ensemble.config(i)
@@ -30,7 +30,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
 
 
 def received(ensemble: Ensemble, i: int) -> int:
-    """Return the number of packets that clients have sent to a server."""
+    """Return the number of packets that a server has received from clients."""
     row = next(line for line in ensemble.word(i, "mntr").splitlines() if line.startswith("zk_packets_received\t"))
     return int(row.split("\t")[1])
 

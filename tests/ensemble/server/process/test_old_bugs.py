@@ -1,4 +1,6 @@
-"""Two bugs that ZooKeeper 3.9.5 still has, on real processes: here no read returns a phantom or a past state."""
+"""Two bugs that ZooKeeper 3.9.5 still has, tested on real processes: here no read returns a phantom or an old
+state.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ ROUNDS = 6
 
 @pytest.fixture
 def trio(tmp_path: Path) -> Iterator[Ensemble]:
-    """Three servers with 3 as leader, and a snapshot due at every second transaction."""
+    """Three servers with leader 3, and a snapshot due at every second transaction."""
     ensemble = Ensemble(tmp_path, 3, tick_time=TICK_MS)
     for i in ensemble.client_ports:
         config = ensemble.config(i)
@@ -47,7 +49,7 @@ def trio(tmp_path: Path) -> Iterator[Ensemble]:
 
 @contextmanager
 def client_of(ensemble: Ensemble, *ids: int) -> Iterator[KazooClient]:
-    """A stock client of those servers alone, for as long as they live."""
+    """Kazoo client that connects only to these servers, for as long as they live."""
     client = KazooClient(",".join(f"127.0.0.1:{ensemble.client_ports[i]}" for i in ids), timeout=30)
     client.start(PATIENCE_S)
     try:
@@ -59,7 +61,7 @@ def client_of(ensemble: Ensemble, *ids: int) -> Iterator[KazooClient]:
 
 @contextmanager
 def voter_that_only_votes(ensemble: Ensemble, i: int) -> Iterator[None]:
-    """Replace server `i` by a voter that votes for every caller, and never connects to that leader's quorum port."""
+    """Replace server `i` with a voter that votes for every caller, but never connects to that leader's quorum port."""
     line = next(line for line in ensemble.server_lines if line.startswith(f"server.{i}="))
     with socket.create_server(("127.0.0.1", int(line.rpartition(":")[2]))) as server:
         server.settimeout(PATIENCE_S)
@@ -72,7 +74,7 @@ def voter_that_only_votes(ensemble: Ensemble, i: int) -> Iterator[None]:
 
 
 def _agree(server: socket.socket) -> None:
-    """Repeat the first caller's vote until it hangs up."""
+    """Repeat the first caller's vote until the caller disconnects."""
     with server.accept()[0] as connection:
         data, frames, opened = b"", FrameReader(), False
         while True:
@@ -96,19 +98,21 @@ def _agree(server: socket.socket) -> None:
 
 
 def times_leading(ensemble: Ensemble, i: int) -> int:
-    """Return how often a server has started to lead."""
+    """Return how often a server has become leader."""
     files = node_files(ensemble.data(i).parent / "journal", f"peer-{i}")
     events = [json.loads(line) for path in files for line in path.read_text().splitlines() if line.endswith("}")]
     return sum(event.get("state") == "LEADING" and event["phase"] == "DISCOVERY" for event in events)
 
 
 def holds(ensemble: Ensemble, i: int, what: bytes) -> list[str]:
-    """Return the log and snapshot files of a server that contain those bytes."""
+    """Return the log and snapshot files of a server that contain these bytes."""
     return sorted(path.name for path in ensemble.data(i).glob("[ls]*.*") if what in path.read_bytes())
 
 
 def test_write_logged_only_by_a_dead_leader_is_truncated(trio: Ensemble) -> None:
-    """ZOOKEEPER-1549, 4837: once elected again, a leader snapshots a transaction that no other server has, for ever."""
+    """ZOOKEEPER-1549, 4837: once elected again, such a leader's snapshot permanently contains a transaction that no
+    other server has.
+    """
     with client_of(trio, 1) as client:
         client.create("/before")
     with client_of(trio, 3) as client:
@@ -147,9 +151,8 @@ def test_write_logged_only_by_a_dead_leader_is_truncated(trio: Ensemble) -> None
             assert client.get("/phantom")[0] == b"second"
 
 
-def test_thawed_leader_never_answers_a_sync_with_old_data(trio: Ensemble) -> None:
-    """ZOOKEEPER-1675, 2136, 3600: a leader that was frozen during its successor's election still acts as
-    leader."""
+def test_thawed_leader_never_replies_to_sync_with_old_data(trio: Ensemble) -> None:
+    """ZOOKEEPER-1675, 2136, 3600: a leader that was frozen while its successor was elected still acts as leader."""
     with client_of(trio, 1) as client:
         client.create("/value", b"0")
     for number in range(1, ROUNDS + 1):
@@ -171,8 +174,9 @@ def test_thawed_leader_never_answers_a_sync_with_old_data(trio: Ensemble) -> Non
 
 
 def read_result(answers: list[object]) -> bytes | None:
-    """Return the result of the read after the sync; None if the connection was closed instead, which is correct as
-    well."""
+    """Return the result of the read after the sync, or None if the connection was closed instead, which is also
+    correct.
+    """
     sync, get = answers
     try:
         sync.get(timeout=PATIENCE_S)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Peers as real processes: they elect, serve stock clients, lose no data after kill -9, and survive garbage."""
+"""Peers as real processes: they elect, serve kazoo clients, lose no data after kill -9, and survive garbage."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_three_peers_elect_one_leader_and_journal_it(trio: Ensemble) -> None:
     assert "leader_established" in event_types(trio, leader)
 
 
-def test_a_stock_client_works_across_the_peers(trio: Ensemble) -> None:
+def test_stock_client_works_with_every_peer(trio: Ensemble) -> None:
     with trio.client(2) as two:
         with trio.client(1) as one:
             seen = threading.Event()
@@ -72,7 +72,7 @@ def test_a_stock_client_works_across_the_peers(trio: Ensemble) -> None:
         assert two.exists("/shared/ephemeral") is None
 
 
-def test_four_letter_words_answer_as_zookeepers(trio: Ensemble) -> None:
+def test_four_letter_words_return_the_same_as_zookeepers(trio: Ensemble) -> None:
     assert trio.word(1, "ruok") == "imok"
     assert trio.word(1, "isro") == "rw"
     assert "zookeeper.version=3.9.5-" in trio.word(1, "envi")
@@ -103,7 +103,7 @@ GARBAGE = [
 ]
 
 
-def test_garbage_on_any_port_ends_its_own_connection_only(trio: Ensemble) -> None:
+def test_garbage_on_any_port_closes_only_its_own_connection(trio: Ensemble) -> None:
     quorum, election = (int(part) for part in trio.server_lines[0].split(":")[1:])
     with trio.client(1) as client:
         for port in (trio.client_ports[1], quorum, election):
@@ -123,7 +123,7 @@ def test_garbage_on_any_port_ends_its_own_connection_only(trio: Ensemble) -> Non
     assert trio.processes[1].poll() is None
 
 
-def test_killing_the_leader_under_load_keeps_acknowledged_writes(trio: Ensemble) -> None:
+def test_leader_kill_under_load_keeps_acknowledged_writes(trio: Ensemble) -> None:
     acknowledged: list[int] = []
     stop = threading.Event()
     with trio.client() as client:
@@ -159,12 +159,12 @@ def test_killing_the_leader_under_load_keeps_acknowledged_writes(trio: Ensemble)
 
 
 def wait_until_more(done: list[int]) -> None:
-    """Wait until fifty more operations are done."""
+    """Wait until fifty more operations have completed."""
     goal = len(done) + 50
     wait_until(lambda: len(done) > goal)
 
 
-def test_a_paused_leader_is_replaced(trio: Ensemble) -> None:
+def test_paused_leader_is_replaced(trio: Ensemble) -> None:
     leader = trio.wait_for_quorum()
     others = [i for i in trio.client_ports if i != leader]
     pause(trio.processes[leader], True)
@@ -196,7 +196,7 @@ def test_isolated_leader_resigns_and_rejoins_after_healing(trio: Ensemble) -> No
 
 
 def set_faults(ensemble: Ensemble, node: int, remotes: list[str]) -> None:
-    """Cut both directions between a node and others; set the faults on all of them as the host agent does."""
+    """Partition a node from others in both directions. Set the faults on all of these nodes, as the host agent does."""
     faults = [{"id": remote, "from": f"peer-{node}", "to": remote, "kind": "cut"} for remote in remotes]
     for i in ensemble.client_ports:
         with socket.socket(socket.AF_UNIX) as control:
@@ -205,7 +205,7 @@ def set_faults(ensemble: Ensemble, node: int, remotes: list[str]) -> None:
             assert json.loads(control.recv(1000)) == {"ok": True}
 
 
-def test_lone_peer_stops_cleanly_and_restarts_with_its_data(solo: Ensemble) -> None:
+def test_single_peer_stops_cleanly_and_restarts_with_its_data(solo: Ensemble) -> None:
     solo.start()
     assert solo.wait_for_quorum() == 1
     assert "Mode: standalone" in solo.word(1, "srvr")
@@ -228,14 +228,14 @@ def test_lone_peer_stops_cleanly_and_restarts_with_its_data(solo: Ensemble) -> N
 
 
 def attach_by_hand(ensemble: Ensemble, session: int, password: bytes) -> tuple[int, int]:
-    """Try to resume a session; return the time-out and the session that the server grants."""
+    """Try to resume a session. Return the timeout and the session id that the server grants."""
     request = struct.pack(">iqiqi", 0, 0, 5000, session, len(password)) + password + b"\0"
     answer = exchange(ensemble.client_ports[1], struct.pack(">i", len(request)) + request)
     timeout_ms, granted = struct.unpack_from(">iq", answer, 8)
     return timeout_ms, granted
 
 
-def test_torn_tail_is_truncated_and_reported_at_start(solo: Ensemble) -> None:
+def test_torn_log_tail_is_truncated_and_reported_at_start(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     with solo.client() as client:
@@ -275,7 +275,7 @@ def test_peer_that_cannot_run_logs_one_line_and_exits_1(solo: Ensemble) -> None:
     assert solo.word(1, "ruok") == "imok"
 
 
-def test_damaged_log_is_rejected_by_name(solo: Ensemble) -> None:
+def test_damaged_log_is_rejected_with_its_name(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     with solo.client() as client:
@@ -292,7 +292,7 @@ def test_damaged_log_is_rejected_by_name(solo: Ensemble) -> None:
     assert "Traceback" not in output
 
 
-def test_invalid_requests_end_at_most_their_own_connection(trio: Ensemble) -> None:
+def test_invalid_requests_close_at_most_their_own_connection(trio: Ensemble) -> None:
     draw = random.Random(20)
     ops = [*range(-12, 25), *range(100, 108), 2**31 - 1]
     bodies = [b"", b"\xff" * 4, b"\x7f\xff\xff\xff", struct.pack(">i", 2) + b"/a\1", struct.pack(">i", 5) + b"/a//b"]

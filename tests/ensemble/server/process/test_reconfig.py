@@ -1,4 +1,4 @@
-"""Real processes: an ensemble that changes its members while clients write, and keeps them across restarts."""
+"""Real processes: an ensemble changes its members while clients write, and keeps the members across restarts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.ensemble.server.reconfig_processes import (
 )
 
 
-def test_an_observer_joins_becomes_a_voter_and_the_leader_leaves(tmp_path: Path) -> None:
+def test_observer_becomes_a_voter_and_then_the_leader_leaves(tmp_path: Path) -> None:
     ensemble = Ensemble(tmp_path, 3)
     try:
         enable(ensemble)
@@ -54,8 +54,8 @@ def test_an_observer_joins_becomes_a_voter_and_the_leader_leaves(tmp_path: Path)
         ensemble.close()
 
 
-def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
-    """Its client, quorum and election port: it listens on the new ones, and the others connect to it there."""
+def test_server_moves_to_other_ports(tmp_path: Path) -> None:
+    """It listens on its new client, quorum and election ports, and the others connect to it there."""
     ensemble = Ensemble(tmp_path, 3)
     try:
         enable(ensemble)
@@ -88,7 +88,7 @@ def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
 
 
 def test_servers_restart_after_all_have_moved(tmp_path: Path) -> None:
-    """A history belongs to the server's latest ensemble, not to its first one."""
+    """A history belongs to the server's latest ensemble, not to its first."""
     ensemble = Ensemble(tmp_path, 3)
     try:
         enable(ensemble)

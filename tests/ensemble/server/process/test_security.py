@@ -40,7 +40,7 @@ ANN = "CN=ann,OU=Frogs,O=Zabka\\, Inc.,C=DE"
 
 
 class Secured:
-    """One peer with a plain and a TLS port."""
+    """One peer with a plaintext port and a TLS port."""
 
     def __init__(self, directory: Path) -> None:
         self.authority = Authority(directory / "ssl")
@@ -70,7 +70,7 @@ class Secured:
         return self.peer.client_ports[1]
 
     def tls(self, who: tuple[Path, Path] | None) -> dict[str, Any]:
-        """kazoo's arguments for the TLS port."""
+        """Return kazoo's arguments for the TLS port."""
         certificate, key = who or (None, None)
         return {
             "hosts": f"localhost:{self.secure_port}", "use_ssl": True, "ca": str(self.authority.ca),
@@ -79,7 +79,7 @@ class Secured:
 
     @contextmanager
     def client(self, kind: Any = KazooClient, **arguments: Any) -> Iterator[Any]:
-        """A connected client, of the plain port by default."""
+        """Connected client, by default of the plaintext port."""
         client = kind(**{"hosts": f"127.0.0.1:{self.plain_port}", "timeout": 10, **arguments})
         try:
             client.start(PATIENCE_S)
@@ -129,7 +129,7 @@ def test_sasl_authenticates_a_client(secured: Secured) -> None:
         client.delete("/sasl")
 
 
-def test_a_wrong_sasl_password_ends_the_client(secured: Secured) -> None:
+def test_wrong_sasl_password_disconnects_the_client(secured: Secured) -> None:
     options = {"mechanism": "DIGEST-MD5", "username": "jaasuser", "password": "swordfish"}
     client = KazooClient(f"127.0.0.1:{secured.plain_port}", timeout=10, sasl_options=options)
     states: list[str] = []
@@ -145,7 +145,7 @@ def test_a_wrong_sasl_password_ends_the_client(secured: Secured) -> None:
         client.close()
 
 
-def test_the_super_user_passes_every_acl(secured: Secured) -> None:
+def test_super_user_passes_every_acl(secured: Secured) -> None:
     with secured.client(auth_data=[("digest", "ann:swordfish")]) as owner, secured.client() as admin:
         owner.create("/own", b"x", acl=[make_acl("auth", "", all=True)])
         with pytest.raises(NoAuthError):
@@ -154,7 +154,7 @@ def test_the_super_user_passes_every_acl(secured: Secured) -> None:
         admin.delete("/own")
 
 
-def test_garbage_and_stalled_tls_handshakes_harm_no_client(secured: Secured) -> None:
+def test_garbage_and_stalled_tls_handshakes_affect_no_client(secured: Secured) -> None:
     assert b"Mode" not in exchange(secured.secure_port, b"srvr")
     assert b"HTTP" not in exchange(secured.secure_port, b"GET / HTTP/1.1\r\n\r\n")
     stalled = [socket.create_connection(("127.0.0.1", secured.secure_port), 5) for _ in range(10)]
@@ -173,7 +173,7 @@ def test_garbage_and_stalled_tls_handshakes_harm_no_client(secured: Secured) -> 
             each.close()
 
 
-def test_connections_of_a_host_are_limited(secured: Secured) -> None:
+def test_connections_per_host_are_limited(secured: Secured) -> None:
     connections = [socket.create_connection(("127.0.0.1", secured.plain_port), 5) for _ in range(20)]
     try:
         wait_until(lambda: exchange(secured.plain_port, b"srvr") == b"")
@@ -183,7 +183,7 @@ def test_connections_of_a_host_are_limited(secured: Secured) -> None:
     wait_until(lambda: b"Mode" in exchange(secured.plain_port, b"srvr"))
 
 
-def test_request_over_jute_maxbuffer_ends_its_connection(secured: Secured) -> None:
+def test_request_over_jute_maxbuffer_closes_its_connection(secured: Secured) -> None:
     for size, answered in ((0xFFFFF, True), (0x100000, False), (0x80000000, False)):
         with socket.create_connection(("127.0.0.1", secured.plain_port), 5) as connection:
             hello = struct.pack(">iqiqi", 0, 0, 5000, 0, 16) + bytes(17)
@@ -198,22 +198,22 @@ def test_request_over_jute_maxbuffer_ends_its_connection(secured: Secured) -> No
                 assert answered, "the server waits for the rest"
 
 
-def test_only_srvr_is_allowed_by_default(secured: Secured) -> None:
+def test_only_the_srvr_command_is_allowed_by_default(secured: Secured) -> None:
     for word in ("ruok", "stat", "cons", "dump", "envi", "conf", "mntr", "wchp"):
         assert secured.peer.word(1, word) == f"{word} is not executed because it is not in the whitelist.\n"
     assert "Mode: standalone" in secured.peer.word(1, "srvr")
 
 
 def test_secrets_are_never_logged_or_journalled(secured: Secured) -> None:
-    """This test is last: everything that the others did has left its traces by now."""
+    """This test is last, so that all traces of the other tests exist by now."""
     written = [path for path in (secured.peer.directory / "1").rglob("*") if path.is_file() and path.name != "zoo.cfg"]
     texts = {path: path.read_bytes() for path in written}
     assert any(b"node_started" in text for text in texts.values())
     assert [(path.name, secret) for path, text in texts.items() for secret in SECRETS if secret.encode() in text] == []
 
 
-def test_server_without_client_port_has_no_plain_text_port(tmp_path: Path) -> None:
-    """Also with client.portUnification=true, which then refers to a missing port."""
+def test_server_without_client_port_has_no_plaintext_port(tmp_path: Path) -> None:
+    """This includes client.portUnification=true, which then refers to a missing port."""
     path = tmp_path / "zoo.cfg"
     path.write_text(
         f"dataDir={tmp_path}\nsecureClientPort=2281\nclient.portUnification=true\n"
@@ -225,7 +225,7 @@ def test_server_without_client_port_has_no_plain_text_port(tmp_path: Path) -> No
     assert [call[0] for call in clients.method_calls] == ["listen_secure"]
 
 
-def test_a_wrong_store_password_is_one_clear_line(secured: Secured, tmp_path: Path) -> None:
+def test_wrong_store_password_is_reported_in_one_line(secured: Secured, tmp_path: Path) -> None:
     other = Ensemble(tmp_path, 1)
     text = secured.peer.config(1).read_text().replace("sesame-street", "wrong-one")
     text = text.replace(str(secured.peer.directory / "1" / "data"), str(tmp_path / "1" / "data"))

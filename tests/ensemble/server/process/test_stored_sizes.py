@@ -1,4 +1,4 @@
-"""Messages at start about stored data that exceeds jute.maxbuffer."""
+"""Messages at startup about stored data that exceeds jute.maxbuffer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zabka.ensemble.zab.effects import Recovered
 
 
 def made(size: int) -> Txn:
-    """The create transaction of /big, whose record is longer than the data by 76 bytes."""
+    """Return the create transaction of /big, whose record is 76 bytes longer than the data."""
     body = CreateTxn("/big", bytes(size), OPEN_ACL, False, 1)
     return Txn(SessionId(1), 1, Zxid(0x100000001), 7, OpCode.CREATE, body)
 
@@ -43,8 +43,8 @@ def in_snapshot(directory: Path, size: int) -> Recovered:
         (Limits(frame_bytes=4096, extra_bytes=1), 4096 + 1024),
     ],
 )
-def test_stored_record_limit_is_that_of_java(limits: Limits, allowed: int) -> None:
-    """BinaryInputArchive: jute.maxbuffer and zookeeper.jute.maxbuffer.extrasize, which is at least 1,024."""
+def test_stored_record_limit_equals_javas(limits: Limits, allowed: int) -> None:
+    """As in BinaryInputArchive: jute.maxbuffer plus zookeeper.jute.maxbuffer.extrasize, which is at least 1,024."""
     assert readable_bytes(limits) == allowed
 
 

@@ -1,5 +1,6 @@
-"""Each lesson agrees with a play of its script: its moment occurs, one answer is right, and a step of the script began
-it."""
+"""Each lesson matches a play of its script: its moment occurs, one answer is correct, and a step of the script
+caused it.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from zabka.simulation.scenarios.world_player import play
 
 THIRTEEN = 13
 DOES_SOMETHING = ("kill", "pause", "cut", "delay", "stop", "elect", "reassign")
-"""First words of the steps that make something happen."""
+"""First words of steps that cause something."""
 ASKED_BY = {"ElectLeaders": "elect", "ControlledShutdown": "stop"}
-"""First word of the step that causes a request, by request."""
+"""First word of the step that causes a request, keyed by request."""
 ANOTHER_SEED = 7
 
 
@@ -45,7 +46,7 @@ def scene_of(lesson: Lesson) -> Scene:
 
 
 def step_before(verdict: Verdict, place: int) -> StepTaken:
-    """Return the last step that did something before the entry at `place` was written."""
+    """Return the last step with an effect before the entry at `place` was written."""
     return [step for step in verdict.taken if step.entries <= place and step.text.startswith(DOES_SOMETHING)][-1]
 
 
@@ -78,7 +79,7 @@ def test_lesson_has_the_same_right_answer_with_other_delays(lesson: Lesson) -> N
     assert lesson.right(other) == lesson.right(scene_of(lesson))
 
 
-def test_right_answers_are_spread_over_all_places() -> None:
+def test_right_answers_are_spread_over_all_positions() -> None:
     places = [lesson.right(scene_of(lesson)) for lesson in LESSONS.values()]
     assert all(places.count(place) in (THIRTEEN // 3, THIRTEEN // 3 + 1) for place in range(3))
 
@@ -125,14 +126,14 @@ def test_lesson_about_a_bug_uses_a_script_with_a_bug() -> None:
         assert not lesson.moment.with_bug or script.shows
 
 
-def test_play_without_the_moment_raises_no_moment() -> None:
+def test_missing_moment_raises_no_moment() -> None:
     entries = shown(LESSONS["leader-killed"]).journal
     with pytest.raises(NoMoment, match="no leader_elected with leader_epoch=99 is in this play"):
         Scene(entries, Moment("leader_elected", {"leader_epoch": 99}))
 
 
 def test_changed_history_has_another_right_answer() -> None:
-    """The right answer is read from the history, so a changed history has another right answer."""
+    """The correct answer is computed from the history."""
     lesson = LESSONS["leader-killed"]
     scene = scene_of(lesson)
 

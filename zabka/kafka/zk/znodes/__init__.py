@@ -1,10 +1,10 @@
 """Kafka's znodes: their paths and their contents (kafka.zk.ZkData).
 
-There is one module per kind of znode; this catalogue names them all, so that callers write `znodes.decode_topic`.
-Encoders write the fields in the order of Kafka's sources and maps in numeric or given order.  Decoders accept the
-formats of all Kafka versions, and return None for invalid data: znodes are untrusted input.
+There is one module per kind of znode; this package re-exports all their names, so that callers write
+`znodes.decode_topic`. Encoders write the fields in the order of Kafka's sources, and maps in numeric or given order.
+Decoders accept the formats of all Kafka versions, and return None for invalid data, because znodes are untrusted input.
 
-May be imported by everything above `kafka`.  Begin with `paths`, then `topics` and `partition_state`.
+All packages above `kafka` may import it. Begin with `paths`, then `topics` and `partition_state`.
 """
 
 from __future__ import annotations

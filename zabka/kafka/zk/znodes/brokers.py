@@ -9,7 +9,7 @@ from zabka.kafka.zk.znodes.json_content import PORT_MAX, decode, encode, is_int3
 
 
 class BrokerEndpoint(NamedTuple):
-    """One of a broker's listeners, by its advertised address."""
+    """One of a broker's listeners, with its advertised address."""
 
     listener: str
     host: str
@@ -18,23 +18,23 @@ class BrokerEndpoint(NamedTuple):
 
 
 LOG_INTACT = ("zabka.log.intact", 1, 1)
-"""The feature by which zabka's broker declares that its log is intact.
+"""The feature with which zabka's broker declares that its log is intact.
 
-The layout of a registration allows more features (KIP-584), and Kafka's controllers ignore this one.
+The format of a registration allows additional features (KIP-584), and Kafka's controllers ignore this one.
 """
 
 
 class BrokerInfo(NamedTuple):
-    """The registration that a broker writes into /brokers/ids/N."""
+    """The registration that a broker writes to /brokers/ids/N."""
 
     broker_id: int
     endpoints: tuple[BrokerEndpoint, ...]
     rack: str | None = None
     jmx_port: int = -1
     features: tuple[tuple[str, int, int], ...] = ()
-    """The features it supports: name, lowest and highest level."""
+    """The broker's supported features: name, lowest and highest level."""
     log_intact: bool = False
-    """Whether its log is as complete as at its last registration.  Kafka's brokers do not declare it."""
+    """Whether the broker's log is as complete as at its last registration. Kafka's brokers do not declare it."""
 
     def supports(self, finalized: Mapping[str, int]) -> bool:
         """Return whether it supports every feature of the cluster at its level; if not, it cannot join (KIP-584)."""
@@ -100,7 +100,7 @@ def decode_broker(broker_id: int, data: bytes | None) -> BrokerInfo | None:
 
 
 def _features(value: object) -> tuple[tuple[str, int, int], ...]:
-    """Decode the readable features of a broker; an unreadable feature counts as not supported."""
+    """Decode the readable features of a broker; an unreadable feature counts as unsupported."""
     found = []
     for name, row in value.items() if isinstance(value, dict) else ():
         low, high = (row.get("min_version"), row.get("max_version")) if isinstance(row, dict) else (None, None)

@@ -18,7 +18,7 @@ def decode_cluster_id(data: bytes | None) -> str | None:
 
 
 def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
-    """Encode the content of /latest_producer_id_block; both ends are strings and included."""
+    """Encode the content of /latest_producer_id_block; both ends are strings and inclusive."""
     return encode({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
 
 
@@ -33,12 +33,12 @@ def decode_producer_id_block(data: bytes | None) -> tuple[int, int, int] | None:
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
-    """Encode a /log_dir_event_notification/log_dir_event_N: a log directory of that broker failed."""
+    """Encode /log_dir_event_notification/log_dir_event_N: a log directory of that broker failed."""
     return encode({"version": 1, "broker": broker_id, "event": 1})
 
 
 def decode_log_dir_event(data: bytes | None) -> int | None:
-    """Decode the broker with the failed log directory."""
+    """Decode the id of the broker with the failed log directory."""
     value = decode(data)
     broker_id = value.get("broker") if value else None
     return broker_id if is_int32(broker_id, 0) else None

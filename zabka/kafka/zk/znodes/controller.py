@@ -18,7 +18,7 @@ def decode_controller(data: bytes | None) -> int | None:
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
-    """Encode the epoch as plain decimal text."""
+    """Encode the epoch as a plain decimal string."""
     return str(epoch).encode()
 
 

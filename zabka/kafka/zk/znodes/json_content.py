@@ -1,6 +1,6 @@
 """The format of znodes: JSON objects, and the numbers in them.
 
-Decoders return None for invalid data: znodes are untrusted input.
+Decoders return None for invalid data, because znodes are untrusted input.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 
 INT32_MAX = 2**31 - 1
-"""Ids, partition numbers and epochs are signed 32-bit numbers in messages; a larger number cannot be sent."""
+"""The maximum id, partition number or epoch: these are signed 32-bit numbers in messages."""
 INT64_MAX = 2**63 - 1
 PORT_MAX = 65_535
 TEXT_BYTES_MAX = 32_767
-"""The longest string in a request; a receiver of a longer one cannot read the request."""
+"""The longest string in a request; the receiver of a longer string could not read the request."""
 ZNODE_BYTES_MAX = 1_000_000
-"""ZooKeeper drops a client's connection if it sends more (jute.maxbuffer), and resending would never end.
+"""The maximum size of a znode.
 
-So larger znodes must not be written.
+ZooKeeper closes a client's connection if it sends more (jute.maxbuffer), and the client would resend for ever.
 """
 
 
@@ -28,12 +28,13 @@ def encode(value: Mapping[str, object]) -> bytes:
 
 
 def decode(data: bytes | None) -> dict[str, Any] | None:
-    """Decode the JSON object in a znode; None if there is none, or if it holds text that no message can carry."""
+    """Decode the JSON object in a znode; None if there is none, or if it contains a string that no message can
+    carry."""
     try:
         text = (data or b"").decode("utf-8-sig")
         value = json.loads(text) if text else None
         if "\\ud" in text.lower():
-            # Half a surrogate pair has no UTF-8: it could neither be sent to a broker nor be written again.
+            # Half a surrogate pair has no UTF-8 encoding, so it could neither be sent to a broker nor be written again.
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
@@ -45,12 +46,12 @@ def _is_int(value: object) -> bool:
 
 
 def is_int32(value: object, lowest: int, highest: int = INT32_MAX) -> bool:
-    """Return whether it is a whole number within these bounds, both included."""
+    """Return whether the value is an integer within these bounds (inclusive)."""
     return _is_int(value) and isinstance(value, int) and lowest <= value <= highest
 
 
 def is_tellable(text: str) -> bool:
-    """Return whether a request can carry that text."""
+    """Return whether a request can carry that string."""
     return len(text.encode()) <= TEXT_BYTES_MAX
 
 
@@ -62,7 +63,7 @@ def broker_ids(value: object) -> tuple[int, ...] | None:
 
 
 def plain_number(text: str, highest: int) -> int | None:
-    """Parse plain decimal digits, up to that number; None if they are not valid."""
+    """Parse plain decimal digits, up to `highest`; None if they are not valid."""
     if not text.isdecimal() or not text.isascii() or len(text) > len(str(highest)):
         return None
     return int(text) if int(text) <= highest else None

@@ -8,11 +8,12 @@ from zabka.kafka.zk.znodes.json_content import INT32_MAX, broker_ids, decode, en
 
 
 class LeaderAndIsr(NamedTuple):
-    """A partition's state znode (LeaderIsrAndControllerEpoch).  `partition_epoch` is that znode's version.
+    """A partition's state znode (LeaderIsrAndControllerEpoch). `partition_epoch` is that znode's version.
 
-    `eligible` are replicas outside the ISR that have all committed records, by the configuration that the transaction
-    `eligible_by_zxid` wrote; `doubtful` members of the ISR may lack some of them; its writer had seen registrations up
-    to `broker_epoch_seen`.  See `eligibility`.  Kafka's controllers ignore these four, and drop them when they write.
+    `eligible` are replicas outside the ISR that have all committed records, according to the configuration that the
+    transaction `eligible_by_zxid` wrote. `doubtful` members of the ISR may lack some committed records. The state's
+    writer had seen registrations up to `broker_epoch_seen`. See `eligibility`. Kafka's controllers ignore these four
+    fields, and drop them when they write.
     """
 
     leader: int
@@ -28,7 +29,7 @@ class LeaderAndIsr(NamedTuple):
 
 
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
-    """Encode the content of a state znode (TopicPartitionStateZNode); the partition epoch is the znode's version."""
+    """Encode the content of a state znode (TopicPartitionStateZNode); its partition epoch is the znode's version."""
     value: dict[str, object] = {
         "version": 1,
         "leader": state.leader,
@@ -47,7 +48,7 @@ def encode_partition_state(state: LeaderAndIsr) -> bytes:
 
 
 def decode_partition_state(data: bytes | None, version: int) -> LeaderAndIsr | None:
-    """Decode the state in a znode of that version."""
+    """Decode a partition's state from a znode of that version."""
     value = decode(data)
     if value is None:
         return None

@@ -32,43 +32,44 @@ PERSISTENT_PATHS = (
     LOG_DIR_EVENT_NOTIFICATION,
     *(f"/config/{kind}" for kind in CONFIG_KINDS),
 )
-"""Created at every broker start (ZkData.PersistentZkPaths)."""
+"""The paths created at every broker start (ZkData.PersistentZkPaths)."""
 
 
 def broker_path(broker_id: int) -> str:
-    """/brokers/ids/N."""
+    """Return /brokers/ids/N."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
-    """/brokers/topics/T."""
+    """Return /brokers/topics/T."""
     return f"{BROKER_TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:
-    """/brokers/topics/T/partitions."""
+    """Return /brokers/topics/T/partitions."""
     return f"{BROKER_TOPICS}/{topic}/partitions"
 
 
 def partition_path(partition: TopicPartition) -> str:
-    """/brokers/topics/T/partitions/P."""
+    """Return /brokers/topics/T/partitions/P."""
     return f"{BROKER_TOPICS}/{partition.topic}/partitions/{partition.partition}"
 
 
 def partition_state_path(partition: TopicPartition) -> str:
-    """/brokers/topics/T/partitions/P/state."""
+    """Return /brokers/topics/T/partitions/P/state."""
     return partition_path(partition) + "/state"
 
 
 DEFAULT_ENTITY = "<default>"
-"""Under /config/brokers, users, clients or ips: the default for all entities without their own override."""
+"""The entity under /config/brokers, users, clients or ips with the default for entities without their own override.
+"""
 
 
 def config_path(kind: str, entity: str) -> str:
-    """/config/{topics,brokers,...}/E."""
+    """Return /config/{topics,brokers,...}/E."""
     return f"/config/{kind}/{entity}"
 
 
 def delete_topic_path(topic: str) -> str:
-    """/admin/delete_topics/T."""
+    """Return /admin/delete_topics/T."""
     return f"{DELETE_TOPICS}/{topic}"

@@ -10,7 +10,7 @@ from zabka.kafka.zk.znodes.json_content import INT32_MAX, broker_ids, decode, en
 
 
 def _without(ids: tuple[int, ...], gone: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the ids that are not among the others, in order.  A request may list a hundred thousand of each."""
+    """Return `ids` without the ids in `gone`, in order. A request may list a hundred thousand of each."""
     if not gone:
         return ids
     looked_up = frozenset(gone)
@@ -40,7 +40,7 @@ class ReplicaAssignment(NamedTuple):
         return bool(self.adding or self.removing)
 
     def reassign_to(self, target: Iterable[int]) -> ReplicaAssignment:
-        """Return the assignment while replicas move to the target, which may supersede another target (KIP-455)."""
+        """Return the assignment during a reassignment to the target, which may supersede another target (KIP-455)."""
         replacement, origin = tuple(target), self.origin
         full = tuple(dict.fromkeys((*replacement, *origin)))
         return ReplicaAssignment(full, _without(full, origin), _without(full, replacement))
@@ -51,7 +51,7 @@ class ReplicaAssignment(NamedTuple):
 
 
 class TopicAssignment(NamedTuple):
-    """The content of /brokers/topics/T.  `topic_id` is None for topics that were created before Kafka 2.8."""
+    """The content of /brokers/topics/T. `topic_id` is None for topics that were created before Kafka 2.8."""
 
     topic_id: str | None
     partitions: dict[int, ReplicaAssignment]

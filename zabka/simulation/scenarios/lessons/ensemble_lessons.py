@@ -7,12 +7,12 @@ from zabka.simulation.scenarios.lessons.lesson import Answer, Lesson, Moment, Sc
 
 
 def _answered(scene: Scene) -> int:
-    """Return the highest zxid acknowledged to a client before the moment."""
+    """Return the highest zxid acknowledged to a client before the lesson's moment."""
     return max((told.zxid for told in scene.earlier(e.WriteAcknowledged)), default=0)
 
 
 def _proposed(scene: Scene) -> set[int]:
-    """Return the proposals of the old leader that no client has an acknowledgement of."""
+    """Return the old leader's proposals that were not acknowledged to any client."""
     return {told.zxid for told in scene.earlier(e.TxnProposed) if told.zxid > _answered(scene)}
 
 
@@ -33,7 +33,7 @@ def _some_committed(scene: Scene) -> bool:
 
 
 def _acknowledged_without_quorum(scene: Scene) -> int:
-    """Return the number of records acknowledged while two of three peers were down."""
+    """Return the number of records acknowledged while two of the three peers were down."""
     entries = scene.entries[: scene.place]
     lost = [n for n, entry in enumerate(entries) if _is_crash(entry.event, "peer")]
     back = [n for n, entry in enumerate(entries) if isinstance(entry.event, e.LeaderEstablished) and n > lost[-1]]

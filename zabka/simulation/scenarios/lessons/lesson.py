@@ -1,7 +1,7 @@
-"""The form of a lesson, and how a play answers its question.
+"""The parts of a lesson, and how a play determines the right answer.
 
-No answer is stored as the right one. Each answer has a predicate on the history of a play, and `Lesson.right` evaluates
-them.
+The right answer is not stored. Each answer has a predicate on the history of a play, and `Lesson.right` evaluates these
+predicates.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from zabka.journal.fold import fold
 
 E = TypeVar("E", bound=Event)
 PARTITION = "orders-0"
-"""The partition in every lesson about Kafka."""
+"""The partition that all Kafka lessons use."""
 
 
 class NoMoment(Exception):
-    """The play lacks the lesson's moment, or does not have exactly one right answer; the message gives the reason."""
+    """The play lacks the lesson's moment, or not exactly one answer is right; the message gives the reason."""
 
 
 class Moment(NamedTuple):
-    """The first event of that type with all of these fields; `with_bug` selects the play with the bug."""
+    """The first event of that type with all these field values. With `with_bug`, it is in the play with the bug."""
 
     type: str
     fields: Mapping[str, Any] = {}
     with_bug: bool = False
 
     def is_at(self, event: Event) -> bool:
-        """Whether an event matches."""
+        """Whether an event matches the type and fields."""
         return type_name(event) == self.type and all(getattr(event, k) == value for k, value in self.fields.items())
 
 
 class Scene:
-    """The whole history of a play, and a lesson's moment in it."""
+    """The whole history of a play, and the lesson's moment in it."""
 
     def __init__(self, entries: Sequence[Entry], moment: Moment) -> None:
         """Raise NoMoment if the history lacks the moment."""
@@ -84,7 +84,7 @@ class Scene:
 
     @cached_property
     def causes(self) -> Causes:
-        """Causes and effects in this play."""
+        """The causes and effects in this play."""
         causes = Causes()
         for entry in self.entries:
             causes.see(entry)
@@ -92,28 +92,28 @@ class Scene:
 
     @property
     def chain(self) -> Chain:
-        """The chain from the moment's event back to the first recorded cause."""
+        """The causal chain from the moment's event back to its first recorded cause."""
         return self.causes.chain(self.entry)
 
     @property
     def beginning(self) -> Entry | None:
-        """The fault or the request at the end of the chain, or None if it ends otherwise."""
+        """The fault or request at the end of the chain, or None if the chain ends with neither."""
         last = self.chain.steps[-1]
         return last if isinstance(last.event, e.AdminRequested | e.FaultInjected) else None
 
 
 class Answer(NamedTuple):
-    """A prediction, and a predicate for when it is right."""
+    """A possible answer, and a predicate that determines whether it is right."""
 
     text: str
     holds: Callable[[Scene], bool]
 
 
 class Lesson(NamedTuple):
-    """A question about an outage of the library, to be answered before the outage is played.
+    """A question about an outage of the library. The reader answers it before the outage is played.
 
-    `scenario` is the script; `moment` is the event to look at; `look_at` is one sentence about what to look at;
-    `explanation` is one paragraph.
+    `scenario` is the script, `moment` the event to look at, `look_at` a sentence about what to look at, and
+    `explanation` a paragraph.
     """
 
     name: str
@@ -126,11 +126,11 @@ class Lesson(NamedTuple):
     explanation: str
 
     def scene(self, entries: Sequence[Entry]) -> Scene:
-        """Return the lesson's moment in a play (the play with the bug if `moment.with_bug`). Raises NoMoment."""
+        """Return the lesson's moment in a play (in the play with the bug if `moment.with_bug`). Raises NoMoment."""
         return Scene(entries, self.moment)
 
     def right(self, scene: Scene) -> int:
-        """Return the index of the right answer in this play, from 0. Raises NoMoment unless exactly one is right."""
+        """Return the index of the right answer in this play. Raises NoMoment unless exactly one answer is right."""
         found = [number for number, answer in enumerate(self.answers) if answer.holds(scene)]
         if len(found) != 1:
             raise NoMoment(f"{len(found)} of the answers of {self.name} are right in this play")
