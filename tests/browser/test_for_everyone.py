@@ -35,8 +35,8 @@ CONTRASTS = """() => {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const found = [];
-  for (const element of document.querySelectorAll("#peers *, #brokers *, #beliefs *, #controller_terms .history *, .top
-  *")) {
+  const read = ["#peers *", "#brokers *", "#beliefs *", "#controller_terms .history *", ".top *"];
+  for (const element of document.querySelectorAll(read.join())) {
     const texts = [...element.childNodes].filter((n) => n.nodeType === 3 && n.textContent.trim());
     if (!texts.length || element.closest("svg, button:disabled, [aria-disabled=true]")) continue;
     const below = ground(element);
