@@ -24,7 +24,7 @@ LIMITS_PERCENT = {
     "document": 4.0,
     "test name": 3.0,
     "page string": 3.0,
-    "identifier": 1.1,
+    "identifier": 0.3,
 }
 NAME_MAX = 60
 """Maximum length of a test name and of a commit subject."""
