@@ -1,7 +1,8 @@
 """Cases of kfake's control functions and faults (franz-go, pkg/kfake), as rules of a broker.
 
-A control function that answers once is `times=1`, one that is kept is a rule until it is removed, and one that sleeps
-is `delay_before`. kfake can also apply a request and answer an error; here the answer to an applied request is lost.
+A control function that answers once is a rule with `times=1`; a function that is kept is a rule until it is removed; a
+function that sleeps is `delay_before`. kfake can also apply a request and answer an error; here the answer to an
+applied request is lost.
 """
 
 from __future__ import annotations

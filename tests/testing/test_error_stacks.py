@@ -1,6 +1,6 @@
 """Stacks of errors and late answers, as in tests of librdkafka's mock cluster (0105, 0117, 0144), with real brokers.
 
-Rules of one API are used in the order in which they were added, so several that apply once are a stack of errors.
+The oldest rule of an API applies first, so several rules that apply once are a stack of errors.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def test_commit_is_repeated_until_the_coordinator_answers(cluster: LiveCluster, 
     group = f"committing-{closes}"
     member = consumer(cluster, group, **{"enable.auto.commit": closes, "auto.commit.interval.ms": 90_000})
     assert first(member) == b"a"
-    faults = stack(cluster, "OffsetCommit", *["COORDINATOR_NOT_AVAILABLE"] * 2)
+    faults = stack(cluster, "OffsetCommit", *["COORDINATOR_LOAD_IN_PROGRESS"] * 2)
     if not closes:
         member.commit(asynchronous=False)
     member.close()
@@ -201,3 +201,21 @@ def test_slow_coordinator_ends_a_call_with_a_retriable_error(cluster: LiveCluste
     assert failed.value.args[0].retriable()
     made.init_transactions(30)
     assert fault.used == 1
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_transaction_ends_although_every_answer_is_late(cluster: LiveCluster, commits: bool) -> None:
+    made = producer(cluster, **{"transactional.id": f"late-{commits}", "client.id": "late"})
+    made.init_transactions(30)
+    made.begin_transaction()
+    assert send(made, b"a") is None
+    fault = cluster.faults.on_request("*", client_id="late").delay_before(700).until_removed()
+    made.produce(TOPIC, b"b")
+    if commits:
+        made.commit_transaction(30)
+    else:
+        made.abort_transaction(30)
+    assert fault.used > 0
+    fault.heal()
+    found = [each.value for each in cluster.records(TOPIC, isolation_level="read_committed")]
+    assert found == ([b"a", b"b"] if commits else [])

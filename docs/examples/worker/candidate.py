@@ -17,7 +17,7 @@ Lead = Callable[[str], None]
 async def stand(hosts: str, name: str, lead: Lead) -> None:
     """Two mistakes: after a lost connection it stands again, although its session and its znode still exist.
 
-    Its own older znode has the lower number, so nobody leads until the program ends.
+    Its first znode has the lower number, so no candidate leads until the program ends.
     """
     async with connect(hosts, session_timeout_ms=4_000, name=name) as client:
         while True:

@@ -1,4 +1,4 @@
-"""A worker that bills orders, and passes those that it cannot bill to a dead-letter topic.
+"""A worker that bills orders, and passes an order that it cannot bill to a dead-letter topic.
 
 `Mistake` names what it can do wrong; without one, it bills an order once while it lives, and loses no dead letter.
 """
@@ -21,7 +21,7 @@ Bill = Callable[[int], None]
 
 
 class Mistake(Enum):
-    """What the worker does wrong."""
+    """The mistakes that the worker can make."""
 
     PLAIN_PRODUCER = "Its producer is not idempotent, so a letter whose acknowledgement is lost is stored twice."
     IMPATIENT_PRODUCER = (
