@@ -40,6 +40,12 @@ def test_corrected_services_hold_in_every_seed(tmp_path: Path) -> None:
     assert f"{MISTAKES} passed" in text, text
 
 
+@pytest.mark.timeout(600)
+def test_ready_sets_find_the_mistakes_of_the_worker(tmp_path: Path) -> None:
+    text = output("worker", tmp_path, PYTHONHASHSEED="0")
+    assert "20 passed" in text, text
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_mistakes_of_services_are_found_in_fifty_seeds(tmp_path: Path) -> None:

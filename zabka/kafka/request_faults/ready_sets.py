@@ -55,7 +55,7 @@ READY_SETS: dict[str, ReadySet] = {
     "coordinator-loading": ReadySet(
         "A broker has become the coordinator of a group, and still loads its partition of __consumer_offsets.",
         "Clients wait and repeat the request at the same broker.",
-        _errors("COORDINATOR_LOAD_IN_PROGRESS", "JoinGroup", "OffsetFetch", "OffsetCommit", "Heartbeat", for_ms=3_000),
+        _errors("COORDINATOR_LOAD_IN_PROGRESS", "JoinGroup", "OffsetFetch", "OffsetCommit", for_ms=3_000),
     ),
     "coordinator-moves": ReadySet(
         "The coordinator of a group has moved to another broker.",

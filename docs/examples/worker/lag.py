@@ -1,0 +1,42 @@
+"""A reporter of how far the group `billing` has committed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+
+GROUP = "billing"
+PARTITION = TopicPartition("orders", 0)
+
+Report = Callable[[int], None]
+"""Takes the committed offset."""
+
+
+async def report(bootstrap: str, tell: Report) -> None:
+    """The mistake: it takes an answer without offsets for a group that has committed none.
+
+    aiokafka 0.14 does not raise the error of a whole answer, such as NOT_COORDINATOR.
+    """
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, client_id="lag")
+    await admin.start()
+    while True:
+        offsets = await admin.list_consumer_group_offsets(GROUP)
+        tell(offsets[PARTITION].offset if PARTITION in offsets else 0)
+        await asyncio.sleep(0.5)
+
+
+async def report_what_is_known(bootstrap: str, tell: Report) -> None:
+    """The correction: it names its partition, which every valid answer contains, and asks again after any other."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, client_id="lag")
+    await admin.start()
+    while True:
+        with suppress(KafkaError):
+            offsets = await admin.list_consumer_group_offsets(GROUP, partitions=[PARTITION])
+            if PARTITION in offsets:
+                tell(max(offsets[PARTITION].offset, 0))
+        await asyncio.sleep(0.5)

@@ -1,0 +1,182 @@
+"""Cases of kfake's control functions and faults (franz-go, pkg/kfake), as rules of a broker.
+
+A control function that answers once is a rule with `times=1`; a function that is kept is a rule until it is removed; a
+function that sleeps is `delay_before`. kfake can also apply a request and answer an error; here the answer to an
+applied request is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.broker_sim.broker_world import Cluster
+from tests.broker_sim.test_request_faults import ask, counts, fault, hold, log_end, produce, produced_errors, raised
+from zabka.broker_sim.request_context import RequestRefused
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster(1, offsets_topic_num_partitions="1", offsets_topic_replication_factor="1")
+    made.start()
+    for topic in ("orders", "payments"):
+        made.run(made.client.create_topic(topic, assignment={0: (1,), 1: (1,)}))
+    made.wait(200)
+    yield made
+    made.stop_all()
+
+
+def refusal(error: str, **fields: Any) -> Any:
+    return fault(effect="error", error=error, **fields)
+
+
+def load_coordinator(cluster: Cluster, group: str) -> None:
+    """Create __consumer_offsets, as the first request for a coordinator does, and wait until a commit is accepted."""
+    ask(cluster, request(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[group]))
+    for _ in range(20):
+        if set(commit_errors(ask(cluster, commit(group, 1)))) == {"none"}:
+            return
+        cluster.wait(200)
+    raise AssertionError("no coordinator")
+
+
+def beat(cluster: Cluster, group: str) -> str:
+    answer: Any = ask(cluster, request(ApiKey.HEARTBEAT, 4, group_id=group, generation_id=1, member_id="m"))
+    return str(answer.error_code.name)
+
+
+def commit(group: str, offset: int = 7) -> KafkaMessage:
+    rows = [{"partition_index": number, "committed_offset": offset} for number in (0, 1)]
+    return request(
+        ApiKey.OFFSET_COMMIT, 8, group_id=group, generation_id_or_member_epoch=-1, member_id="",
+        topics=[{"name": "orders", "partitions": rows}],
+    )  # fmt: skip
+
+
+def commit_errors(answer: Any) -> list[str]:
+    return [row.error_code.name for topic in answer.topics for row in topic.partitions]
+
+
+def test_partition_is_refused_and_the_others_are_served(cluster: Cluster) -> None:
+    hold(cluster, refusal("NOT_ENOUGH_REPLICAS", topic="orders", partition=1))
+    errors = produced_errors(ask(cluster, produce(partitions=(0, 1))))
+    assert sorted(errors["orders"]) == ["none", "not_enough_replicas"]
+    assert (log_end(cluster), log_end(cluster, partition=1)) == (1, 0)
+
+
+def test_heartbeat_fault_is_for_its_group(cluster: Cluster) -> None:
+    hold(cluster, refusal("REBALANCE_IN_PROGRESS", api="Heartbeat", group="g"))
+    assert (beat(cluster, "g"), beat(cluster, "h") != "rebalance_in_progress") == ("rebalance_in_progress", True)
+    assert counts(cluster) == {"f1": [1, 1]}
+
+
+def test_commit_fault_refuses_every_partition_of_its_group(cluster: Cluster) -> None:
+    load_coordinator(cluster, "g")
+    hold(cluster, refusal("NOT_COORDINATOR", api="OffsetCommit", group="g"))
+    assert commit_errors(ask(cluster, commit("g"))) == ["not_coordinator"] * 2
+    assert commit_errors(ask(cluster, commit("h"))) == ["none"] * 2
+    assert counts(cluster) == {"f1": [1, 1]}
+
+
+def test_one_of_two_described_groups_is_refused(cluster: Cluster) -> None:
+    hold(cluster, refusal("GROUP_AUTHORIZATION_FAILED", api="DescribeGroups", group="g"))
+    answer: Any = ask(cluster, request(ApiKey.DESCRIBE_GROUPS, 5, groups=["g", "h"]))
+    errors = {row.group_id: row.error_code.name for row in answer.groups}
+    assert errors["g"] == "group_authorization_failed"
+    assert set(errors) == {"g", "h"} and errors["h"] != errors["g"]
+
+
+def test_transactional_id_is_refused_at_each_of_its_requests(cluster: Cluster) -> None:
+    apis = ("InitProducerId", "EndTxn", "TxnOffsetCommit")
+    hold(cluster, *(refusal("PRODUCER_FENCED", api=api, id=api, transactional_id="x") for api in apis))
+    begin = request(
+        ApiKey.INIT_PRODUCER_ID, 4, transactional_id="x", transaction_timeout=10_000, producer_id=-1,
+        producer_epoch=-1,
+    )  # fmt: skip
+    end = request(ApiKey.END_TXN, 3, transactional_id="x", producer_id=1, producer_epoch=0, committed=True)
+    offsets = request(
+        ApiKey.TXN_OFFSET_COMMIT, 3, transactional_id="x", group_id="g", producer_id=1, producer_epoch=0,
+        topics=[{"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 7}]}],
+    )  # fmt: skip
+    answers: list[Any] = [ask(cluster, message) for message in (begin, end, offsets)]
+    assert [answer.error_code.name for answer in answers[:2]] == ["producer_fenced"] * 2
+    assert commit_errors(answers[2]) == ["producer_fenced"]
+    assert counts(cluster) == {api: [1, 1] for api in apis}
+
+
+def test_rule_applies_once_or_until_it_is_removed(cluster: Cluster) -> None:
+    hold(cluster, refusal("NOT_ENOUGH_REPLICAS", times=1))
+    answers = [produced_errors(ask(cluster, produce())) for _ in range(2)]
+    assert answers == [{"orders": ["not_enough_replicas"]}, {"orders": ["none"]}]
+    hold(cluster, refusal("NOT_ENOUGH_REPLICAS", id="f2"))
+    assert [produced_errors(ask(cluster, produce())) for _ in range(3)] == [{"orders": ["not_enough_replicas"]}] * 3
+    hold(cluster)
+    assert produced_errors(ask(cluster, produce())) == {"orders": ["none"]}
+
+
+def test_oldest_of_two_rules_answers_and_alone_is_used(cluster: Cluster) -> None:
+    hold(
+        cluster,
+        refusal("NOT_ENOUGH_REPLICAS", topic="orders"),
+        refusal("INVALID_RECORD", id="f2", topic="orders"),
+        refusal("KAFKA_STORAGE_ERROR", id="f3", topic="payments"),
+    )
+    assert produced_errors(ask(cluster, produce())) == {"orders": ["not_enough_replicas"]}
+    assert produced_errors(ask(cluster, produce("payments"))) == {"payments": ["kafka_storage_error"]}
+    assert [used for _, used in counts(cluster).values()] == [1, 0, 1]
+
+
+def test_sleeping_request_lets_those_of_others_pass(cluster: Cluster) -> None:
+    hold(cluster, fault(effect="delay_before", delay_ms=500, client_id="shop-1"))
+    node = cluster.nodes[1]
+    asking = node.runtime.spawn(node.broker.handle(produce(), "shop-1"), "asking")
+    cluster.wait(100)
+    assert produced_errors(ask(cluster, produce("payments"), "shop-2")) == {"payments": ["none"]}
+    assert (asking.done(), log_end(cluster)) == (False, 0)
+    cluster.wait(500)
+    assert (asking.done(), log_end(cluster)) == (True, 1)
+
+
+def test_rule_added_during_a_sleep_is_for_later_requests(cluster: Cluster) -> None:
+    hold(cluster, fault(effect="delay_before", delay_ms=500, times=1))
+    node = cluster.nodes[1]
+    asking = node.runtime.spawn(node.broker.handle(produce(), "shop-1"), "asking")
+    cluster.wait(100)
+    hold(cluster, refusal("NOT_ENOUGH_REPLICAS", id="f2"))
+    assert produced_errors(ask(cluster, produce())) == {"orders": ["not_enough_replicas"]}
+    cluster.wait(500)
+    assert (asking.done(), log_end(cluster)) == (True, 1)
+
+
+def test_commit_whose_answer_is_lost_is_stored(cluster: Cluster) -> None:
+    load_coordinator(cluster, "g")
+    hold(cluster, fault(api="OffsetCommit", group="g", effect="drop_response"))
+    assert raised(cluster, commit("g")) is RequestRefused
+    asked = request(ApiKey.OFFSET_FETCH, 7, group_id="g", topics=[{"name": "orders", "partition_indexes": [0, 1]}])
+    answer: Any = ask(cluster, asked)
+    assert [row.committed_offset for row in answer.topics[0].partitions] == [7, 7]
+
+
+def test_topic_whose_answer_is_lost_is_created(cluster: Cluster) -> None:
+    hold(cluster, fault(api="CreateTopics", topic="later", effect="drop_response"))
+    topic = {"name": "later", "num_partitions": 1, "replication_factor": 1}
+    asked = request(ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout=5_000)
+    assert raised(cluster, asked) is RequestRefused
+    cluster.wait(500)
+    assert log_end(cluster, "later") == 0
+
+
+def test_records_whose_answer_is_lost_are_deleted(cluster: Cluster) -> None:
+    for _ in range(3):
+        ask(cluster, produce())
+    hold(cluster, fault(api="DeleteRecords", topic="orders", effect="drop_response"))
+    rows = [{"partition_index": 0, "offset": 2}]
+    asked = request(ApiKey.DELETE_RECORDS, 2, topics=[{"name": "orders", "partitions": rows}], timeout=1_000)
+    assert raised(cluster, asked) is RequestRefused
+    earliest = [{"partition_index": 0, "timestamp": -2}]
+    answer: Any = ask(cluster, request(ApiKey.LIST_OFFSETS, 7, topics=[{"name": "orders", "partitions": earliest}]))
+    assert answer.topics[0].partitions[0].offset == 2
