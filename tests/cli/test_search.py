@@ -84,7 +84,7 @@ def test_finding_exits_1_and_its_choices_file_can_be_replayed(finding: Finding) 
     assert file.injected_bug == INJECTED_BUG
     code, output = replay(str(path), "--story")
     assert code == 1
-    assert all(act in output for act in file.acts)
+    assert all(action in output for action in file.actions)
     assert f"violated: {file.violated[0]}" in output
 
 

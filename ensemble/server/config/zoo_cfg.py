@@ -169,10 +169,7 @@ def load(path: Path, files: Files = HOST) -> ZooConfig:
 
 
 def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig:
-    """Return the configuration in the text of a zoo.cfg; read `myid` from its dataDir.
-
-    Raises ConfigError.
-    """
+    """Return the configuration in a zoo.cfg; read `myid` from its dataDir. Raises ConfigError."""
     raw = _raw(text)
     values = Values(raw)
     values.used |= {*ACCEPTED, *filter(is_membership_key, raw), "dynamicConfigFile"}
