@@ -72,7 +72,7 @@ class _Rate(ProgressColumn):
 
 @app.callback()
 def campaigns() -> None:
-    """Run every combination of settings and seeds in the simulated world; exit code 1 if an invariant was violated."""
+    """Run all settings with all seeds in the simulated world; exit code 1 if an invariant was violated."""
 
 
 @app.command()

@@ -41,7 +41,7 @@ VERBS = {
     "why": "Explain a decision: its rule, and its causes back to a fault, a request, a timer or a start.",
     "export": "Write a run as one HTML file that opens in a browser without a server.",
     "pipeline": "The Spark jobs that build tables from the journals.",
-    "campaign": "Run every combination of settings and seeds in the simulated world; exit code 1 if an invariant was violated.",
+    "campaign": "Run all settings with all seeds in the simulated world; exit code 1 if an invariant was violated.",
     "scenarios": "The outage library: outages of Kafka and ZooKeeper as scenarios that zabka must pass.",
 }
 """Every verb in the order of `zabka --help`, with its purpose."""
