@@ -11,14 +11,7 @@ from zabka.pipeline.campaign.play import Run, play
 from zabka.pipeline.campaign.report import run_of_report
 
 CAMPAIGNS = Path(__file__).resolve().parents[3] / "docs" / "campaigns"
-OF_EARLIER_WORLD = {"peers-and-brokers"}
-"""Reports that were made before reports had an origin and a run; remove a name once its campaign has been run again."""
-SHIPPED = [
-    pytest.param(
-        file, id=file.stem, marks=[pytest.mark.xfail(reason="not run again yet")] * (file.stem in OF_EARLIER_WORLD)
-    )
-    for file in sorted(CAMPAIGNS.glob("*.toml"))
-]
+SHIPPED = [pytest.param(file, id=file.stem) for file in sorted(CAMPAIGNS.glob("*.toml"))]
 
 
 @pytest.mark.long
