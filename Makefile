@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up compose-up compose-down test-compose test lint sweep injected-bugs search-table explore bench bench-kafka bench-transactions bench-page histories kafka-histories soak failover idle test-long test-floors test-interop test-kazoo mutants fuzz docs dist reference clean
+.PHONY: setup up compose-up compose-down test-compose test lint sweep injected-bugs search-table explore bench bench-kafka bench-transactions bench-start bench-page histories kafka-histories soak failover idle test-long test-floors test-interop test-kazoo mutants fuzz docs dist reference clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh scripts/setup/setup.sh
@@ -38,6 +38,9 @@ bench-kafka: setup
 
 bench-transactions: setup
 	@$(BIN)/python -m bench transactions $(ARGS)
+
+bench-start: setup
+	@$(BIN)/python -m bench start $(ARGS)
 
 bench-page: setup
 	@$(BIN)/python -m bench page $(ARGS)

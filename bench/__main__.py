@@ -12,6 +12,7 @@ BENCHES = {
     "kafka": ("bench.kafka", "throughput and latency of the brokers and Apache Kafka"),
     "transactions": ("bench.transactions", "transactions a second and their cost, of the brokers and Apache Kafka"),
     "failover": ("bench.failover", "time without a leader or a controller after a crash or a freeze, on both sides"),
+    "start": ("bench.start", "time, processor time and memory to start a cluster, and Apache's servers"),
     "idle": ("bench.idle", "processor time and memory of an idle cluster"),
     "soak": ("bench.soak", "an hour of records under faults; checks records, journal, memory and descriptors"),
     "histories": ("bench.histories", "records what clients see under faults, and checks it"),

@@ -321,8 +321,8 @@ class Ensemble(Servers):
         raise CannotMeasure(f"{self.title}: there is no leader")
 
     def serves(self) -> bool:
-        followers = ["follower"] * (self.shape.voters - 1)
-        return sorted(mode(host) for host in self.hosts) == [*followers, "leader"]
+        modes = sorted(mode(host) for host in self.hosts)
+        return modes in (["standalone"], [*["follower"] * (self.shape.voters - 1), "leader"])
 
     def command(self, n: int) -> Sequence[str]:
         config = str(self.home(n) / "zoo.cfg")
