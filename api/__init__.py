@@ -5,7 +5,7 @@ the host agents (`agents`) and numbers their events. `ensemble_view` reads the e
 sends requests to the brokers in Kafka's protocol. `views` combines them, the `routes_*` modules respond to requests
 with the result, and `web` is the page. `agent_protocol` defines the messages between this process and a host agent.
 
-`compose`, `testing` and `cli` may import it. It imports `simulation` and everything below, but neither `compose` nor
-`pipeline`: it accesses processes and tables only through HTTP and files. Begin with `app`, which creates the
-application, and `services`, which lists what routes work with.
+`compose`, `testing` and `cli` may import this package. The package imports `simulation` and all lower packages, but
+neither `compose` nor `pipeline`: it accesses processes and tables only through HTTP and files. Begin with `app`, which
+creates the application, and `services`, which lists what routes work with.
 """

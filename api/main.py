@@ -39,7 +39,7 @@ ANYWHERE = ("", "0.0.0.0", "::")
 
 
 def build(settings: Settings, player: Sequence[str]) -> Services:
-    """Create the services for these settings; `player` is the player's command line.
+    """Create the services for these settings. `player` is the command line of `zabka`, which runs scenarios.
 
     Raises OSError if a token or directory is not available, and NewerHistory.
     """
@@ -82,7 +82,7 @@ def _here(settings: Settings) -> Here:
 
 
 def main(config: Path, player: Sequence[str]) -> int:
-    """Serve until SIGTERM or SIGINT. Return the exit code. `player` is the player's command line."""
+    """Serve until SIGTERM or SIGINT. Return the exit code. `player` is the command line that runs scenarios."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

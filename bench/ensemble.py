@@ -1,8 +1,9 @@
 """Ensemble throughput and latency compared with Apache ZooKeeper (`make bench`) or a commit (`make bench BASE=…`).
 
-Three servers a side on loopback, measured on small and on grown trees.  Compared with ZooKeeper, the sides take turns,
-each round with a fresh ensemble.  Compared with a commit, both ensembles run at the same time and are loaded in turns
-of a second or two.  The speed of the machine drifts little within such a pair, so a regression of 5 % is detected.
+Each side has three servers on loopback, and is measured on small and on grown trees. Compared with ZooKeeper, the
+sides take turns, each round with a fresh ensemble. Compared with a commit, both ensembles run at the same time and
+are loaded in turns of a second or two. The speed of the machine drifts little within such a pair, so a regression
+of 5 % is detected.
 
 The load generator is zkload, which uses little CPU time of the cores that it shares with the servers.  Each side does
 the same number of operations, so that both trees have the same size.  If both ran for the same time, the faster side
@@ -30,7 +31,7 @@ from bench.servers import ROOT, CannotMeasure, Ensemble, Shape, held, node_count
 SOURCE = Path(__file__).with_name("zkload.c")
 LOAD_S_MAX = 600.0
 LOAD_TIMEOUT_S = 660.0
-"""Longer than zkload's own limit, because zkload first writes its keys one by one."""
+"""The time limit for zkload: longer than zkload's own limit, because zkload first writes its keys one by one."""
 WARM_UP_SHARE = 8
 """Before each measurement, one eighth of its operations run uncounted, to open connections and fill pipelines."""
 FIGURES = (
@@ -43,7 +44,8 @@ FIGURES = (
 )
 PAIRED = (FIGURES[3], FIGURES[0], FIGURES[1], FIGURES[2])
 JAVA_WARM_UP_S, PYTHON_WARM_UP_S = 8.0, 2.0
-"""Load on a fresh ensemble before measurements count, the same for both sides.  The JVM's compiler needs 8 s."""
+"""Seconds of load on a fresh ensemble before measurements, the same for both sides. The JVM's compiler needs 8 s.
+"""
 SETTLE_S = 3.0
 """Idle time of a grown tree before its memory is measured."""
 Tree = Literal["small", "grown"]

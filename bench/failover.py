@@ -45,7 +45,8 @@ DEADLINE_S, POLL_S = 300.0, 0.05
 SETTLE_S = 5.0
 """Pause before the fault.  It excludes work that follows topic creation: checkpoints, idle fetches, compilation."""
 CREATED_AT_ONCE = 500
-"""Partitions per topic.  A request that creates ten thousand partitions at once would exceed client timeouts."""
+"""The number of partitions per topic. A request that creates ten thousand partitions would exceed client timeouts.
+"""
 SETTINGS = {"zookeeper.session.timeout.ms": 6_000, "auto.leader.rebalance.enable": "false"}
 STAGES = ("detect", "elect", "read", "decide", "propagate")
 LEADER_FIGURES = (
@@ -66,7 +67,7 @@ KAFKA_LOGS = {
     "decided": "Ready to serve as the new controller",
 }
 """What Kafka's controller logs at the end of each stage."""
-logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # It logs each attempt to connect.
+logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # kazoo logs each attempt to connect.
 _LOG_LINE = re.compile(r"^\[?(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]? \w+ \S+ (.*)")
 
 
@@ -122,7 +123,7 @@ def fail_leader(ensemble: Ensemble, freeze: bool) -> Measurement:
     leader, shape = ensemble.leader, ensemble.shape
     hosts = [host for n, host in zip(ensemble.numbers, ensemble.hosts, strict=True) if n != leader]
     fault = ensemble.freeze if freeze else ensemble.kill
-    # At any time between two pings of the leader, which it sends every half tick.
+    # Inject the fault at a random time between two pings of the leader, which sends one every half tick.
     before_s = 0.5 + random.uniform(0, shape.tick_ms / 1000)
     give_up_s = 20 + 2 * shape.sync_limit_ms / 1000
     figures = write_through(hosts, lambda: fault(leader), before_s, give_up_s)
@@ -227,7 +228,8 @@ def fail_controller(cluster: KafkaCluster) -> dict[str, float]:
     whole = time.time()
     find = journal_moments if cluster.side == "ours" else log_moments
     at = wait_until("record of it all", lambda: find(cluster.home(successor), detected), DEADLINE_S, POLL_S)
-    # The ensemble was polled every few milliseconds, so the election may have come before its detection.
+    # This process polls the ensemble every few milliseconds, so it may detect the end of the session only after
+    # the election.
     stages = [killed, min(detected, at.elected), at.elected, at.read, at.decided, max(whole, at.decided)]
     took = {f"{s}_ms": (after - before) * 1000 for s, (before, after) in zip(STAGES, pairwise(stages), strict=True)}
     return took | {"after_detection_ms": sum(list(took.values())[1:])}

@@ -39,7 +39,8 @@ from zabka.testing.live.start import start_live, stop_live
 
 PARTITIONS, PAUSE_MS = 3, 20
 FULL_JOURNAL = {"zabka.journal.level": "full"}
-"""The journal contains each batch, so that the invariants can follow records through each replica's log."""
+"""The setting with which the journal contains each batch, so that invariants can follow records through the logs.
+"""
 LAST_S = 120.0
 """Time limit after the faults until replicas are in sync, expired sessions are removed, and consumers are done."""
 SETTLED_S = 3.0
@@ -146,7 +147,7 @@ async def _play(
     async with asyncio.timeout(LAST_S):
         wrong = [line for line in await asyncio.gather(*(p.check_alive() for p in players)) if line is not None]
         await asyncio.gather(*(player.close_session() for player in players))
-        # The session of a client that did not come back ends by its timeout.
+        # Wait until the sessions of clients that could not reconnect have expired, and their ephemerals are deleted.
         await observer.sync(ALIVE)
         while await observer.get_children(ALIVE):
             await asyncio.sleep(0.2)
@@ -156,7 +157,9 @@ async def _play(
 
 
 def check_zookeeper(cluster: LiveCluster, seconds: float, clients: int, seed: int) -> Checked:
-    """Run clients under faults and check what they observed.  All faults are healed when this returns."""
+    """Run ZooKeeper clients under faults, and check the history that they recorded. Heal all faults before
+    returning.
+    """
     history, ready, stopping = History(), threading.Event(), threading.Event()
     kinds = ("kill", "kill", "pause", "pause", "isolate", "kill two")
     injector = FaultInjector(cluster, seed, _peer, kinds, lasts_s=(0.5, 1.0, 3.0), rest_s=1.5)
@@ -204,12 +207,12 @@ async def _produce_and_consume(
         await consumed
     for channel in channels:
         channel.close()
-    # The transports close in the next turns of the loop.
+    # asyncio closes the transports in the next iterations of the loop.
     await asyncio.sleep(0.01)
 
 
 def check_kafka(cluster: LiveCluster, seconds: float, clients: int, seed: int) -> Checked:
-    """Run clients under faults and check what they observed.  All faults are healed when this returns."""
+    """Run Kafka clients under faults, and check the history that they recorded. Heal all faults before returning."""
     history, stopping, settled = KafkaHistory(), threading.Event(), threading.Event()
     plans = [TopicPlan(f"history-{n}", PARTITIONS, 3, {"min.insync.replicas": "2"}) for n in range(clients)]
     kinds = ("kill", "kill", "pause", "pause", "cut", "cut", "cut one way", "stop")

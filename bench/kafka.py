@@ -1,9 +1,9 @@
 """Throughput and latency of zabka's brokers compared with Apache Kafka's: `make bench-kafka`.
 
-Three brokers a side over three of zabka's ZooKeeper servers, three replicas, librdkafka's clients.  Clients and brokers
-share the cores, so CPU time per record, which counts the brokers only, is more reliable than records per second.
-`python -m bench.kafka WORK`, WORK in JSON, runs the clients of one work, so that their CPU time is not counted as a
-broker's.
+Each side has three brokers that use three of zabka's ZooKeeper servers. Topics have three replicas, and clients use
+librdkafka. Clients and brokers share the cores, so CPU time per record, which counts the brokers only, is more
+reliable than records per second. `python -m bench.kafka WORK`, WORK in JSON, runs the clients of one work, so that
+their CPU time is not counted as a broker's.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from bench.servers import ROOT, CannotMeasure, KafkaCluster, running_kafka
 SIZES, ACKS, CLIENTS, PARTITIONS = (100, 1_000), ("1", "all"), (1, 16, 64), (1, 500)
 """The values of the grid."""
 FEW, PACED_PER_S = 3, 100
-"""Partitions without `--grid`, and records per second of the paced producer."""
+"""The number of partitions without `--grid`, and the records per second of the paced producer."""
 WARM_UP_S, LOAD_S_MAX = 4.0, 240.0
 IN_FLIGHT = 20_000
 """Unacknowledged records of all clients.  With more, the latency would be mainly time in the client's queue."""
 TURN, READ_AT_ONCE, SAMPLE_EVERY = 100, 5_000, 20
-FLUSH_S, WAIT_S, REST_S = 60.0, 30.0, 0.001  # a client with nothing to do sleeps: the brokers need its core
+FLUSH_S, WAIT_S, REST_S = 60.0, 30.0, 0.001  # An idle client sleeps, because the brokers need its CPU core.
 FIGURES = (
     Figure("records_per_s", "records/s", ",.0f", "more"),
     Figure("mb_per_s", "MB/s", ",.1f", "more"),
@@ -45,7 +45,7 @@ class Work(msgspec.Struct, frozen=True):
     """Clients that produce, at full speed or at a steady rate, or that fetch previously produced records."""
 
     acks: str
-    """The producer's acks; empty for a fetch."""
+    """The producer's acks; empty if the work is a fetch."""
     partitions: int
     size: int
     clients: int = 1
@@ -55,7 +55,7 @@ class Work(msgspec.Struct, frozen=True):
     topic: str = ""
     seconds: float = 0.0
     records: int = 0
-    """Number of records in the topic, for a fetch."""
+    """The number of records in the topic, if the work is a fetch."""
 
     @property
     def title(self) -> str:

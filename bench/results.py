@@ -16,7 +16,7 @@ import msgspec
 from rich.table import Table
 
 Side = Literal["ours", "zookeeper", "kafka", "base"]
-"""`base` is an earlier commit of zabka."""
+"""The sides of a comparison; `base` is an earlier commit of zabka."""
 TITLES: dict[Side, str] = {"ours": "zabka", "zookeeper": "ZooKeeper", "kafka": "Kafka", "base": "base"}
 EVEN = 0.02
 """A ratio that differs from 1 by no more than this is neither better nor worse."""
@@ -106,11 +106,11 @@ class Ratio(NamedTuple):
     high: float
 
     def grew(self) -> bool:
-        """Whether the figure is larger by 5 % or more, with statistical certainty (DOUBT)."""
+        """Whether the figure grew by 5 % or more compared with the base, with statistical certainty (DOUBT)."""
         return self.low > 1 and self.median >= 1 + SEEN
 
     def shrank(self) -> bool:
-        """Whether the figure is smaller by 5 % or more, with statistical certainty (DOUBT)."""
+        """Whether the figure shrank by 5 % or more compared with the base, with statistical certainty (DOUBT)."""
         return self.high < 1 and self.median <= 1 - SEEN
 
     def text(self, better: str) -> str:
@@ -128,7 +128,7 @@ def ratio_of(ratios: Sequence[float]) -> Ratio:
     outside = 0
     while 2 * sum(math.comb(count, k) for k in range(outside + 1)) <= DOUBT * 2**count:
         outside += 1
-    # Five pairs or fewer prove nothing: their interval is wider than the required confidence.
+    # With five pairs or fewer, even the interval from the lowest to the highest ratio has too little confidence.
     if not outside:
         return Ratio(median(ordered), 0.0, math.inf)
     return Ratio(median(ordered), ordered[outside - 1], ordered[count - outside])

@@ -1,4 +1,4 @@
-"""One run of a benchmark: its folder, what it prints, and how it ends.
+"""One run of a benchmark: its folder, its output, and its exit code.
 
 Progress goes to standard error and tables to standard output.  With `--json`, standard output has one JSON object per
 line (the machine, each measurement, each failure), and the tables go to standard error.  Exit codes: 0; 1 if the

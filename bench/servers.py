@@ -270,7 +270,7 @@ class Shape(NamedTuple):
     tick_ms: int = 2000
     sync_limit_ticks: int = 5
     znodes: int = 0
-    """Approximate number of znodes at most."""
+    """The approximate maximum number of znodes."""
 
     @property
     def heap_mb(self) -> int:

@@ -1,8 +1,9 @@
 """A cluster under steady load and faults for an hour: `make soak`.
 
-Real processes and a real client (librdkafka).  A node is killed or paused every minute and each port receives garbage.
-At the end it checks the acknowledged records (none is missing or changed), the invariants of the cluster's journal, and
-that the memory and file descriptors of each process do not grow over the second half of the time.
+The processes and the client (librdkafka) are real. A node is killed or paused every minute and each port receives
+garbage. At the end the test checks the acknowledged records (none is missing or changed), the invariants of the
+cluster's journal, and that the memory and file descriptors of each process do not grow over the second half of the
+time.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Records:
             producer.poll(0)
             while (wait_s := begin + number / rate - time.perf_counter()) > 0:
                 producer.poll(wait_s)
-            # A record that does not fit into the queue is sent in the next turn.
+            # If the producer's queue is full, the record is sent in the next turn.
             with suppress(BufferError):
                 producer.produce(TOPIC, b"%-*d" % (VALUE_BYTES, number), partition=number % PARTITIONS)
                 self.outcomes["sent"] += 1
@@ -127,7 +128,7 @@ def send_garbage(addresses: Sequence[tuple[str, int]], seed: int, stopping: thre
     draw, made = random.Random(f"{seed}/garbage"), 0
     held: list[socket.socket] = []
     while not stopping.wait(0.1):
-        # The port of a dead or paused node rejects the connection or does not respond.
+        # If a node is dead or paused, the connection is refused or times out.
         with suppress(OSError):
             held.append(socket.create_connection(draw.choice(addresses), 0.5))
             made += 1
@@ -138,7 +139,7 @@ def send_garbage(addresses: Sequence[tuple[str, int]], seed: int, stopping: thre
         while held and (len(held) > HELD_OPEN_MAX or draw.random() < 0.5):
             connection = held.pop(draw.randrange(len(held)))
             if draw.random() < 0.3:
-                # With a linger time of zero, close sends RST.
+                # With a linger time of zero, close() sends RST.
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             connection.close()
     for connection in held:
@@ -157,7 +158,7 @@ def ports(cluster: LiveCluster) -> list[tuple[str, int]]:
 
 
 Usage = dict[tuple[str, int], list[tuple[float, int, int]]]
-"""Samples (seconds, resident KiB, descriptors) by node and process id, which changes when a node restarts."""
+"""Samples (seconds, resident KiB, descriptors) by node and process id; a node's process id changes at a restart."""
 
 
 def take(usage: Usage, pids: Mapping[str, int], at_s: float) -> None:

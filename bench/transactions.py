@@ -1,9 +1,9 @@
-"""Transactions a second and their cost: `make bench-transactions`, zabka's compared with Apache Kafka's.
+"""Transactions a second and their cost: `make bench-transactions`, zabka compared with Apache Kafka.
 
-Three brokers a side over three of zabka's ZooKeeper servers, three replicas, librdkafka's transactional producers, each
-a thread that runs one transaction after another.  Clients and brokers share the cores, so CPU time for each
-transaction, which is of the brokers alone, is more reliable than transactions a second.
-`python -m bench.transactions WORK`, WORK in JSON, runs the producers of one work.
+Each side has three brokers that use three of zabka's ZooKeeper servers. Topics have three replicas. Each client is
+a thread with a transactional producer of librdkafka that runs one transaction after another. Clients and brokers
+share the cores, so CPU time for each transaction, which counts the brokers only, is more reliable than transactions
+a second. `python -m bench.transactions WORK`, WORK in JSON, runs the producers of one work.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIGURES = (
 
 
 class Work(msgspec.Struct, frozen=True):
-    """Producers that commit transactions of so many records of 100 bytes, spread over three partitions."""
+    """Producers that commit transactions of a given number of records of 100 bytes, spread over three partitions."""
 
     producers: int
     records: int
@@ -44,12 +44,12 @@ class Work(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The name in the table."""
+        """The name of the work in the table."""
         return f"{self.producers} producers, {self.records} records each"
 
 
 class Result(msgspec.Struct):
-    """Committed transactions, and the time of each from its begin to the answer of the commit."""
+    """The committed transactions, and the time of each from its begin to the reply to its commit."""
 
     transactions: int
     seconds: float
@@ -76,7 +76,7 @@ def _started(work: Work, number: int) -> Producer:
 
 
 def _run(work: Work, producer: Producer) -> list[float]:
-    """Return the time of each transaction, in ms."""
+    """Run one producer's transactions, and return the time of each in ms."""
     times_ms: list[float] = []
     until = time.perf_counter() + work.seconds
     while (begin := time.perf_counter()) < until:
@@ -112,7 +112,7 @@ def main(
     as_json: Json = False,
     data: Data = None,
 ) -> None:
-    """Compare zabka's transactions with Apache Kafka's: transactions/s, CPU time of all brokers a transaction."""
+    """Compare zabka's transactions with Apache Kafka's: transactions/s, CPU time of all brokers per transaction."""
     if quick:
         rounds, seconds = 1, 0.5
     with bench_run("transactions", as_json, data) as run:

@@ -34,7 +34,7 @@ PARTITIONS_MAX = 10_000
 
 
 class NewTopic(NamedTuple):
-    """A topic to create, with -1 for a default of the broker, or with an assignment from partition to replicas."""
+    """A topic to create. -1 requests the broker's default. An assignment maps partitions to replicas."""
 
     name: str
     num_partitions: int
@@ -68,14 +68,14 @@ Count = Callable[[int], None]
 
 
 CurrentWriter = Callable[[], Awaitable[FencedWriter | None]]
-"""Returns the writer of a controller term, or None if there is no such term.
+"""Returns a writer that is fenced by a controller term, or None if there is no such term.
 
-The term is this broker's own for requests that only the controller processes, and any broker's for other requests.
+For requests that only the controller processes, the term is this broker's own; for other requests, any broker's.
 """
 
 
 def count_nothing(_: int) -> None:
-    """Count nothing, for a request whose client has no quota."""
+    """Do nothing: the `Count` of a request whose client has no quota."""
 
 
 async def guarded(name: str, work: Awaitable[TopicResult]) -> TopicResult:
@@ -251,7 +251,8 @@ class ZkAdminManager:
         path = znodes.topic_path(name)
         if await _write(writer, Create(path, data), ErrorCode.NODE_EXISTS) is not ErrorCode.OK:
             standing, _ = await self._zk.call(lambda: self._zk.service.get(path))
-            # The same topic id shows that a first transmission, whose response was lost, created it.
+            # If the data are equal, including the random topic id, our own first transmission created this topic, and
+            # its response was lost.
             if standing != data:
                 raise Refused(KafkaError.topic_already_exists, f"Topic '{name}' already exists.")
 
@@ -279,7 +280,7 @@ class ZkAdminManager:
             raise Refused(KafkaError.unknown_topic_or_partition, "This server does not host this topic-partition.")
         count(len(self._metadata.partitions(name)))
         self._emit(admin_requested("DeleteTopics", [name], client))
-        # If the topic is marked already, there is nothing to write.
+        # NODE_EXISTS means that the topic is already marked for deletion.
         await _write(writer, Create(znodes.delete_topic_path(name), None), ErrorCode.NODE_EXISTS)
         return TopicResult(name)
 
@@ -387,7 +388,7 @@ class ZkAdminManager:
 
 
 async def _write(writer: FencedWriter, op: Create | SetData, expected: ErrorCode = ErrorCode.OK) -> ErrorCode:
-    """Write once in a controller term. Return OK, or the expected error.
+    """Write once, fenced by a controller term. Return OK, or the `expected` error if it occurs.
 
     Raises Refused if the term has ended, and ZooKeeperError.
     """

@@ -18,7 +18,7 @@ CREATING_MAX = 100
 
 
 class AutoTopicCreation:
-    """Creates topics with the broker's defaults, one task per topic. `mutations` charges them to clients' quotas."""
+    """Creates topics with the broker's defaults, one task per topic. `mutations` counts them in clients' quotas."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """One broker: its registration, its session with the ensemble, its controller, its replicas, and its handlers.
 
-It does no I/O itself: it receives its configuration, and everything else from outside through `BrokerPorts`. The shell
-around it listens (`zabka.broker_sim.broker_process`), or the simulated world calls `handle` with messages.
+It does no I/O itself. It receives its configuration, and all I/O through `BrokerPorts`. In a real process,
+`zabka.broker_sim.broker_process` listens for connections; the simulated world calls `handle` with messages.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Broker:
         self._data = DataHandlers(config, self.metadata, self.replicas, runtime, self.quotas)
         self._handlers = self._routes()
         self._faults: RequestFaults | None = None
-        """The request faults. None if there are none, so that requests then need no extra time."""
+        """The request faults. None if there are none, so that requests are processed without a check for faults."""
 
     def _make_transactions(self, ports: BrokerPorts) -> TransactionCoordinator:
         return TransactionCoordinator(
@@ -254,8 +254,9 @@ class Broker:
 
     async def serve(self, message: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
         """Process a request like `handle`. Afterwards `context` contains how long the client is muted."""
-        # While the id is still registered by the previous process, control requests are for that process, and must not
-        # make this one lead or follow. Kafka, too, serves no request before it is registered.
+        # While the id is registered by the previous process of this broker, control requests are meant for that
+        # process and must not make this one leader or follower. Kafka also serves no requests before it is
+        # registered.
         if self.state not in ("running", "shutting_down", "registering") or self.controller.broker_epoch < 0:
             raise RequestRefused(f"broker {self.config.broker_id} is {self.state}")
         api = ApiKey(api_key_of(message))
@@ -366,8 +367,8 @@ class Broker:
         self._tasks.clear()
         self.groups.close()
         self.transactions.close()
-        # The controller may send requests until the session ends. By then these logs are closed, and a replica that is
-        # missing would be created again.
+        # The controller may send requests until the session ends. Reject them, because the logs are closed then, and
+        # LeaderAndIsr would create a missing replica again.
         self.state = "stopped"
         if self._logs_open:
             self.replicas.shutdown(self._intact_since)
@@ -378,8 +379,8 @@ class Broker:
     def _intact_since(self) -> int:
         """The registration (broker epoch) since which this broker cannot have lost records, or -1.
 
-        It is this process's own registration once a LeaderAndIsr request has arrived, because the controller that sent
-        it has handled this broker's return.
+        After the first LeaderAndIsr request, this is the process's own registration: the controller that sent the
+        request has handled this broker's return.
         """
         return self.controller.broker_epoch if self.replicas.partitions else self.replicas.broker_epoch_left
 
@@ -388,7 +389,10 @@ class Broker:
         return None if term is None else term.writer
 
     async def _present_writer(self) -> FencedWriter | None:
-        """Return a fenced writer even if this broker is not controller, as in Kafka's AutoTopicCreationManager."""
+        """Return a writer fenced by the present controller term, even if another broker is controller.
+
+        Kafka's AutoTopicCreationManager also writes on a broker that is not controller.
+        """
         own = await self._own_writer()
         if own is not None:
             return own

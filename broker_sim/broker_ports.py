@@ -35,7 +35,7 @@ class BrokerPorts:
     halt: Callable[[str], None] = _ignore_line
     """Ends the process immediately, for the given reason, when no usable log directory is left."""
     high_watermarks_reached: ReachedMarks = dict
-    """Returns the high watermarks that this broker's replicas have reached according to its journal."""
+    """Returns the high watermarks that this broker's replicas had reached earlier, according to its journal."""
     count_use: CountUse = field(default_factory=lambda: SharedCounts().count)
     """Counts the uses of request faults, shared with the other nodes."""
     resolve: Resolve = str

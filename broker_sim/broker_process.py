@@ -268,7 +268,7 @@ class BrokerProcess:
             await self._close()
 
     async def _await_ensemble(self, starting: asyncio.Task[None]) -> None:
-        """Log that the ensemble does not respond. Give up after zookeeper.connection.timeout.ms.
+        """Wait for the ensemble's first response. Log if it is late. Give up after zookeeper.connection.timeout.ms.
 
         Raises NoEnsemble.
         """
@@ -303,7 +303,7 @@ class BrokerProcess:
             await self._runtime.sleep(CONFIRM_PERIOD_MS)
 
     async def _listen(self) -> list[Listener]:
-        """Open the ports. Return the listeners to advertise, with the chosen port in place of each port 0."""
+        """Open the ports. Return the listeners to advertise. Port 0 is replaced by the port that was opened."""
         config = self._config
         picked: dict[str, int] = {}
         for listener in config.listeners:
@@ -342,7 +342,7 @@ class BrokerProcess:
             port.hold_links(self._client_links)
 
     async def _open_connection(self, factory: Callable[[], asyncio.Protocol], to: Endpoint) -> object:
-        """Connect to a broker, whose address may be newer than the agent's."""
+        """Connect to a broker. Its address may be newer than the address that the host's agent knows."""
         self._faults.name_nodes({address_key(to.host, to.port): f"broker-{to.broker_id}"})
         return await self._faults.open_connection(factory, to.host, to.port)
 
@@ -386,7 +386,7 @@ class BrokerProcess:
         self._journal.flush()
 
     def _hurried(self) -> None:
-        """Stop without moving leaderships, because the whole cluster is being stopped."""
+        """Stop without moving leaderships to other brokers, because the whole cluster is being stopped."""
         self._broker.leaving.hurried = True
         if not self._over.done():
             self._over.set_result(None)
@@ -418,7 +418,7 @@ class BrokerProcess:
         self._exit(1, f"zabka broker: {reason}\n")
 
     def _fail(self, name: str, failure: BaseException) -> None:
-        """End the process with an error after a bug in the broker. The reason is the journal's last entry."""
+        """End the process with an error after a bug in the broker. Write the reason as the journal's last entry."""
         self._emit(NodeStopped(f"{name}: {type(failure).__name__}: {failure}"))
         self._journal.flush()
         self._exit(70, "".join(traceback.format_exception(failure)) + f"zabka broker: {name} failed\n")
@@ -436,7 +436,7 @@ def _address(host: str) -> str | None:
 def _peer_names(config: KafkaConfig) -> dict[str, str]:
     """Return names for the ensemble's addresses by their position in zookeeper.connect.
 
-    They are used until the agent sends better names. Raises CannotRun if an address is invalid.
+    These names are used until the agent sends better ones. Raises CannotRun if an address is invalid.
     """
     servers = parse_hosts(config.zookeeper_connect).servers
     try:

@@ -41,7 +41,7 @@ class ControlledShutdown:
         self._metadata = metadata
         self._broker_epoch = broker_epoch
         self.hurried = False
-        """Whether the whole cluster is being stopped. The broker then makes one attempt and stops in any case."""
+        """Whether the whole cluster is being stopped. If so, the broker stops after one attempt, even a failed one."""
 
     async def leave(self) -> None:
         """Retry until this broker leads no partition, up to controlled.shutdown.max.retries times."""

@@ -1,4 +1,4 @@
-"""Environment of a broker's process, without its event loop: what differs between a host and a world."""
+"""Environment of a broker's process except its event loop: differences between a real host and the simulator."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ class BrokerEnvironment(NamedTuple):
     random_seed: int | None = None
     """Seed of the broker's random choices. Without it, the system's randomness is used."""
     count_use: CountUse | None = None
-    """Counts the uses of request faults together with other nodes. Without it, the host's agent names the counts."""
+    """Counts the uses of request faults together with other nodes. None: count in the file that the agent names."""
     messages: MessageNotes | None = None
     """Receives the messages if they are recorded."""

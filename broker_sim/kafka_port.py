@@ -45,7 +45,7 @@ JOINED_BYTES_MAX = 32 * 1024
 WAITING_MAX = 512
 """Maximum number of connections that wait to be admitted; further ones are closed."""
 _CLIENT_ID_AT = 14
-"""Where the client id is in the first request: after sizes, API key, version and correlation id."""
+"""Position of the client id in a request: after the sizes, API key, version and correlation id."""
 REQUESTS_QUEUED_MAX = 64
 """Maximum number of waiting frames. Beyond it, the connection is not read."""
 
@@ -81,7 +81,7 @@ class KafkaPort:
         self.connections: dict[int, _Connection] = {}
         self.times = times
         self.links: ClientLinks | None = None
-        """The faults of links with clients; None while there are none, so that connections cost nothing more."""
+        """The faults of links with clients. None while there are none, to avoid any overhead."""
         self._quotas = quotas
         self._arrivals: asyncio.Queue[_Connection] = asyncio.Queue()
         self._accepting: asyncio.Task[None] | None = None
@@ -131,7 +131,7 @@ class KafkaPort:
         return self._quotas.is_protected(self.listener)
 
     def arrive(self, connection: _Connection) -> None:
-        """Queue a new connection. It is read once it is admitted."""
+        """Queue a new connection. Its data is read once the connection is admitted."""
         connection.number = self._quotas.number()
         if self._arrivals.qsize() < WAITING_MAX:
             self._arrivals.put_nowait(connection)
@@ -201,7 +201,7 @@ def first_client(data: bytes) -> KnownClient | None:
 
 
 class _Unread:
-    """Reader of a connection whose current request never completes. It drops everything after that request."""
+    """Reader of a connection whose current request never completes. Drops all data after that request."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Drop the data and return no frame."""
@@ -250,13 +250,13 @@ class _Connection(asyncio.Protocol):
         if peer:
             self._remote = f"{peer[0]}:{peer[1]}"
             self.address = str(peer[0]).removeprefix(IPV4_IN_IPV6)
-            # As Kafka's tools show a member's host: Java's form of an address.
+            # Kafka's tools show a member's host in the form of Java's InetAddress: a slash and the address.
             self._client_host = f"/{self.address}"
         transport.pause_reading()
         self._port.arrive(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # As in Kafka, the current request is completed, but its response is dropped.
+        # As in Kafka, the current request is processed to its end, but its response is dropped.
         self._transport = None
         self._port.leave(self)
         self._frames.clear()
@@ -300,12 +300,12 @@ class _Connection(asyncio.Protocol):
         report_task_failure(self._task, self._failed)
 
     def join(self, links: ClientLinks) -> None:
-        """Be subject to the faults of this client's links, also if it is connected already."""
+        """Apply the faults of this client's links, also to a connection that is already open."""
         if self._link is None and self._transport is not None:
             links.attach(self, self._transport, known_client(self._client_id or ""))
 
     def use_transport(self, transport: asyncio.Transport, link: ClientLink | None) -> None:
-        """Read from and write to this transport from now on; it is that of the link, if there is one."""
+        """Read from and write to this transport from now on. If `link` is given, the transport is the link's."""
         self._transport, self._link = transport, link
 
     def _named(self, client_id: str) -> None:
@@ -348,7 +348,7 @@ class _Connection(asyncio.Protocol):
             if not await self._carry_out(frame):
                 return
             self._busy = False
-            # It may have taken long: the idle time begins with the response (IdleExpiryManager.update).
+            # The request may have taken long, so the idle time starts at the response (IdleExpiryManager.update).
             self.last_active = self._loop.time()
             if self._writable is not None:
                 await self._writable
@@ -409,7 +409,7 @@ class _Connection(asyncio.Protocol):
             if unanswered.for_good:
                 await self._hang()
         except RequestRefused:
-            # As in Kafka, this reports an error to a client that expects no response.
+            # As in Kafka, close the connection: a client that expects no response learns of the error in this way.
             self.close()
             return False
         except Exception as failure:
@@ -476,7 +476,7 @@ class _Connection(asyncio.Protocol):
     def _flush(self) -> None:
         self._flushing = False
         if self._replies and self._transport is not None:
-            with contextlib.suppress(RuntimeError):  # uvloop, writing to a transport that is closing
+            with contextlib.suppress(RuntimeError):  # uvloop raises this if the transport is closing
                 if sum(map(len, self._replies)) < JOINED_BYTES_MAX:
                     self._transport.write(b"".join(self._replies))
                 else:

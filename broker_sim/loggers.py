@@ -31,7 +31,7 @@ LOGS = "kafka.log.LogManager"
 CONTROLLER = "kafka.controller.KafkaController"
 GROUPS = "kafka.coordinator.group.GroupCoordinator"
 NAMES = (CONTROLLER, GROUPS, LOGS, CONNECTIONS, REQUESTS, SERVER, REPLICAS)
-"""Every logger except the root."""
+"""The names of all loggers except the root."""
 
 TRACE, DEBUG, INFO, WARN, ERROR, FATAL = "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"
 _LEVELS = (TRACE, DEBUG, INFO, WARN, ERROR, FATAL)

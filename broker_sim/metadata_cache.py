@@ -1,4 +1,4 @@
-"""A broker's cluster metadata: set by UpdateMetadata (Kafka's ZkMetadataCache), and awaited by requests."""
+"""A broker's cluster metadata from UpdateMetadata (Kafka's ZkMetadataCache). Requests can wait for changes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class PartitionMetadata(NamedTuple):
 
 
 class MetadataCache:
-    """Brokers, topics and the controller from the last UpdateMetadata. `generation` changes when they may have."""
+    """Brokers, topics and the controller from the last UpdateMetadata.
+
+    `generation` changes whenever they may have changed.
+    """
 
     def __init__(self, runtime: Runtime, inter_broker_listener: str) -> None:
         self._runtime = runtime
@@ -107,7 +110,7 @@ class MetadataCache:
         return self._topic_ids.get(topic)
 
     def topic_of_id(self, topic_id: KafkaUuid) -> str | None:
-        """Return the topic of that id."""
+        """Return the name of the topic with this id, or None if the id is unknown."""
         return self._names.get(topic_id)
 
     # ---- change ---------------------------------------------------------------------------------------------
@@ -139,7 +142,8 @@ class MetadataCache:
         known_id = self._topic_ids.get(topic)
         if topic_id is not None and known_id != topic_id:
             if known_id is not None:
-                # The topic was created again: it may have fewer partitions than before.
+                # The topic was deleted and created again, possibly with fewer partitions, so drop the old topic's
+                # state.
                 self._end(topic, known_id)
             self._topic_ids[topic] = topic_id
             self._names[topic_id] = topic
@@ -149,7 +153,8 @@ class MetadataCache:
         known, known_id = self._topics.get(topic, {}), self._topic_ids.get(topic, topic_id)
         known.pop(partition, None)
         if topic_id not in (None, known_id):
-            # The end of the known topic was never sent: its controller failed before.
+            # The deletion of the known topic was never announced, because its controller failed, so drop its state
+            # here.
             self._end(topic, known_id)
             known, known_id = {}, topic_id
         if not known:
@@ -170,7 +175,8 @@ class MetadataCache:
             return False
         known_id = self._topic_ids.get(topic)
         if state.leader == LEADER_DURING_DELETE:
-            # For a topic id that was never seen, this is the only state, and later than the known one.
+            # A deletion with a topic id that was never seen here is later than the known state, and no other state of
+            # that topic will follow.
             return known_id not in (None, topic_id) and topic_id in self._ended
         if known_id != topic_id:
             return topic_id in self._ended

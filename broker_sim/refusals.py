@@ -6,7 +6,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 
 
 class Refused(Exception):
-    """Kafka's rules reject a part of a request: an error code and a message. Handlers turn it into a response."""
+    """Rejection of a part of a request by Kafka's rules, with an error code and a message for the response."""
 
     def __init__(self, error: KafkaError, message: str) -> None:
         super().__init__(message)

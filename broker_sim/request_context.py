@@ -9,11 +9,11 @@ from zabka.kafka.ports import KafkaMessage
 
 
 class RequestRefused(Exception):
-    """The connection is closed instead of a response, which the client treats as a retriable error."""
+    """Raised to close the connection without a response, which the client treats as a retriable error."""
 
 
 class Unanswered(Exception):
-    """There is no response, as if it was lost. With `for_good`, later requests of the connection are not read."""
+    """Raised to send no response, as if it was lost. With `for_good`, later requests of the connection are not read."""
 
     def __init__(self, for_good: bool = False) -> None:
         super().__init__("a request fault left the request without a response")

@@ -1,7 +1,7 @@
 """Request faults at a broker: the rules that apply to a request, and their effects.
 
-A broker without rules has no `RequestFaults`, so requests cost nothing more. Effects on the connection are exceptions
-and flags of the request's context, which the port carries out (`zabka.broker_sim.kafka_port`).
+A broker without rules has no `RequestFaults`, so its requests have no overhead. Effects on the connection are
+exceptions and flags of the request's context, which the port applies (`zabka.broker_sim.kafka_port`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, KafkaUuid, api_key_of, version
 from zabka.kafka.wire.metadata_messages import MetadataResponse, MetadataResponsePartition
 
 SUBJECT_CHARACTERS_MAX = 260
-"""A topic's name has at most 249 characters. Client ids and paths may be longer."""
+"""Maximum length of names in journal events. Topic names have at most 249 characters; client ids may be longer."""
 _SESSION_ERRORS = frozenset(
     {
         ErrorCode.fetch_session_id_not_found,
@@ -65,8 +65,8 @@ SessionPartitions = Callable[[KafkaMessage], Sequence[FetchedRow]]
 class RequestFaults:
     """The rules of one broker.
 
-    `fetched` returns the partitions of a Fetch request, including the partitions of its session. `count` counts for all
-    nodes.
+    `fetched` returns the partitions of a Fetch request, including the partitions of its session. `count` counts the
+    uses of a rule together with the other nodes.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class RequestFaults:
     async def _after(
         self, rule: HeldRequestFault, subject: _Subject, response: KafkaMessage | None
     ) -> KafkaMessage | None:
-        """Apply an effect to the response."""
+        """Apply an effect to the response: delay it, drop it or change it."""
         match rule.effect:
             case "delay_after":
                 await self._runtime.sleep(rule.delay_ms)
@@ -163,7 +163,7 @@ class RequestFaults:
         return response
 
     async def _with_error(self, rule: HeldRequestFault, subject: _Subject, handler: Handler) -> KafkaMessage | None:
-        """Return the response with the error in the rows that the rule selects. The other rows are carried out."""
+        """Return the response with the error in the rows that the rule selects. Process the other rows normally."""
         request, context, error = subject.request, subject.context, KAFKA_ERRORS[rule.error]
         if subject.api is ApiKey.FETCH and error not in _SESSION_ERRORS:
             fetched = await handler(request, context)
@@ -176,7 +176,7 @@ class RequestFaults:
         part = split(request, subject.selection(rule))
         refused = refuse(part, error)
         if subject.api is ApiKey.PRODUCE and int(request.acks) == 0:
-            # As in Kafka, a closed connection reports the error to a client that expects no response.
+            # A client with acks=0 expects no response, so close the connection, as Kafka does, to signal the error.
             raise RequestRefused(f"a request fault refuses records with {rule.error}")
         if part.rest is None or part.rows is None:
             return refused
@@ -184,7 +184,7 @@ class RequestFaults:
         return refused if served is None else merge(served, refused, part.rows)
 
     def _corrupt_fetched(self, subject: _Subject, response: FetchResponse) -> FetchResponse:
-        """Corrupt a fetched batch if a rule selects one. Responses without records do not count."""
+        """Corrupt a fetched batch if a rule selects one. A response without records does not use up the rule."""
         found: list[FetchResponse] = []
 
         def admits(rule: HeldRequestFault) -> bool:
@@ -254,7 +254,7 @@ class _Subject:
         if rule.effect == "throttle" and version < (throttle_since(self.api) or 0):
             return False
         if self.api is ApiKey.METADATA and self.subject.partitions == ():
-            # The request asks for the brokers only, so there is no topic to change.
+            # This Metadata request asks only for brokers, so a rule that changes a topic cannot apply.
             return rule.effect not in ("error", "stale") and not rule.topic
         return selects(rule, self.subject)
 

@@ -1,7 +1,7 @@
 """The time of the broker's thread that requests take, for request quotas (shell).
 
-It is the time between two waits of the request's coroutine. Kafka also counts the time of its threads, and not the time
-that a request waits. Measurement starts when a client first has such a quota.
+Only the time between two waits of a request's coroutine counts. Kafka likewise counts the time of its threads, not the
+time that a request waits. Measurement starts when a client first has such a quota.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ThreadClock:
         self._began_ns = perf_counter_ns()
 
     def spent_ns(self) -> int:
-        """Return the nanoseconds so far, while the clock runs."""
+        """Return the nanoseconds measured so far. The clock may still be running."""
         return self._spent_ns + perf_counter_ns() - self._began_ns
 
     @coroutine

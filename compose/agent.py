@@ -1,8 +1,8 @@
 """The host agent: owns one host's node processes and performs the API's actions on them.
 
-There is one agent per host. For local processes, there is a single one; otherwise it is the first process of each
-container. It listens on its own port and requires a bearer token, which is stored in a file that only its user can
-read.
+There is one agent per host. A cluster of local processes has a single agent; with containers, the agent is the first
+process of each container. An agent listens on its own port and requires a bearer token, which is stored in a file that
+only its user can read.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def _body(request: Request, shape: type[S]) -> S:
 
 
 class _Calls:
-    """The endpoints that the API calls."""
+    """The agent's HTTP endpoints, which the API calls."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -145,7 +145,7 @@ def _fresh_ms(text: str) -> int:
 
 
 def create_app(host: Host, token: str) -> Starlette:
-    """The agent's HTTP application. Its start and stop also start and stop the host's processes."""
+    """Return the agent's HTTP application. Its start and stop also start and stop the host's processes."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -196,7 +196,7 @@ def main(config: Path) -> int:
     if agent_config.preloads:
         from zabka.compose.forked import fork
     host = Host(topology, spec, data, fork)
-    # The API reads the last events of its nodes from this agent while they stop.
+    # While the server shuts down, it still serves the last events of the nodes to the API.
     server = QuietServer(
         uvicorn.Config(
             create_app(host, token),
@@ -212,7 +212,7 @@ def main(config: Path) -> int:
         ),
         host.stop,
     )
-    # When all is done, the server raises the signal that ended it again: the exit code would be the signal's, not 0.
+    # After its shutdown uvicorn raises the signal again. Ignore it then, so that the exit code is 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     server.run()

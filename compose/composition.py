@@ -109,7 +109,7 @@ def _service(topology: Topology, host: HostSpec) -> str:
 
 
 def _spark(topology: Topology) -> str:
-    """Return the service that builds tables from all journals. It reads every volume and writes to its own."""
+    """Return the service that builds tables from all journals. The service reads every volume and writes to its own."""
     mounts = "".join(
         f'      - "{host.address}:{PurePosixPath(JOURNALS) / host.address}:ro"\n' for host in topology.hosts
     )

@@ -25,14 +25,15 @@ ANYWHERE = "0.0.0.0"
 CLIENT_PORT, QUORUM_PORT, ELECTION_PORT = 2181, 2888, 3888
 INNER_PORT, KAFKA_PORT, API_PORT, AGENT_PORT = 19092, 9092, 8080, 7070
 USER_ID = 10001
-# The API's container comes first, so its name does not depend on the number of nodes.
+# The API runs on the first host, so that its name does not depend on the number of nodes.
 API_HOST = "api"
 
 
 class Naming(NamedTuple):
     """The names under which containers find each other.
 
-    The suffix of a peer's name, the suffix of a broker's name, and the address of the agent in the API's own container.
+    In this order: the suffix of peers' names, the suffix of brokers' names, and the address of the agent in the API's
+    own container.
     """
 
     peers: str
@@ -113,7 +114,8 @@ def _check_counts(peers: int, brokers: int) -> None:
     for option, count, least in (("--peers", peers, 1), ("--brokers", brokers, 0)):
         if not least <= count <= NODES_MAX:
             raise BadPlan(f"{option} is between {least} and {NODES_MAX}, not {count}")
-    # The ports published on this machine: one for each node, starting with the first of each kind.
+    # Each node has its own published port, counted up from the first port of its kind. The ranges must not
+    # overlap.
     if CLIENT_PORT + peers > API_PORT or KAFKA_PORT + brokers > INNER_PORT:
         raise BadPlan("so many ports do not fit")
 

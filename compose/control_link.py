@@ -1,8 +1,8 @@
 """The agent's connection to one node: JSON lines over the node's control socket.
 
 Two kinds of lines are sent to the node. `{"faults": …, "node": …, "names": …}` is the full state of link faults, sent
-at every connect and change. `{"status": true}` is sent by the host to all its nodes at once, twice a second. Only one
-status request is open at a time, so a paused node does not accumulate them, and its last response ages.
+at every connect and change. `{"status": true}` requests the status; the host sends it to all its nodes at once, twice a
+second. Only one status request is open at a time, so requests do not accumulate at a paused node.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-# Short, because a restarted node is without its link faults until the agent has connected again.
+# The delay is short, because the link faults of a restarted node are missing until the agent has reconnected.
 RECONNECT_S = 0.02
 LINE_BYTES_MAX = 8 * 1024 * 1024
 
@@ -72,7 +72,7 @@ class ControlLink:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 if self._asked:
-                    # The response in flight belongs to an earlier request.
+                    # An earlier request is still in flight; wait for its response first.
                     self._answered.clear()
                     await self._answered.wait()
                 self._answered.clear()

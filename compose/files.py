@@ -106,7 +106,7 @@ def token(path: Path) -> str:
     aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     write_atomically(aside, f"{secrets.token_urlsafe(32)}\n".encode(), 0o600)
     try:
-        # Unlike a rename, a link fails if another process was faster.
+        # Create a link, because it fails if another process was faster; a rename would replace that process's token.
         path.hardlink_to(aside)
     except FileExistsError:
         pass

@@ -75,7 +75,10 @@ def fork(arguments: Sequence[str], log: Path) -> ForkedProcess:
 
 @cache
 def _preload() -> None:
-    """Import the nodes' programs. Stop the garbage collector from writing to, and so copying, shared memory."""
+    """Import the nodes' programs, and freeze their objects.
+
+    Otherwise the garbage collector would write to the memory that forks share, and so cause copies of it.
+    """
     gc.disable()
     for program in _SHARED.values():
         import_module(program)

@@ -10,7 +10,7 @@ from zabka.agent.http_call import NoAnswer, call
 
 ANSWER_S = 4.0
 LISTED_MAX = 5
-"""The most partitions that a line names."""
+"""Maximum number of partitions that a line names."""
 _STYLES = {"ok": "32", "warn": "33", "bad": "31;1"}
 """Codes of ECMA-48: green, yellow, bold red."""
 

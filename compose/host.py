@@ -56,7 +56,8 @@ STALE_MS = 5_000
 API_RESTART_S = 0.5
 # The three times add up to less than the 20 s within which everything must have stopped.
 BROKERS_STOP_S = 8.0
-# By then brokers that could hand over their leaderships have done so: the remaining ones wait for each other.
+# After this time, brokers that could hand over their leaderships have done so. The remaining brokers wait for
+# each other.
 BROKERS_HURRY_S = 1.5
 PEERS_STOP_S = 4.0
 API_STOP_S = 3.0
@@ -159,7 +160,7 @@ class Host:
         peers = [n for n in self.links if n.startswith("peer-")]
         await self._stop_all(brokers, BROKERS_STOP_S, (signal.SIGUSR1, BROKERS_HURRY_S))
         await self._stop_all(peers, PEERS_STOP_S)
-        # So that the API collects the last events before it stops.
+        # Give the API time to collect the last events before it stops.
         await asyncio.sleep(0.15 if API in self.processes else 0)
         await self._stop_all([API] if API in self.processes else [], API_STOP_S)
         for task in self._tasks:
@@ -304,13 +305,14 @@ class Host:
     async def set_faults(self, faults: list[AnyFault], *, whole: bool = True) -> None:
         """Apply exactly these faults: send them to every node here (again after a node's restart), then journal them.
 
-        Unless they are `whole`, the API must send them again.
+        If `whole` is False, the list may be incomplete, and the API must send it again.
         """
         self._faults_complete = whole
         before = {f.id: f for f in self._faults}
         self._faults = faults
         added = [fault for fault in faults if fault.id not in before and self._owns(fault)]
-        # Faults that nodes report are journalled first, because the reports, which they cause, may follow at once.
+        # Journal these faults first, because nodes may report their effects at once, and a cause must precede its
+        # effect.
         for fault in added:
             if is_reported(fault):
                 self._journal.write(injected(fault))

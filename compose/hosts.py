@@ -88,7 +88,7 @@ def _check(addresses: list[str], peers: int, brokers: int, profile: str) -> None
 
 
 def host_called(topology: Topology, here: str, tokens: Path) -> str:
-    """Return the name of the host at that address. Raises BadPlan if there is none, or if it has no token."""
+    """Return the name of the host at this address. Raises BadPlan for an unknown address or a missing token."""
     host = next((h for h in topology.hosts if h.address == here), None)
     if host is None:
         raise BadPlan(f"--here is one of {', '.join(h.address for h in topology.hosts)}, not {here!r}")

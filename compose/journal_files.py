@@ -92,12 +92,14 @@ def _is_new_journal(directory: Path, names: list[str], position: Position) -> bo
             return None
         if not line.endswith(b"\n"):
             return None
-        # A damaged line proves nothing: assume the same journal, so that its lines are not read twice.
+        # A damaged first line does not show that the journal was replaced. Assume the same journal, so that its lines
+        # are not read twice.
         with contextlib.suppress(msgspec.MsgspecError):
             return _first_line_of(line) != position.first
         return False
     if position.file in names:
-        # With line 1 rotated away this is the same journal, which a power loss has shortened.
+        # If this file is shorter than the offset, it is of another journal only if it begins with line 1. If line 1
+        # was rotated away, it is the same journal, which a power loss has shortened.
         return position.file == oldest and _begins_with(oldest) == 1 and _size(directory / oldest) < position.offset
     return bool(position.file) and names[-1] < position.file
 
@@ -116,8 +118,8 @@ def _size(path: Path) -> int:
 
 def _resolve(directory: Path, names: list[str], position: Position) -> tuple[str, int]:
     if position.file in names:
-        # A power loss may have removed lines that were read: the file is read again, and the collector knows by the
-        # numbers which lines are new.
+        # If the file is shorter than the offset, a power loss has removed lines that were read. Read the file again;
+        # the collector detects known lines by their numbers.
         return position.file, position.offset if position.offset <= _size(directory / position.file) else 0
     if position.file:
         return next((n for n in names if n > position.file), names[-1]), 0

@@ -73,7 +73,7 @@ class JournalGrowth:
     async def _noticed(self, inotify: _Inotify, notice: asyncio.Event, timeout_s: float) -> bool:
         self._waiting += 1
         if self._waiting == 1:
-            # Without a waiter there are no wake-ups: all writes in between are read together.
+            # Register the reader only while a caller waits: otherwise each write would wake this process.
             asyncio.get_running_loop().add_reader(inotify.descriptor, self._take)
         try:
             async with asyncio.timeout(timeout_s):
@@ -134,7 +134,7 @@ class _Inotify:
 
     def watch(self, node: str, directory: Path) -> bool:
         """Watch a journal. Return whether that is possible."""
-        # Watch the directory first, so that a file created in between is noticed.
+        # Watch the directory before listing its files, so that a file created in between is not missed.
         if not self._add(directory, _CREATE | _MOVED_TO | _DELETE_SELF):
             return False
         return all(self._add(newest, _MODIFY) for newest in node_files(directory, node)[-1:])

@@ -19,12 +19,12 @@ def argv_for(kind: str, *arguments: str) -> list[str]:
 
 
 def player_argv() -> list[str]:
-    """Return the command line of the player (`zabka scenarios` or `replay`), a child that can end with its parent."""
+    """Return the command line that plays scenarios and seeds, as a child process that can end with its parent."""
     return [sys.executable, "-P", "-m", "zabka.cli.scenario_player"]
 
 
 def die_with_parent(number: signal.Signals) -> None:
-    """Request this signal from the kernel when the parent dies.
+    """Make the kernel send this signal to this process when its parent dies.
 
     This happens only on Linux, and only if the parent requested it by setting ZABKA_PARENT to its pid.
     """
@@ -33,7 +33,7 @@ def die_with_parent(number: signal.Signals) -> None:
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
     if os.getppid() != int(parent):
-        # The parent died before the kernel was asked.
+        # The parent exited before prctl was called, so the kernel will not send the signal.
         os.kill(os.getpid(), number)
 
 

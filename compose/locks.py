@@ -15,7 +15,7 @@ from typing import NamedTuple
 from packaging.requirements import Requirement
 
 OF_SPARK = ("numpy", "pandas", "pyarrow", "pyspark", "scipy")
-"""The packages that only the tables need: 700 MB."""
+"""The packages that only Spark's tables need (700 MB)."""
 _HEAD = "# Made by `python -m zabka.compose.kept_files` of requirements.lock; change that, not this file.\n"
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==")
 

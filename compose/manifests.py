@@ -60,7 +60,7 @@ def manifests(topology: Topology, settings: list[str], image: str, storage: str,
                                                  "ZABKA_PLATFORM": topology.platform}),
     ]  # fmt: skip
     if settings:
-        # They may contain passwords.
+        # The settings may contain passwords, so they are stored in a Secret.
         found.append(_object("v1", "Secret", SETTINGS, stringData={"settings": json.dumps(settings)}))
     if agents_token:
         found.append(_object("v1", "Secret", AGENTS_SECRET, stringData={TOKEN_FILE: agents_token}))
@@ -117,7 +117,8 @@ def _nodes(kind: str, count: int, ports: dict[str, int], pod: _Pod, storage: str
                 "serviceName": service,
                 "replicas": count,
                 "ordinals": {"start": 1},
-                # Started one after the other they would wait for ever: no peer is ready without a quorum.
+                # Start all pods at once: with the other policy each pod waits until the previous one is ready, and no
+                # peer is ready without a quorum.
                 "podManagementPolicy": "Parallel",
                 "selector": {"matchLabels": labels},
                 "template": {
@@ -177,7 +178,7 @@ class _Pod:
             "automountServiceAccountToken": False,
             # Longer than an agent takes to stop its node cleanly.
             "terminationGracePeriodSeconds": 20,
-            # The pause container is the first process, which reaps orphans of the API's player.
+            # The pause container becomes process 1, which reaps orphaned processes of the API's scenario player.
             "shareProcessNamespace": True,
             "securityContext": {
                 "runAsNonRoot": True,
@@ -202,7 +203,7 @@ class _Pod:
         }
 
     def _container(self, component: str, host: str, ports: dict[str, int], ready: Object) -> Object:
-        # A node that is down is no reason to kill its agent: a user may have killed the node on purpose.
+        # Check only the agent: a user may have killed its node on purpose, and the agent must survive that.
         alive = {"httpGet": {"path": "/livez", "port": "agent"}}
         return {
             "name": component,

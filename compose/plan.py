@@ -21,7 +21,10 @@ HOST = "host-1"
 
 
 class Requested(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `up`. None means "as before, or the default". Port 0 means "pick a port"."""
+    """The options of `up`. None means the earlier value of the data directory, or else the default.
+
+    Port 0 means that `up` picks a port.
+    """
 
     peers: int | None = None
     observers: int | None = None
@@ -131,7 +134,7 @@ def _observers(topology: Topology) -> int:
 def _same_ensemble(before: Topology, peers: int) -> None:
     voters = sum(not p.observer for p in before.peers)
     if voters != peers:
-        # New, empty voters could form a quorum without the voters that hold the history: that would lose data.
+        # New, empty voters could form a quorum without the voters that have the history, so data would be lost.
         raise BadPlan(
             f"this data directory holds an ensemble of {voters} peers, not {peers}: a different number would put its "
             f"history at risk. Choose another --data, or leave --peers away"

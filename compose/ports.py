@@ -123,8 +123,8 @@ def private_directory() -> Path:
 def control_socket(directory: Path) -> Path:
     """Return the path of a node's control socket.
 
-    It is in the node's directory or, if that path is too long for a unix socket, in a short private directory in the
-    system's temporary directory.
+    The socket is in the node's directory or, if that path is too long for a unix socket, in a short private directory
+    in the system's temporary directory.
     """
     direct = directory / "control.sock"
     if len(os.fsencode(direct)) < SOCKET_PATH_BYTES_MAX:

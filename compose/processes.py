@@ -87,7 +87,7 @@ class ManagedProcess:
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S, hurry: tuple[signal.Signals, float] | None = None) -> None:
         """Send SIGTERM and wait for a clean end. Send SIGKILL after `timeout_s`.
 
-        `hurry` is another signal to send in between, and its delay.
+        `hurry` is another signal, and the delay after which it is sent if the process is still running.
         """
         self._must_be(("running", "paused"), "stop")
         self._busy = self._asked = "stop"
@@ -113,10 +113,10 @@ class ManagedProcess:
         return self._exited.is_set()
 
     async def pause(self) -> None:
-        """Send SIGSTOP. Return once it has taken effect.
+        """Send SIGSTOP. Return once the process has stopped.
 
-        Raises NotNow if it has not taken effect in time, for example because the process waits for a disk. It may take
-        effect later, and is then observed.
+        Raises NotNow if the process does not stop in time, for example because it waits for a disk. If it stops later,
+        the stop is observed like any other change.
         """
         self._must_be(("running",), "pause")
         await self._signal_and_see(signal.SIGSTOP, stopped=True)
@@ -129,7 +129,7 @@ class ManagedProcess:
         self._changed("running", "resume")
 
     async def restart(self) -> None:
-        """Stop, then start. Raises NotNow if it was killed in between, because a killed process must stay down."""
+        """Stop, then start. Raises NotNow if a kill arrived in between, because a killed process must stay down."""
         if self.state == "down":
             self._refuse("restart")
         await self.stop()
@@ -220,7 +220,7 @@ class ManagedProcess:
         self._exited.set()
 
     def _changed(self, state: str, action: str) -> None:
-        # A process may have ended while its pause was awaited: the end was reported already.
+        # If a process ended while its pause was awaited, its end was already reported.
         if state == "down" or self.pid is not None:
             self.state = state
             self._on_change(self, action)
@@ -231,12 +231,12 @@ class ManagedProcess:
             self._process.send_signal(number)
 
     def _is_stopped(self) -> bool:
-        """Return whether the kernel has stopped the process, or the last requested state where unknown (macOS)."""
+        """Return whether the kernel has stopped the process. If unknown (macOS), use the last requested state."""
         if self.pid is None:
             return False
         if not hasattr(os, "waitid"):
             return self.state == "paused"
-        # `_ended` must still receive the end, and a stop must stay visible.
+        # Do not consume the status (WNOWAIT): `_ended` must still receive the exit, and later calls the stop.
         with contextlib.suppress(ChildProcessError):
             return os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
         return False

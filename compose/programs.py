@@ -22,7 +22,7 @@ _NEVER_USED = ("rich", "attr", "hypothesis", "greenlet")
 def config_of(arguments: Sequence[str]) -> tuple[str, Path]:
     """Return the kind and the file of `KIND --config FILE`. Block the import of unused packages."""
     for package in _NEVER_USED:
-        # A module that is None there cannot be imported.
+        # Python does not import a module whose entry in sys.modules is None.
         sys.modules.setdefault(package, cast(ModuleType, None))
     kind, option, config = arguments
     assert option == "--config"
@@ -38,7 +38,7 @@ def run(kind: str, config: Path) -> int:
         case "broker":
             return run_broker(config)
         case _:
-            # Imported objects are never freed: scanning them would waste the collector's time.
+            # Imported objects are never freed, so scanning them would waste the garbage collector's time.
             gc.disable()
             from zabka.api.main import main as run_api
 

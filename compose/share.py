@@ -26,7 +26,7 @@ def lay_out(name: str, data: Path, topology: Topology) -> Path:
     """
     before = load(data)
     if before is not None and len(before.peers) != len(topology.peers):
-        # New, empty voters could form a quorum without the voters that hold the history: that would lose data.
+        # New, empty voters could form a quorum without the voters that have the history, so data would be lost.
         raise BadPlan(
             f"{data} belongs to an ensemble of {len(before.peers)} peers, not {len(topology.peers)}: go back to that "
             f"number, or {_RESET_ADVICE[topology.platform]}"
@@ -36,7 +36,7 @@ def lay_out(name: str, data: Path, topology: Topology) -> Path:
         raise BadPlan(f"there is no host {name} among the {len(topology.hosts)}")
     moved = [n.name for n in topology.nodes() if n.name not in host.nodes and node_directory(data, n.name).is_dir()]
     if moved:
-        # The same hosts in another order would start each other's nodes without their data: that would lose data, too.
+        # With the hosts in another order, each host would start another host's nodes without their data.
         raise BadPlan(
             f"{data} holds {' and '.join(moved)}, and {host.name} is to have {' and '.join(host.nodes)}: name the "
             f"hosts in the order in which they were named before, or {_RESET_ADVICE[topology.platform]}"

@@ -29,7 +29,7 @@ def read_status(data: Path) -> dict[str, Any] | None:
     processes = [
         {
             "name": name,
-            # The state of nodes whose agent does not respond is unknown: they may be running.
+            # Nodes whose agent does not respond may be running, so their state is unknown.
             "process": known[name].process if name in known else "unknown" if name in silent else "down",
             "pid": known[name].pid if name in known else None,
             "port": ports.get(name, topology.api_port),

@@ -28,7 +28,7 @@ PRIVATE = 0o600
 """The mode of files that may contain passwords: only their user can read them."""
 
 Platform = Literal["local", "hosts", "compose", "kubernetes"]
-"""What starts the host agents: `zabka up` on this machine, a user on each of several hosts, or containers."""
+"""Where host agents run: on this machine (`zabka up`), on several hosts (a user starts them), or in containers."""
 
 # Short enough for a person to watch: faster than the systems' own defaults, which `--profile kafka` uses.
 PROFILES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
@@ -236,8 +236,8 @@ def zoo_cfg(topology: Topology, peer: PeerSpec, data: Path) -> str:
         "admin.enableServer": "false",
         **({"4lw.commands.whitelist": "*"} if topology.on_loopback() else {}),
         **({"peerType": "observer"} if peer.observer else {}),
-        # A name that may get another address later, or has none yet, cannot determine on which address a server
-        # listens.
+        # A server must listen on all addresses if its host name does not resolve yet or may resolve to another
+        # address later.
         **({"quorumListenOnAllIPs": "true"} if topology.platform in ("hosts", "kubernetes") else {}),
         **topology.zookeeper,
         **_own_keys(peer.name, data, topology.zookeeper),

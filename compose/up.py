@@ -81,7 +81,8 @@ def up(
     _enough_files()
     data.mkdir(parents=True, exist_ok=True)
     lock = take_lock(data)
-    # If an earlier run was killed, its agent's pid may be another process's by now, which `down` would end.
+    # If an earlier run was killed, its file names an agent pid that another process may have now; `down` would
+    # kill that process.
     forget_run(data)
     try:
         topology = prepare(wanted, data)
@@ -122,7 +123,7 @@ class _Foreground:
             save_run(self._data, Run(agent.pid, self._topology.api_url))
             wait_until_ready(self._topology, self._data, self._progress, self._trouble)
         except (CannotStart, Stopped, OSError) as reason:
-            # The command failed, so no cluster must keep running after it.
+            # The command failed, so stop the cluster.
             self._stop()
             if isinstance(reason, Stopped):
                 # As in the shell: after an exit code of 0, a script with `--detach` would expect a running cluster.
@@ -135,9 +136,9 @@ class _Foreground:
         if self._detach:
             return 0
         while agent.poll() is None and not self._asked_to_stop:
-            # A signal does not interrupt the sleep: its handler runs between two short waits.
+            # A signal handler runs only between two sleeps, so each sleep is short.
             time.sleep(_POLL_S)
-        # `zabka down` sends its signal to the agent.
+        # -SIGTERM counts as requested, because `zabka down` sends its signal to the agent.
         asked = self._asked_to_stop or agent.returncode in (0, -signal.SIGTERM)
         if not asked:
             self._progress.error(f"the host agent exited (exit code {agent.returncode})")

@@ -79,7 +79,7 @@ async def process_alter_partition(term: ControllerTerm, request: KafkaMessage) -
             results[partition] = verdict
     if accepted:
         await _write(term, accepted, results)
-    # Include the rejected partitions: their sender may not know their current state.
+    # Include rejected partitions, because the leader that requested the change may have an outdated state.
     asked = sorted({**results, **accepted})
     term.send_update_metadata(term.context.live_or_shutting_down_ids, asked)
     return _response(term, request, results)

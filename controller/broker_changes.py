@@ -26,7 +26,8 @@ async def process_broker_change(term: ControllerTerm, _: str) -> None:
     if not (new or dead or bounced):
         return
     latest = max([context.broker_epoch_seen, *(current[b][1] for b in (*new, *bounced))])
-    # Handle bounced brokers last: a state written before that must not claim that they were handled.
+    # Bounced brokers count as handled only at the end: a state that is written earlier must not claim that they
+    # were handled.
     context.broker_epoch_seen = min([latest, *(current[b][1] - 1 for b in bounced)])
     for broker_id in new:
         term.channels.add_broker(current[broker_id][0])
@@ -35,7 +36,8 @@ async def process_broker_change(term: ControllerTerm, _: str) -> None:
     for broker_id in bounced:
         term.channels.add_broker(current[broker_id][0])
     for broker_id in dead:
-        # Remove the broker at once. Kafka could still elect it when the bounce of another broker requires an election.
+        # Remove the dead broker at once. Kafka removes it later, and could still elect it when the bounce of another
+        # broker requires an election.
         context.remove_broker(broker_id)
         term.channels.remove_broker(broker_id)
         term.signals.forget_watcher("BrokerModifications", str(broker_id))
@@ -99,7 +101,7 @@ async def process_broker_modifications(term: ControllerTerm, argument: str) -> N
     outcome = await term.zk.attempt(lambda: service.get(znodes.broker_path(broker_id), watcher))
     old = context.broker(broker_id)
     if outcome.value is None or old is None:
-        # Removed, or not yet known: BrokerChange handles it.
+        # The broker was removed, or is not known yet. BrokerChange handles both cases.
         return
     data, stat = outcome.value
     info = znodes.decode_broker(broker_id, data)
@@ -112,7 +114,10 @@ async def process_broker_modifications(term: ControllerTerm, argument: str) -> N
 
 
 async def _on_startup(term: ControllerTerm, broker_ids: Sequence[int]) -> None:
-    """Update every broker's metadata, bring the replicas online, and retry what waited for them (onBrokerStartup)."""
+    """Update every broker's metadata, bring the replicas online, and continue the operations that waited for them.
+
+    Source: onBrokerStartup.
+    """
     context = term.context
     context.forget_offline_dirs(broker_ids)
     existing = [b for b in context.live_or_shutting_down_ids if b not in broker_ids]
@@ -143,7 +148,7 @@ async def on_replicas_offline(term: ControllerTerm, replicas: Sequence[Replica])
     await term.replicas.handle(staying, ReplicaState.OFFLINE)
     await term.deletion.fail(deleting)
     if not staying and all(isinstance(result, Refused) for result in results.values()):
-        # No state changed, so no request has informed the brokers of these removals yet.
+        # No partition state has changed, so no request has informed the brokers yet that these brokers were removed.
         term.send_update_metadata(context.live_or_shutting_down_ids, [])
 
 
@@ -161,7 +166,7 @@ async def give_way(term: ControllerTerm, returned: Sequence[int]) -> None:
         for partition, state in sorted(context.leadership.items())
         if state.eligible
         and any(b in doubtful for b in (*state.isr, *state.eligible))
-        # Such a partition has no leader any longer, and LeaderAndIsr would make a broker that has deleted its replica
+        # Such a partition has no leader any more, and after LeaderAndIsr a broker that has deleted its replica would
         # create it again.
         and not context.needs_no_leader(partition)
     ]

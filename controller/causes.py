@@ -1,9 +1,9 @@
 """The cause of the controller's current decisions.
 
 A controller processes one event at a time, so there is one current cause: the transaction that fired a watch, a
-request, a timer, or an earlier event of this node's own journal that resulted from one of these. A decision in response
-to the loss or the return of a broker has that as its cause instead, because several brokers may have failed or returned
-at the same time.
+request, a timer, or an earlier event of this node's own journal that resulted from one of these. But a decision that
+follows from the loss or the return of a broker has this loss or return as its cause, because several brokers may have
+failed or returned at the same time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class CurrentCauses:
     """Contains `cause`, the default cause of the decisions of one event.
 
     For each broker that this event is about, `lost` contains the cause of the end of its registration, and `returned`
-    the cause of its begin.
+    the cause of its new registration.
     """
 
     __slots__ = ("_topics", "cause", "lost", "returned")

@@ -14,7 +14,7 @@ REQUESTS_QUEUED_MAX = 10_000
 
 @dataclass(slots=True)
 class ControllerConfig:
-    """Kafka's keys, with Kafka's defaults. The broker changes a field in place when its dynamic default changes."""
+    """Kafka's keys, with Kafka's defaults. If a dynamic default changes, the broker changes the field in place."""
 
     unclean_leader_election_enable: bool = False
     min_insync_replicas: int = 1

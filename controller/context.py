@@ -59,7 +59,7 @@ class ControllerContext:
         self.reassigning: dict[TopicPartition, None] = {}
         """Partitions whose reassignment is in progress (partitionsBeingReassigned)."""
         self.broker_epoch_seen = -1
-        """This controller has handled every registration up to this broker epoch."""
+        """The broker epoch up to which this controller has handled every registration."""
         self.offline_dirs: dict[int, frozenset[TopicPartition]] = {}
         """Replicas with a failed log directory, keyed by broker id (replicasOnOfflineDirs)."""
         self.topics_to_be_deleted: set[str] = set()

@@ -62,7 +62,7 @@ async def process_controlled_shutdown(term: ControllerTerm, request: KafkaMessag
     led = [p for p in concerned if context.leadership[p].leader == broker_id]
     followed = [p for p in concerned if context.leadership[p].leader != broker_id]
     await term.partitions.handle(led, PartitionState.ONLINE, ElectionStrategy.CONTROLLED_SHUTDOWN)
-    # Stop its fetchers before it is removed from the ISRs.
+    # Send StopReplica first, so that the broker stops fetching before it is removed from the ISRs.
     term.batch.new_batch()
     for partition in followed:
         term.batch.add_stop_replica([broker_id], partition, delete=False)

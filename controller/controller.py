@@ -252,8 +252,8 @@ class KafkaController:
     async def startup(self) -> None:
         """Register this broker, then take part in elections.
 
-        Creates the persistent paths first. Raises BrokerIdInUse if another session holds this id. In that case, nothing
-        has begun, and `startup` can be called again. Raises ZooKeeperError.
+        Creates the persistent paths first. Raises BrokerIdInUse if another session holds this id: `startup` can then be
+        called again. Raises ZooKeeperError.
         """
         await create_persistent_paths(self._zk)
         await self._register()
@@ -387,7 +387,7 @@ class KafkaController:
         try:
             await self._process_or_move(event)
         except SessionExpired:
-            # The broker's next event is Expire; until then this controller cannot decide anything.
+            # This controller cannot decide anything any more. The broker's next event is Expire.
             self._resign("session_expired", expiry_cause(self._session_held()))
         except ControllerMoved:
             self._resign("controller_moved", owner_cause(self._session_held()))
@@ -420,8 +420,8 @@ class KafkaController:
         try:
             await self._register()
         except BrokerIdInUse as error:
-            # Perhaps it is our own: a session whose creation was never acknowledged to us (KAFKA-14845). It will
-            # expire.
+            # The id may be registered by an own session whose creation was never acknowledged (KAFKA-14845). That
+            # session will expire.
             self._report("RegisterBrokerAndReelect", error)
             if self._waits_for_its_id:
                 self._later("RegisterBrokerAndReelect", self._config.registration_retry_ms)
@@ -457,9 +457,9 @@ class KafkaController:
         session_id = self._service.session_id
         epoch = await register_broker(self._zk, info, now.wall_ms, self._own_sessions)
         self._own_sessions[session_id] = None
-        # A session's reads are no older than its writes. A controller that was deposed before this registration can
-        # still send requests to this broker. They must be rejected even though this process has not seen any controller
-        # yet.
+        # Read the controller epoch after the registration. A controller that was deposed before it can still send
+        # requests to this broker, which must reject them even if it has not seen any controller yet. A session's
+        # read is never older than its own write.
         self._epoch_seen = max(self._epoch_seen, await controller_epoch_now(self._zk))
         self._broker_epoch = BrokerEpoch(epoch)
         self._emit(journal.BrokerRegistered(self._broker_id, epoch, session_id, self._causes.cause))
@@ -474,7 +474,7 @@ class KafkaController:
         self._owner_seen = seen.owner or self._owner_seen
         if self._term is not None and not self._confirms(seen, self._term):
             self._resign("controller_moved", owner_cause(self._session_held()))
-        # A server that lags may still show a controller that is known to have ended.
+        # A server that lags may still return a controller that is known to have resigned.
         if seen.epoch >= self.controller_epoch:
             self._believe(seen.broker_id, seen.epoch)
         return seen
@@ -500,12 +500,12 @@ class KafkaController:
         if self._is_ghost(seen):
             await remove_controller(self._zk, seen.epoch_zk_version)
         if self._causes.cause == UNKNOWN and self._owner_seen:
-            # The watch on /controller fired without its transaction, or this broker read /controller by itself.
+            # No cause is known if the watch on /controller fired without its transaction, or if no watch fired.
             self._causes.cause = owner_cause(self._owner_seen)
         won = await register_controller(self._zk, self._broker_id, now.wall_ms)
         if won is None:
             if (await self._look()).broker_id == -1:
-                # No broker took /controller, so no watch will fire: another broker changed the epoch only.
+                # No broker is controller: another broker has only increased the epoch. No watch will fire, so retry.
                 self._signals.put("Reelect", "", self._causes.cause)
             return
         await self._begin(won)

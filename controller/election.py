@@ -1,7 +1,7 @@
-"""Leader selection as pure functions, one per election strategy (kafka.controller.Election, and one of zabka).
+"""Leader selection as pure functions, one per election strategy.
 
-Each takes a partition's state and its assignment and returns the state to write (leader epoch + 1), or None if no
-replica can lead.
+Source: kafka.controller.Election. `leader_after_bounce` exists only in zabka. Each function takes a partition's state
+and its assignment and returns the state to write (leader epoch + 1), or None if no replica can lead.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def leader_for_offline(
 ) -> LeaderAndIsr | None:
     """Elect the first live replica of the ISR, else the first eligible one; with `unclean`, else the first live one.
 
-    An unclean election prefers doubtful members of the ISR. A clean election keeps the live part of the ISR, or begins
-    a new ISR with an eligible leader. After an unclean election, the ISR contains only the leader, the state is marked
-    as recovering (KIP-704), and no replica is eligible, because the eligible replicas' committed records belong to a
-    history that is no longer valid.
+    An unclean election prefers doubtful members of the ISR (see `zabka.controller.eligibility`). A clean election keeps
+    the live part of the ISR, or begins a new ISR with an eligible leader. After an unclean election, the ISR contains
+    only the leader, the state is marked as recovering (KIP-704), and no replica is eligible, because the eligible
+    replicas' committed records belong to a history that is no longer valid.
     """
     in_sync = trusted(state)
     for broker_id in assignment:
@@ -111,7 +111,7 @@ def leader_after_bounce(
     back = [b for b in in_sync if b in bounced]
     kept = steady or [b for b in back if b in intact] or back
     if not kept:
-        # No member of the ISR is live, or all live ones are doubtful; an eligible replica has bounced.
+        # All ISR members are dead or doubtful. Keep the state: an eligible replica has bounced.
         return _lead(state, state.leader, state.isr)
     if state.leader in kept:
         return _lead(state, state.leader, kept)

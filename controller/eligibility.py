@@ -54,8 +54,8 @@ def not_eligible(state: LeaderAndIsr, brokers: Collection[int]) -> LeaderAndIsr:
 def given_way(state: LeaderAndIsr, returned: Collection[int]) -> LeaderAndIsr:
     """Return the state after some brokers returned, perhaps without their records.
 
-    They are no longer eligible, and do not lead if other replicas are eligible, because those have every committed
-    record.
+    The returned brokers are no longer eligible. They do not lead if other replicas are eligible, because the eligible
+    replicas have every committed record.
     """
     left = not_eligible(state, returned)
     if not left.eligible:
@@ -65,7 +65,7 @@ def given_way(state: LeaderAndIsr, returned: Collection[int]) -> LeaderAndIsr:
 
 
 def trusted(state: LeaderAndIsr) -> list[int]:
-    """Return the ISR without its doubtful members."""
+    """Return the ISR without members that may have lost records (doubtful ones)."""
     return [b for b in state.isr if b not in state.doubtful]
 
 
@@ -82,7 +82,10 @@ class Eligibility(Protocol):
 
 
 class NoEligibleReplicas:
-    """No replica is eligible. Only the last ISR member leads, or commits continue below the minimum (`Historical`)."""
+    """Eligibility under old behaviours (`Historical`): no replica is eligible.
+
+    Either only the last ISR member leads, or commits continue below the minimum.
+    """
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
         """Return the states without eligible replicas, as in Kafka."""
@@ -99,7 +102,7 @@ class EligibleReplicas:
         self._configs = configs
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return no eligible replicas if the ISR is large enough, else only those that are assigned to the partition.
+        """Remove the eligible replicas if the ISR is large enough, else only those not assigned to the partition.
 
         Eligible replicas are valid under one configuration only: those recorded under an earlier one are dropped.
         """

@@ -64,7 +64,7 @@ class EventQueue:
 
     @property
     def running(self) -> bool:
-        """Whether events are being processed."""
+        """Whether the queue processes events."""
         return self._task is not None
 
     def start(self, name: str) -> None:

@@ -48,7 +48,7 @@ async def fail_over(term: ControllerTerm) -> None:
     _journal_when_propagated(term, ready_ms)
     await initialize_reassignments(term)
     await term.deletion.resume()
-    # The event's own processing removes requests to delete topics that do not exist or must not be deleted.
+    # TopicDeletion itself removes requests that name unknown topics or that the configuration forbids.
     if len(known) < len(queued) or not term.config.delete_topic_enable:
         term.signals.put("TopicDeletion", "", term.causes.cause)
     await elect_preferred_from_znode(term)
@@ -84,7 +84,7 @@ async def _initialize_context(term: ControllerTerm) -> dict[TopicPartition, Writ
         elif row is not ErrorCode.NO_NODE:
             term.report("Startup", f"the state of {partition} is not readable: {row.name}")
     for topic in context.topics:
-        # It was created while there was no controller, so no controller has processed it yet.
+        # A topic without any leadership was created while there was no controller.
         if not any(partition in context.leadership for partition in context.partitions_of(topic)):
             journal_topic(term, topic)
     term.channels.startup(info for info, _ in brokers.values())

@@ -125,7 +125,7 @@ _STRATEGIES = {
     KafkaError.preferred_leader_not_available: "PreferredReplicaPartitionLeaderElectionStrategy",
     KafkaError.eligible_leaders_not_available: "OfflinePartitionLeaderElectionStrategy(true)",
 }
-"""Kafka's names, as its tools print them, of the strategies that found no leader, keyed by error."""
+"""Names of the strategies as Kafka's tools print them, keyed by the error if the strategy found no leader."""
 
 
 def _message(error: KafkaError, partition: TopicPartition) -> str | None:

@@ -31,7 +31,7 @@ class Legacy:
             self._unsent = replica_batch.unsent()
 
     def recall(self, context: ControllerContext) -> None:
-        """Add what an earlier term knew to what a new term has read (KAFKA-5310)."""
+        """Add the earlier term's context to the context that a new term has read (KAFKA-5310)."""
         if self._context is not None:
             context.take_up(self._context)
 
@@ -44,8 +44,8 @@ class Legacy:
 class PoisonedReplicaStateMachine(ReplicaStateMachine):
     """Replica state machine with Historical.POISONED_BATCH.
 
-    It has its own batch, and drops a change if the batch is in an illegal state: Kafka logs the exception and
-    continues.
+    This state machine has its own batch. As in Kafka, which logs the exception and continues, a change is dropped if
+    the batch is in an illegal state.
     """
 
     async def handle(self, replicas: Sequence[Replica], target: ReplicaState) -> list[Replica]:

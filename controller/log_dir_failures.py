@@ -41,9 +41,9 @@ async def process_log_dir_events(term: ControllerTerm, _: str) -> None:
 
 
 def on_leader_and_isr_answered(term: ControllerTerm, broker_id: int, response: KafkaMessage) -> None:
-    """Put an event for a broker's response if it changes what is known about the broker's log directories."""
+    """Queue an event for a broker's response if it changes the known state of the broker's log directories."""
     if response.error_code is not KafkaError.none:
-        # Fenced; the broker has journalled it.
+        # The write was fenced, and the broker has journalled that.
         return
     failed, served = _outcomes(term, response)
     if failed or broker_id in term.context.offline_dirs:

@@ -120,9 +120,9 @@ class PartitionStateMachine:
     ) -> list[TopicPartition]:
         """Write the first state of new partitions: the first live replica leads, and all live replicas are in sync.
 
-        Returns the partitions that already have a state. They are new only to this controller, which could not read
-        their topic, and their leaders are elected from their ISR. Kafka makes no decisions about them until the next
-        controller.
+        Returns the partitions that already have a state. These are new only to this controller, which could not read
+        their topic before. Their leaders are then elected from their ISR. Kafka makes no decisions about such
+        partitions until the next controller.
         """
         states: dict[TopicPartition, LeaderAndIsr] = {}
         for partition in partitions:
@@ -149,7 +149,7 @@ class PartitionStateMachine:
     async def _elect(
         self, partitions: Sequence[TopicPartition], strategy: ElectionStrategy
     ) -> dict[TopicPartition, Result]:
-        """Elect until every partition has a leader or cannot have one. Read states that changed concurrently again."""
+        """Elect until every partition has a leader or cannot have one. Read concurrently changed states again."""
         results: dict[TopicPartition, Result] = {}
         remaining = list(partitions)
         while remaining:

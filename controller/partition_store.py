@@ -31,8 +31,8 @@ from zabka.kafka.zk.znodes import (
 class Updates(NamedTuple):
     """The outcome of a batch of state writes.
 
-    `written` holds the states with their new partition epochs, and `zxids` the transactions that wrote them.
-    `conflicted` holds the partitions whose znode had another version (or, for a create, existed), and `failed` any
+    `written` contains the states with their new partition epochs, and `zxids` the transactions that wrote them.
+    `conflicted` contains the partitions whose znode had another version (or, for a create, existed), and `failed` any
     other error.
     """
 
@@ -132,7 +132,7 @@ class PartitionStore:
         ours = {p: state._replace(controller_epoch=self._writer.epoch) for p, state in states.items()}
         ops = [Create(partition_state_path(p), encode_partition_state(state)) for p, state in ours.items()]
         written = await self._writer.write_together(ops)
-        # A created znode has version 0, one less than the comparison below expects of an update.
+        # An update adds one to the expected version. A created znode has version 0, so its expected version is -1.
         return await self._settle(
             {p: state._replace(partition_epoch=-1) for p, state in ours.items()}, written, ErrorCode.NODE_EXISTS
         )

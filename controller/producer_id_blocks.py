@@ -1,8 +1,8 @@
 """Blocks of producer ids from /latest_producer_id_block, for the brokers that request them (KIP-730).
 
 Source: kafka.coordinator.transaction.ZkProducerIdManager, KafkaController.processAllocateProducerIds. A block has a
-thousand ids. Brokers of Kafka 3.0 and newer request blocks from the controller. Older brokers, and this project's,
-take their blocks from ZooKeeper themselves, by the same compare-and-set.
+thousand ids. Brokers of Kafka 3.0 and newer request blocks from the controller. Older brokers, and zabka's, take their
+blocks from ZooKeeper themselves, by the same compare-and-set.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def claim_block(zk: Zk, broker_id: int) -> tuple[int, int]:
         try:
             await zk.call(lambda: service.set(znodes.LATEST_PRODUCER_ID_BLOCK, block, version))  # noqa: B023
         except BadVersion:
-            # Another broker was faster, or our first transmission succeeded: try the next block.
+            # Another broker took this block, or our own first transmission did: try the next block.
             continue
         return first, first + BLOCK_SIZE
 

@@ -27,7 +27,7 @@ _MESSAGES = {
 
 
 class Verdict(NamedTuple):
-    """One partition's error and its message."""
+    """Result of a reassignment request for one partition: an error and its message."""
 
     error: KafkaError
     message: str | None
@@ -66,7 +66,7 @@ async def process_alter_reassignments(
             verdicts[partition] = Verdict(KafkaError.invalid_replica_assignment, fault)
         else:
             planned[partition] = assignment
-    # The latest request wins, even over a reassignment that was requested by znode.
+    # This request supersedes a reassignment of the same partitions that was requested by znode.
     await take_off_list(term, list(planned))
     for partition, error in (await trigger(term, planned)).items():
         verdicts[partition] = _verdict(error)

@@ -159,7 +159,7 @@ async def _write_list(term: ControllerTerm, targets: Mapping[TopicPartition, tup
     if written.error not in (ErrorCode.OK, ErrorCode.NO_NODE):
         raise error_for(written.error, path)
     if not targets:
-        # Its processing sets the watch that notices the next list.
+        # The event sets the watch that notices the next list of reassignments.
         term.signals.put("ZkPartitionReassignment", "", term.causes.cause)
 
 
@@ -176,7 +176,10 @@ async def _attempt(term: ControllerTerm, partition: TopicPartition, assignment: 
 
 
 async def _reassign(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-    """Write the assignment (U); then wait for the added replicas (A), or complete it if the target is in sync (B)."""
+    """Write the assignment, then wait for the added replicas, or complete it if the target is in sync.
+
+    These are the phases U, A and B in Kafka's onPartitionReassignment.
+    """
     context = term.context
     term.deletion.mark_ineligible([partition.topic])
     await _take_on(term, partition, assignment)
@@ -194,14 +197,15 @@ async def _reassign(term: ControllerTerm, partition: TopicPartition, assignment:
         await _move_leader(term, partition, completed)
     except TargetIsAway:
         if assignment.removing:
-            # Keep the reassignment in progress until a target replica returns: only it records the replicas to remove.
+            # Keep the reassignment in progress until a target replica returns, because only its record names the
+            # replicas to remove.
             context.set_assignment(partition, assignment)
             return
     except ReassignmentFailed:
         context.set_assignment(partition, assignment)
         raise
     await _remove_replicas(term, partition, assignment.removing)
-    # Written only now, because the znode is the only record of the remaining steps.
+    # Write the completed assignment last, because until then the znode is the only record of the remaining steps.
     await _write_assignment(term, partition, completed)
     await _take_off_list_if_done(term, partition, completed)
     context.reassigning.pop(partition, None)
@@ -215,7 +219,7 @@ async def _take_on(term: ControllerTerm, partition: TopicPartition, assignment: 
     if current != assignment:
         await _write_assignment(term, partition, assignment)
         context.set_assignment(partition, assignment)
-        # Replicas that a superseded reassignment had begun to add.
+        # Remove replicas that a superseded reassignment had begun to add.
         unneeded = [broker_id for broker_id in current.replicas if broker_id not in assignment.replicas]
         await _remove_replicas(term, partition, unneeded)
         await _replace_leader(term, partition, unneeded)
@@ -223,12 +227,12 @@ async def _take_on(term: ControllerTerm, partition: TopicPartition, assignment: 
 
 
 async def _has_begun(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
-    """Return whether the partition has a state.
+    """Return whether the partition has a state. Create the first state of a new partition.
 
-    A new partition gets its state from any live replica, including added ones. Without a state, there is nothing to
-    catch up with. If no replica is live, the reassignment waits for the first live one. A replica that had no replica
-    state when the partition came online would get none after it became leader: it would receive nothing after a
-    restart, and would never be deleted.
+    Without a state, there is nothing that added replicas could replicate. Any live replica, including an added one, can
+    be the first leader; if no replica is live, the reassignment waits for one. The added replicas get the replica state
+    New before the partition comes online. A replica without a replica state would get none later if it became leader:
+    it would receive nothing after a restart, and would never be deleted.
     """
     if term.context.partition_states.get(partition) is not PartitionState.NEW:
         return True
@@ -240,7 +244,7 @@ async def _has_begun(term: ControllerTerm, partition: TopicPartition, assignment
 async def _replace_leader(term: ControllerTerm, partition: TopicPartition, unneeded: Sequence[int]) -> None:
     """Elect again if the leader was among the unneeded replicas.
 
-    Kafka leaves that partition without a leader until some broker fails, so the reassignment cannot catch up.
+    Kafka leaves that partition without a leader until some broker fails, so the added replicas cannot catch up.
     """
     state = term.context.leadership.get(partition)
     if unneeded and state is not None and state.leader == NO_LEADER:
@@ -252,7 +256,7 @@ async def _is_complete(term: ControllerTerm, partition: TopicPartition, assignme
     if not assignment.is_being_reassigned:
         return True
     if not assignment.target:
-        # Written by hand: completing it would delete every replica, and leave no replica to copy from.
+        # The empty target was written by hand. Completing it would delete every replica.
         return False
     state = (await term.store.read([partition]))[partition]
     return isinstance(state, LeaderAndIsr) and all(broker_id in state.isr for broker_id in assignment.target)
@@ -261,7 +265,7 @@ async def _is_complete(term: ControllerTerm, partition: TopicPartition, assignme
 async def _send_to_all_replicas(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
     """Raise the leader epoch so that all replicas accept the new list.
 
-    The partition is new only for added replicas.
+    LeaderAndIsr marks the partition as new only for the added replicas.
     """
     state = await _raise_leader_epoch(term, partition)
     term.batch.new_batch()
@@ -320,7 +324,7 @@ async def _write_assignment(term: ControllerTerm, partition: TopicPartition, ass
     topic, context = partition.topic, term.context
 
     def amended(found: TopicAssignment) -> TopicAssignment:
-        # Partitions unknown here were just added, and their event is waiting.
+        # The znode may contain partitions that were just added and whose event is still queued: keep them.
         rows = {**found.partitions, **context.topic_assignment(topic), partition.partition: assignment}
         return TopicAssignment(context.topic_ids.get(topic), rows)
 

@@ -75,7 +75,7 @@ class ReplicaStateMachine:
                 context.replica_states[replica] = ReplicaState.ONLINE
                 online.append(replica)
             else:
-                # Deletion of a topic with a dead replica must wait: see TopicDeletion.
+                # A topic cannot be deleted while a broker with one of its replicas is dead: see TopicDeletion.
                 context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
                 offline.append(replica)
         await self.handle(online, ReplicaState.ONLINE)
@@ -163,7 +163,8 @@ class ReplicaStateMachine:
         refused: list[Replica] = []
         for replica in replicas:
             unwritten = replica.partition in context.leadership and replica.partition not in shrunk
-            # In a topic that is being deleted the state znode may already be gone; that must not block the deletion.
+            # If the topic is being deleted, the state znode may already be deleted. The deletion must continue without
+            # it.
             if not unwritten or context.is_being_deleted(replica.partition.topic):
                 context.replica_states[replica] = ReplicaState.OFFLINE
             else:
@@ -185,7 +186,7 @@ class ReplicaStateMachine:
         else:
             replicas = self._context.replicas(partition)
             others = [b for b in replicas if b != broker_id]
-            # A broker that is no longer assigned and deletes its replica does not receive the state.
+            # Do not send the state to a broker that is no longer assigned, because it deletes its replica.
             self._sent[partition] = (state, [broker_id] if len(others) < len(replicas) else [])
         self._batch.add_leader_and_isr(others, partition, state, is_new=False)
 

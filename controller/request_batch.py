@@ -58,8 +58,8 @@ class Unsent(NamedTuple):
     update_partitions: dict[TopicPartition, None]
 
 
-# Rows are built by the ten thousand. kio's integers are plain ints that are validated at construction. The values here
-# were validated when they were read, so these classes are called without the integer types.
+# A request can have ten thousands of rows. kio's integer types are plain ints that are validated at
+# construction. These values were validated when they were read, so build the rows from plain ints.
 _LeaderAndIsrRow: Any = leader_and_isr.LeaderAndIsrPartitionState
 _UpdateMetadataRow: Any = update_metadata.UpdateMetadataPartitionState
 

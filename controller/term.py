@@ -229,8 +229,8 @@ class ControllerTerm:
     def _on_refusal(self) -> None:
         """Check whether this term has ended, because a broker knows a later controller epoch.
 
-        If /controller still names this broker and the controller has nothing to write, no other check would reveal
-        this.
+        If /controller still names this broker and the controller has nothing to write, no other check would detect
+        the later controller.
         """
         self.signals.put("ControllerChange", "", request_cause("of a later controller"))
 

@@ -29,7 +29,8 @@ async def process_topic_change(term: ControllerTerm, _: str) -> None:
     gone = [topic for topic in context.topics if topic not in present]
     added = await add_topics(term, new)
     if any(context.is_being_deleted(topic) for topic in gone):
-        # Otherwise the request to delete it would apply to the next topic of that name, as in Kafka.
+        # Remove the request to delete the topic. Otherwise it would apply to the next topic of that name, as in
+        # Kafka.
         term.signals.put("TopicDeletion", "", term.causes.cause)
     for topic in gone:
         context.remove_topic(topic)
@@ -56,7 +57,7 @@ async def add_topics(term: ControllerTerm, topics: Sequence[str]) -> dict[str, T
     nameless = [topic for topic, assignment in added.items() if assignment.topic_id is None]
 
     def named(topic: str, found: TopicAssignment) -> TopicAssignment:
-        # Keep partitions that were added since it was read.
+        # Add the id to the assignment found now, because partitions may have been added since the first read.
         added[topic] = found._replace(topic_id=found.topic_id or random_topic_id(term.runtime.random))
         return added[topic]
 
@@ -91,7 +92,7 @@ async def process_partition_modifications(term: ControllerTerm, topic: str) -> N
     context = term.context
     if not context.has_topic(topic):
         if topic in term.unreadable_topics:
-            # The znode may have been repaired.
+            # The unreadable znode may have been repaired, so read the topic again.
             await process_topic_change(term, "")
         return
     found = (await term.read_topics([topic])).get(topic)
@@ -132,7 +133,8 @@ async def process_topic_deletion(term: ControllerTerm, _: str) -> None:
     context = term.context
     listed = await watch_topic_deletions(term)
     if not all(context.has_topic(topic) for topic in listed):
-        # It may have been created just now: its event may still be waiting in the queue. Kafka drops the request.
+        # A topic may have been created so recently that its event is still queued, so read the topics first. Kafka
+        # drops the request to delete it.
         await process_topic_change(term, "")
     unknown = [topic for topic in listed if not context.has_topic(topic)]
     known = [topic for topic in listed if context.has_topic(topic) and not context.is_being_deleted(topic)]

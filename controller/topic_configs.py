@@ -97,8 +97,8 @@ class TopicConfigs:
                 return None
             data, stat = outcome.value
             overrides = decode_config(data)
-            # A topic's znode is created with the topic, before it has a leader; that of the default when it is first
-            # set.
+            # Version 0 is no change: a topic's config znode is created before the topic has a leader. The znode of the
+            # default is created only when it is first set, so any version of it is a change.
             is_change = stat.version > 0 or outcome is every
             is_fresh = is_change and now_ms - stat.mtime < 2 * self._config.session_timeout_ms
             if overrides is None or is_fresh:

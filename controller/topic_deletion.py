@@ -68,8 +68,8 @@ class TopicDeletion:
     async def resume_for(self, topics: Iterable[str]) -> None:
         """Resume the deletion of these topics, except those with a partition that is still being reassigned.
 
-        Kafka resumes them too. While a partition is being reassigned, brokers receive its topic like any other topic
-        (`zabka.controller.request_batch`), and would never be notified of partitions that are deleted then.
+        Kafka resumes those as well. But brokers are not notified of the deletion while a partition is being reassigned
+        (`zabka.controller.request_batch`), so they would never be notified of partitions deleted during that time.
         """
         context = self._context
         queued = [topic for topic in topics if context.is_being_deleted(topic) and not context.is_moving(topic)]
@@ -157,9 +157,9 @@ class TopicDeletion:
         gone = self._context.replicas_of_topic_in(topic, ReplicaState.DELETION_SUCCESSFUL)
         paths = await self._descendants(znodes.topic_path(topic))
         await self._replicas.handle(gone, ReplicaState.NON_EXISTENT)
-        # If the request were deleted first, the rest of the topic would stay for ever. And once the topic's znode is
-        # gone, a new topic of that name may be created. Kafka deletes the configuration and the request only after it,
-        # and so may delete those of the new topic.
+        # Delete the request last: without it the rest of the topic would remain for ever. Delete the topic's znode
+        # with the request, because after it a new topic of that name may be created. Kafka deletes the configuration
+        # and the request only later, and so may delete those of the new topic.
         await self._delete(paths[:-1])
         await self._delete([znodes.config_path("topics", topic)])
         await self._delete_with_request(topic)
@@ -189,7 +189,8 @@ class TopicDeletion:
         written = await self._writer.write_as_one([Delete(path) for path in paths])
         for path, result in zip(paths, written, strict=True):
             if result.error is ErrorCode.NO_NODE:
-                # If the first transmission deleted both, this topic was created after it, and stays. Kafka deletes it.
+                # If the first transmission has deleted both, the topic that exists now is a new one: keep it. Kafka
+                # deletes it.
                 if not result.repeated or path != paths[1]:
                     await self._delete([other for other in paths if other != path])
                 return

@@ -48,8 +48,8 @@ async def fence_bounced(term: ControllerTerm, states: Mapping[TopicPartition, Wr
         if not fenced:
             return
         settled = await term.store.settled({partition: row.state for partition, row in fenced.items()})
-        # A replica that left the ISR just now may be eligible by the configuration: it has what the bounced ones may
-        # have lost.
+        # A replica that has just left the ISR may be eligible by the configuration, because it has the records that
+        # the bounced replicas may have lost.
         updates = await term.store.update({p: given_way(state, fenced[p].doubtful) for p, state in settled.items()})
         _took_effect(term, found, updates)
         found = {}
@@ -65,7 +65,7 @@ def _fenced(context: ControllerContext, states: Mapping[TopicPartition, WrittenS
         live = [broker_id for broker_id in (*state.isr, *state.eligible) if context.is_live(broker_id)]
         seen = state.broker_epoch_seen if state.eligible else zxid
         bounced = [broker_id for broker_id in live if (context.broker_epoch(broker_id) or 0) > seen]
-        # A state of a later controller shows that this term has ended: the next fenced write will fail.
+        # A state that a later controller has written shows that this term has ended. Its next fenced write will fail.
         if bounced and state.controller_epoch <= context.epoch:
             intact = [b for b in bounced if context.is_intact(b)]
             doubtful = [b for b in bounced if b not in intact]

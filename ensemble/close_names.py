@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 LENGTH_MIN = 4
-"""Shorter names are not compared: changing one letter gives a different word."""
+"""Minimum length of names to compare. In a shorter name, changing one letter gives a different word."""
 LETTERS_PER_EDIT = 5
 EDITS_MAX = 3
 SEGMENTS_MIN = 3

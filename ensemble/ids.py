@@ -21,7 +21,7 @@ NO_PEER = PeerId(-1)
 COUNTER_MAX = 0xFFFFFFFF
 EPOCH_MAX = 0x7FFFFFFF
 EPOCH_LEAP_MAX = 1 << 24
-"""Maximum accepted lead of another server's epoch over this server's.
+"""Maximum by which another server's epoch may exceed this server's epoch.
 
 A higher epoch is rejected: otherwise one corrupt packet could use up all epochs.
 """

@@ -22,7 +22,7 @@ class Instant(NamedTuple):
 
 
 class Future(Protocol[T_contra]):
-    """A value that arrives once.
+    """Result of an operation in progress, which is set once.
 
     The caller must check `done()` before it resolves a future: resolving a done or cancelled future is an error.
     """

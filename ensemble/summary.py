@@ -67,7 +67,7 @@ class Summary:
         return round(self.total / count, 4) if count else 0.0
 
     def quantile(self, share: float) -> int:
-        """Return the smallest value that is not below at least this share of all values; 0 if there is none."""
+        """Return the smallest value that at least this share of all values does not exceed; 0 without any values."""
         buckets = {value: times for value, times in enumerate(self._small) if times} | self._large
         wanted, seen = share * sum(buckets.values()), 0
         for bucket in sorted(buckets):

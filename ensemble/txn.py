@@ -195,7 +195,7 @@ _IN_A_MULTI = frozenset(
         *CREATES, OpCode.DELETE, OpCode.DELETE_CONTAINER, OpCode.SET_DATA, OpCode.CHECK, OpCode.ERROR,
     }
 )  # fmt: skip
-"""Types of transactions in a multi (DataTree.processTxn). Multis cannot be nested."""
+"""Types of transactions that a multi can contain (DataTree.processTxn). Multis cannot be nested."""
 
 TXN_BODIES: dict[int, type[Record]] = {
     OpCode.CREATE: CreateTxn,
@@ -242,7 +242,7 @@ _PLAIN_ENDS: dict[int, int] = {
     OpCode.CREATE: _CREATE_END_WITH_ACL.size,
     OpCode.CREATE2: _CREATE_END_WITH_ACL.size,
 }
-"""Length of the part of these transactions after their data, including the digest."""
+"""Number of bytes after the data, including the digest, keyed by type of transaction."""
 _PATH_SIZE_AT, _PATH_AT = 35, 36
 """Position of the last byte of the path's length, and position of the path."""
 _SYSTEM = b"/zookeeper/"

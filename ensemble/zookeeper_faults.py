@@ -21,7 +21,7 @@ _FAMILIES: dict[str, tuple[OpCode, ...]] = {
 }
 """Operations with variants that clients choose between; a rule for the first one includes the others."""
 _INTERNAL = (OpCode.NOTIFICATION, OpCode.CREATE_SESSION, OpCode.ERROR, OpCode.CHECK, OpCode.DELETE_CONTAINER)
-"""Op codes that no client sends in a frame of its own."""
+"""Op codes that no client sends as a separate request."""
 OPERATIONS: dict[str, tuple[int, ...]] = {
     op_name(op): tuple(map(int, _FAMILIES.get(op_name(op), (op,)))) for op in OpCode if op not in _INTERNAL
 }
@@ -122,7 +122,7 @@ def subject_of(request: Request) -> ZooKeeperSubject:
 
 
 def matches(rule: RequestFault, subject: ZooKeeperSubject, principals: Iterable[str] = ()) -> bool:
-    """Return whether a rule selects a request; a multi is selected if one of its paths is.
+    """Return whether a rule selects a request; a multi is selected if one of its paths matches.
 
     `principals` name the identities that the connection has proved before (`principal`).
     """

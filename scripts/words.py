@@ -204,7 +204,7 @@ def check(listed_max: int) -> int:
 
 
 def main() -> int:
-    """Check the project, or check one commit message with `--commit FILE`."""
+    """Check all texts of the project, or check one commit message with `--commit FILE`."""
     parser = argparse.ArgumentParser(prog="python -m scripts.words", description=__doc__)
     parser.add_argument("--list", type=int, default=0, metavar="N", help="print up to N flagged texts of each kind")
     parser.add_argument("--commit", type=Path, metavar="FILE", help="check the subject of this commit message alone")

@@ -15,8 +15,8 @@ settings.load_profile("suite")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Disable garbage collection. Modules and tests stay in memory, and each search among them costs a worker nine
-    seconds.
+    """Disable garbage collection. Modules and tests stay in memory anyway, and searching them for garbage costs each
+    worker nine seconds.
     """
     gc.disable()
     try:
@@ -26,7 +26,7 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_runtest_teardown() -> None:
-    """Unfreeze all objects. A peer's snapshot freezes all existing objects. In frozen garbage, files are finalized
-    before the objects that would close them.
+    """Unfreeze all objects, because a peer's snapshot freezes (`gc.freeze`) all existing ones. In frozen garbage, files
+    are finalized before the objects that would close them.
     """
     gc.unfreeze()

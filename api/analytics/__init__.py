@@ -1,5 +1,5 @@
 """The API's access to Spark's tables: the state of the lake, tables as rows, and audits.
 
-It reads the files that `zabka.pipeline` writes and imports nothing from it. Routes import this package. Begin with
-`tables`.
+The package reads the files that `zabka.pipeline` writes and imports nothing from it. Routes import this package. Begin
+with `tables`.
 """

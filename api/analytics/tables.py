@@ -54,7 +54,7 @@ def _read(path: Path, data: Path, name: str, limit: int) -> Table:
     stream = _stream_status(path.parent)
     lag_ms = None if stream is None else max(0, stream.written_us - stream.latest_us) // 1000
     if stream is not None:
-        # A table without changes keeps its files, and so their age.
+        # Use the time of the last batch: files of a table that did not change are not rewritten, so they look old.
         written_ms = max(written_ms, stream.written_us // 1000)
     return Table(
         table=name, columns=table.column_names, rows=rows, total=total, written_ms=written_ms, lag_ms=lag_ms

@@ -219,7 +219,7 @@ class Agents:
     async def _send_faults(self, agent: Agent) -> None:
         """Send a restarted agent the active faults, as the other agents report them.
 
-        Faults last until they are removed.
+        A restart must not end a fault: faults last until they are removed.
         """
         async with self._faults_change:
             faults, answered = await self._faults_by_those_that_answer()

@@ -48,19 +48,20 @@ HOLD_BACK_BUSY_US = 55_000
 Such an agent checks for new lines every 25 ms, with or without file notifications from the kernel
 (`zabka.compose.journal_growth`). With several agents, lines arrive at different times over a network.
 """
-# Less than the 3 s during which an agent keeps checking that often after it has found new lines.
+# An agent checks every 25 ms for 3 s after it has found new lines; this value must be less than 3 s.
 _BUSY_S = 2.5
 # A node whose clock is ahead of ours must not have its lines held back for long.
 HOLD_BACK_MAX_S = 0.5
 PULL_WAIT_MS = 2_000
 RETRY_S = 0.25
 WAITING_MAX = 20_000
-"""With more entries than this waiting for a number, the collector fetches no more; the nodes keep them."""
+"""With more entries than this waiting for a number, the collector fetches no further lines from the nodes."""
 RESTART_REPORTED_S = 600.0
 """How long a restart of a journal is reported."""
 _TICK_S = 0.02
 
-# Events that report the same as a node's status. `reported_us` holds the time of each node's last such event.
+# Events that contain the same state as a node's status. `reported_us` maps each node to the time of its last
+# such event.
 _STANDINGS = (PeerStateChanged, ControllerBelieved, NodeStarted)
 
 log = structlog.get_logger()
@@ -75,9 +76,9 @@ class TooOld(Exception):
 
 
 class Collector:
-    """One history of all nodes. Its recent part is in memory; all kept events are in files.
+    """One history of all nodes. The recent events are in memory; all stored events are in files.
 
-    `served_max` limits the newest events to serve (None: all that are kept, up to `kept_bytes_max` in files of
+    `served_max` limits the newest events to serve (None: all stored events, up to `kept_bytes_max` in files of
     `file_bytes_max`). `recent_max` is the number of events in memory. Raises NewerHistory.
     """
 
@@ -122,12 +123,12 @@ class Collector:
 
     @property
     def state(self) -> ClusterState:
-        """The state after the last event. The next event modifies it in place."""
+        """The state after the last event. Do not keep it: the next event modifies it in place."""
         return self._fold.spans.state
 
     @property
     def last_seq(self) -> int:
-        """The highest number assigned."""
+        """The highest event number assigned so far."""
         return self._files.last_seq
 
     @property
@@ -183,7 +184,7 @@ class Collector:
 
     @property
     def rewind(self) -> Rewind:
-        """Access to the state at any kept number."""
+        """Access to the state at any stored event number."""
         return Rewind(_Collected(self._files, self._read), self._checkpoints)
 
     async def more(self, seq: int, timeout_s: float) -> bool:
@@ -251,8 +252,8 @@ class Collector:
     def accept_chunk(self, chunk: JournalChunk) -> None:
         """Accept a node's new lines.
 
-        Invalid lines are counted and skipped. Lines that were accepted before are also skipped. The lines of a
-        restarted journal continue the numbering.
+        Invalid lines are counted and skipped. Lines that were accepted before are also skipped. After a journal has
+        restarted, the numbering continues with its lines.
         """
         now_s = self._mono_s()
         if chunk.anew:
@@ -266,7 +267,8 @@ class Collector:
                 continue
             begun = self._files.begun_of(entry.node)
             if entry.node_seq == 1 and begun.first not in (None, first_line(entry)):
-                # The chunk does not report a restart if the agent was asked by number only, or has an older version.
+                # The chunk does not report that the journal was restarted if the request had only a sequence number, or
+                # if the agent has an older version.
                 self._restart_journal(entry.node)
                 begun = self._files.begun_of(entry.node)
             entry = begun.numbered_on(entry)
@@ -296,7 +298,7 @@ class Collector:
         due, waiting, held = [], [], set()
         for arrived_s, entry in self._pending:
             ready = everything or entry.wall_us <= newest_us or arrived_s <= oldest_s
-            # A node's later line must not pass an earlier line that is still held back.
+            # While one line of a node is held back, also hold back its later lines.
             if ready and entry.node not in held:
                 due.append(entry)
             else:
@@ -305,7 +307,7 @@ class Collector:
         numbered = self._number(merge(due)) if due else []
         if numbered is None:
             return 0
-        # From here on they are never numbered again, even after an error.
+        # The entries have their numbers now. Remove them here, so that a later error cannot number them twice.
         self._pending = waiting
         if not waiting:
             self._came.clear()
@@ -355,9 +357,10 @@ class Collector:
         return found is not None and self._begin_from(found)
 
     def _take_over(self, standing: bytes) -> bool:
-        """Resume from the oldest stored state, although another version wrote it.
+        """Resume from the oldest stored state even if another version wrote it.
 
-        The events before it are no longer stored. Beginning from an empty state would lose everything they contained.
+        The events before it are no longer stored, so starting from an empty state would lose everything that they
+        contained.
         """
         found = _read_standing(standing)
         return found is not None and self._begin_from(found)
@@ -407,7 +410,7 @@ _decode_moment = msgspec.json.Decoder(_Moment).decode
 
 
 def _read_standing(stored: bytes) -> _Standing | None:
-    """Decode a state. It may come from another version if it has this version's shape."""
+    """Decode a state. A state of another version is decoded if it has this version's shape."""
     try:
         return _decode_standing(stored)
     except msgspec.MsgspecError:
@@ -450,7 +453,7 @@ class _Collected:
 
     @staticmethod
     def _first(stored: Iterable[bytes]) -> Folded:
-        """Return the first state that this version wrote.
+        """Return the first state that this version wrote, from states ordered latest first.
 
         If there is none, return the last state, which is the oldest kept (`Collector._take_over`).
         """

@@ -18,7 +18,7 @@ from zabka.journal.events import (
 
 
 class StoredCounts(msgspec.Struct):
-    """The counts in their stored form: rows of keys and a number."""
+    """The counts in their stored form: rows that contain keys and a number."""
 
     isr: list[tuple[int, str, int]]
     isr_sizes: list[tuple[str, int, int]]
@@ -78,7 +78,7 @@ class EventCounts:
 
     @classmethod
     def of(cls, stored: StoredCounts) -> EventCounts:
-        """Restore stored counts."""
+        """Create the counts from their stored form."""
         counts = cls()
         counts.isr = Counter({(broker_id, way): number for broker_id, way, number in stored.isr})
         counts._isr_sizes = {(topic, number): size for topic, number, size in stored.isr_sizes}

@@ -88,7 +88,10 @@ def snapshot(collector: Collector) -> bytes:
 
 
 def history(collector: Collector) -> bytes:
-    """Encode the history's identifier as one server-sent event. Another history may have assigned the same numbers."""
+    """Encode the history's identifier as one server-sent event.
+
+    A client needs it to detect another history, which may have assigned the same numbers.
+    """
     return b"event: history\ndata: %b\n\n" % collector.history.encode()
 
 

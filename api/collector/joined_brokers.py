@@ -15,7 +15,10 @@ from zabka.journal.events import BrokerRegistered, ControllerElected, Event
 
 
 class JoinedBrokers:
-    """Writes journal events for brokers without a journal here. Misses a controller term between two readings."""
+    """Writes journal events for brokers that have no journal here.
+
+    A controller term that begins and ends between two readings is not noticed.
+    """
 
     def __init__(self, own: Sequence[int], emit: Callable[[Event], None], state: ClusterState) -> None:
         """`own` are the brokers that write their own journals; `state` is the fold of all events so far."""

@@ -24,7 +24,7 @@ from zabka.journal.reader import decode_line, schema_of, split_lines
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
 KEPT_BYTES_MAX = 512 * 1024 * 1024
-"""About a million events: two days of three peers and three brokers under a light load."""
+"""Maximum total size: about a million events, or two days of three peers and three brokers under a light load."""
 
 MARK_EVERY = 256
 """The file offset of every 256th event is kept in memory."""
@@ -53,7 +53,8 @@ _seq_of = msgspec.json.Decoder(_Seq).decode
 class _Head(msgspec.Struct):
     """A file's first line.
 
-    The fields after `node_seqs` are empty in files of earlier versions. `schema` is the schema of the file's events.
+    The fields after `node_seqs` are empty in files of earlier versions. `schema` is the schema version of the file's
+    events.
     """
 
     checkpoint: int
@@ -167,7 +168,7 @@ class _KeptFile:
         beyond = max(seq, first) + limit
         self._look(beyond)
         while len(found := self._read_known(seq, limit)) < limit and not self._known:
-            # Numbers are missing, so the limit grows.
+            # Some numbers have no event, so search a longer range.
             beyond += limit
             self._look(beyond)
         return found
@@ -274,7 +275,7 @@ class NumberedJournal:
         """
         self._kept = [_KeptFile(path) for path in self._paths() if path.stem.isdecimal()]
         for kept in self._kept:
-            # The numbers of events that cannot be read would be assigned again.
+            # Without this check, events of a newer schema could not be read, and their numbers would be assigned again.
             kept.check_schema()
         begin = 0
         for place in range(len(self._kept) - 1, -1, -1):
@@ -314,7 +315,7 @@ class NumberedJournal:
         self.close()
 
     def append(self, entries: list[Entry]) -> list[tuple[Entry, bytes]]:
-        """Number these entries and write them. They are in the file when this method returns.
+        """Number these entries and write them. The entries are in the file when this method returns.
 
         Raises OSError if they cannot be written (a full disk). In that case no number is assigned and the caller can
         retry.
@@ -336,7 +337,7 @@ class NumberedJournal:
         return numbered
 
     def _open(self) -> None:
-        # Every run begins a new file, so a torn line stays at the end of an older file.
+        # Each start of the collector begins a new file, so a line torn by a crash can only be the last one of a file.
         if self._file is None:
             path = self._directory / f"{self.last_seq + 1:012d}.collected"
             self._file, self._size = path.open("wb", buffering=0), 0
@@ -346,7 +347,7 @@ class NumberedJournal:
             except OSError:
                 self.close()
                 raise
-            # A file of that name without an event is overwritten.
+            # A file of the same name, which contains no event, was just overwritten.
             self._kept = [each for each in self._kept if each.path != path]
             self._kept.append(_KeptFile(path, known=True))
             self._thin_out()

@@ -1,7 +1,7 @@
-"""The runs of an exported page as JSON, with what only the server can compute.
+"""The runs of an exported page as JSON, with the results that only the server can compute.
 
-The page folds states and words events itself. Causes, rules, first differences and answers to lessons are computed
-here. `api/web/source/embedded.js` reads the result, and defines its form.
+The page itself computes states and the sentences for events. Causes, rules, first differences and answers to lessons
+are computed here. `api/web/source/embedded.js` reads the JSON and defines its format.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ AXIS_LANES = ("controller", "isr")
 
 
 def contents(runs: Sequence[Recorded], opening: Mapping[str, Any], lessons: Iterable[Json] = ()) -> bytes:
-    """Return the runs as JSON. `opening` is the place that the page shows first, as its address names it.
+    """Return the runs as JSON. `opening` is the view that the page shows first, as the parameters of the page's URL.
 
-    Each lesson has the keys `lesson` and `answer`, in the form of the API.
+    Each lesson has the keys `lesson` and `answer`, in the format of the API.
     """
     rules = RuleList()
     explained = [Explained(run) for run in runs]
@@ -59,7 +59,7 @@ def _run(explained: Explained, rules: RuleList, *, with_axis: bool) -> Json:
 
 
 def _incidents(explained: Explained) -> list[Json]:
-    """Return the incidents of the whole run whose first cause is in the exported part."""
+    """Return the incidents of the run whose first cause is in the exported part."""
     about = explained.run.about
     return [
         each for each in incident_list(explained.run.history) if about.first_seq <= each["cause_seq"] <= about.last_seq

@@ -1,8 +1,8 @@
-"""The exported page: one HTML file with the page's modules, its styles and the runs, for a browser without a server.
+"""The exported page: one HTML file with the page's modules, its styles and the runs, which needs no server.
 
-Modules cannot be loaded from a file by relative addresses, so the loader makes an address for each (`blob:`) and an
-import map for their names. Modules and runs are compressed with gzip and written as base64. The file's policy forbids
-every request.
+A page opened from a file cannot import modules by relative URLs, so its loader creates a `blob:` URL for each module
+and an import map for the module names. Modules and runs are compressed with gzip and encoded in base64. The page's
+Content-Security-Policy forbids every request.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def document(title: str, packed_contents: str) -> str:
 
 
 def packed(data: bytes) -> str:
-    """Return bytes as base64 of their gzip. The result depends only on the bytes."""
+    """Compress bytes with gzip and encode them in base64. Equal bytes give equal results."""
     return base64.b64encode(gzip.compress(data, compresslevel=9, mtime=0)).decode()
 
 
@@ -91,7 +91,7 @@ def _page() -> str:
 
 
 def _modules(libraries: Path) -> dict[str, str]:
-    """Return the modules that the page can load, by name, with names instead of relative addresses in their imports."""
+    """Return the modules that the page can load, keyed by name. Their imports use names instead of relative URLs."""
     found: dict[str, str] = {}
     waiting = [_MAIN]
     while waiting:
@@ -105,7 +105,7 @@ def _modules(libraries: Path) -> dict[str, str]:
 
 
 def _named(importer: str, waiting: list[str], match: re.Match[str]) -> str:
-    """Return an import with the module's name, which is added to `waiting`."""
+    """Return an import statement with the module's name instead of its URL. Append the name to `waiting`."""
     address = match[3]
     if address.startswith("."):
         name = posixpath.normpath(posixpath.join(posixpath.dirname(importer), address))

@@ -1,7 +1,7 @@
 """The causes of all events of a run, in a form that compresses well.
 
-The cause of an event is the second step of its chain (`zabka.journal.causes`), so almost all chains follow from one
-number per event: how many numbers earlier the cause is. A few chains depend on their effect, and are written out.
+For each event, one number is stored: its distance to its direct cause, the second step of its chain
+(`zabka.journal.causes`). Almost all chains follow from these numbers. The few chains that do not are stored in full.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CAUSE_IS_EARLIER = "The earlier causes are not in this file"
 
 
 class RuleList:
-    """The rules of an export, each once. A rule's number is its place plus one; 0 stands for no rule."""
+    """The rules of an export, without duplicates. A rule's number is its position plus one; 0 means no rule."""
 
     def __init__(self) -> None:
         self.found: list[dict[str, Any]] = []

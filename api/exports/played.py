@@ -30,11 +30,11 @@ BUG = ".bug"
 CLUSTER, JOURNAL = "cluster", "journal"
 """The ids of runs from a cluster's directory and from a single journal."""
 _UNKNOWN: dict[str, Any] = {"first_seq": 1, "last_seq": 0, "first_us": 0, "last_us": 0, "events": 0, "created_ms": 0}
-"""What `recorded` fills in. No time of the export is written, so that equal runs give equal files."""
+"""Fields of a run's description that `recorded` replaces. Without an export time, equal runs give equal files."""
 
 
 def recorded(about: Run, entries: Sequence[Entry], messages: Sequence[Message] = ()) -> Recorded:
-    """Number the entries of a whole history from 1, and complete the description. Raises NoHistory."""
+    """Number the entries of a whole history from 1, and complete the run's description. Raises NoHistory."""
     taken = folded([msgspec.structs.replace(entry, seq=seq) for seq, entry in enumerate(entries, 1)])
     count = len(taken.entries)
     update = {"last_seq": count, "events": count, "first_us": taken.first_us, "last_us": taken.last_us}
@@ -44,9 +44,10 @@ def recorded(about: Run, entries: Sequence[Entry], messages: Sequence[Message] =
 
 
 def scenario_runs(scenario: AnyScenario, seed: int | None = None, settings: Sequence[str] = ()) -> list[Recorded]:
-    """Play a scenario, and return its run and, if it has a bug, the run with it.
+    """Play a scenario. Return its run and, if the scenario has a bug, also the run with the bug.
 
-    `scenario` already has the seed and the settings; they are given for its replay command and its link.
+    The seed and the settings are already applied to `scenario`. Here they are only used for the replay command and the
+    link.
     """
     taps = (MessageTap(), MessageTap()) if isinstance(scenario, WorldScenario) else (None, None)
     verdict = play(scenario, *taps)
@@ -79,7 +80,7 @@ def _simulated(about: Run, lines: Sequence[bytes], tap: MessageTap | None, *, he
 
 
 def seed_run(seed: int, scenario: str, settings: WorldSettings | None, replay: str) -> Recorded:
-    """Run a seed. `settings` is None without settings of its own."""
+    """Run a seed. `settings` is None if no settings were given."""
     tap = MessageTap() if has_messages(scenario) else None
     outcome, lines = run_with_journal(seed, scenario, settings, tap)
     about = Run(

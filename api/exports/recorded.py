@@ -33,7 +33,7 @@ class Recorded(NamedTuple):
 
     @property
     def entries(self) -> list[Entry]:
-        """The events to write."""
+        """The events to write to the export."""
         first, last = self.about.first_seq, self.about.last_seq
         return [entry for entry in self.history if first <= entry.seq <= last]
 

@@ -1,4 +1,4 @@
-"""Runs of the API to export: the live cluster's history, and stored runs with their pairs."""
+"""Runs of the API to export: the live cluster's history, and stored runs, each with its pair if there is one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zabka.journal.events import Entry
 from zabka.journal.reader import decode_line
 
 EVENTS_MAX = 100_000
-"""A browser opens a file with more events only slowly."""
+"""Maximum number of events to export. A browser opens a file with more events only slowly."""
 MESSAGES_MAX = 100_000
 LOOKED_BACK = 20_000
 """Number of events before the exported part that are searched for causes."""
@@ -59,7 +59,7 @@ async def _recorded(services: Services, about: Run, from_us: int | None, to_us: 
 
 
 async def _entries(history: History, from_us: int | None, to_us: int | None) -> list[Entry]:
-    """Return the entries of that time, and some before it."""
+    """Return the entries between two times, after up to LOOKED_BACK entries before them. Raises Problem 422."""
     earlier: deque[Entry] = deque(maxlen=LOOKED_BACK)
     inside: list[Entry] = []
     seq = history.first_seq

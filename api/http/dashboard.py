@@ -1,7 +1,7 @@
 """The dashboard on top of the HTTP API: the page, its event stream, and the metrics.
 
-It is an extra: `zabka[dashboard]`. Without the extra, the same addresses report what is missing and the command that
-installs it.
+The dashboard is an extra: `zabka[dashboard]`. Without the extra, its URLs respond with the missing packages and the
+command that installs them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The page: its own files, its library from the wheel or from node_modules, and the journal's table of sentences.
 
-It also defines the page's Content-Security-Policy.
+This module also defines the page's Content-Security-Policy.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ ERRORS_MAX = 20
 
 
 class ProblemDocument(BaseModel):
-    """RFC 9457: what went wrong, for programs and for people."""
+    """Body of an error response (RFC 9457), for programs and for people."""
 
     model_config = ConfigDict(
         extra="allow",

@@ -22,7 +22,7 @@ class RequestJournal:
         self._emit = emit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on. Journal it if the response reports success."""
+        """Pass the request on. Write it to the journal if the response reports success."""
         if scope["type"] != "http" or scope["method"] in _SAFE or not scope["path"].startswith(_PREFIX):
             await self._app(scope, receive, send)
             return

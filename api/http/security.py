@@ -55,7 +55,8 @@ class Gate:
             if message["type"] == "http.response.start":
                 own = message.get("headers", [])
                 present = {name.lower() for name, _ in own}
-                # A response can set these headers itself, to be stricter or to be shown in a frame of the page.
+                # A response can set some of these headers itself: to stricter values, or to allow its display in a
+                # frame.
                 message["headers"] = [*own, *(header for header in self._headers if header[0] not in present)]
             await send(message)
 

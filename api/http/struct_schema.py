@@ -1,6 +1,6 @@
 """Make pydantic, and so FastAPI, accept a msgspec struct: msgspec validates it and describes its schema.
 
-For types that are defined once, in a package that does not depend on HTTP, and that the API only passes on.
+This is for types that the API only passes on, and that are defined in a package that does not depend on HTTP.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class KafkaAdmin:
         self._made: tuple[AdminClient, AsyncioChannel] | None = None
 
     async def _client(self) -> AdminClient:
-        """Return a client with metadata just fetched, because the controller it knew may have frozen since."""
+        """Return a client with newly fetched metadata. The controller in older metadata may have frozen since."""
         if self._made is None:
             try:
                 self._made = make_client(self._bootstrap, "api-admin")

@@ -1,6 +1,6 @@
 """Workloads: producers and consumers that run in the API's process, each with its own connections.
 
-They end when this process ends. Their events are in the journal of this process, node `api`.
+All workloads end when this process ends. Their events are in the journal of this process, node `api`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ W = TypeVar("W", Workload, ConsumerWorkload, TransactionalWorkload, ReadProcessW
 
 
 class _Running(Protocol):
-    """A running workload, of any kind."""
+    """Interface of a running workload of any kind."""
 
     def view(self, workload_id: str, state: State) -> WorkloadView: ...
     async def stop_workload(self) -> None:
@@ -183,7 +183,7 @@ class _Loop(_Plain[ReadProcessWriteWorkload]):
 
 
 class WorkloadManager:
-    """Starts and ends workloads, and returns their reports. Ended workloads can still be read."""
+    """Starts and ends workloads, and returns their reports. Reports of ended workloads remain available."""
 
     def __init__(self, bootstrap: str, zookeeper_connect: str, journal: JournalWriter) -> None:
         self._bootstrap = bootstrap
@@ -295,7 +295,7 @@ class WorkloadManager:
         )
 
     async def _must_exist(self, client: KafkaClient, topic: str) -> None:
-        # The broker that responds may not know a topic that was just created.
+        # The broker that responds may not know a recently created topic yet, so retry for a while.
         deadline_s = time.monotonic() + KNOWN_S
         while True:
             try:

@@ -16,7 +16,8 @@ from zabka.api.services import Service
 router = APIRouter(prefix="/api/v1", tags=["campaigns"])
 
 REPORT_HEADERS = {
-    # A report has its own style and nothing else. It was made elsewhere, so it gets no scripts and no origin.
+    # A report was created elsewhere, so it must not run scripts or have this site's origin. It needs only inline
+    # styles.
     "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'",
     "x-frame-options": "SAMEORIGIN",
     "cache-control": "no-cache",

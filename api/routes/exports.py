@@ -40,8 +40,8 @@ async def export_run(
 ) -> Response:
     """Return the page with this run, and with its pair if that is stored, as one HTML file.
 
-    It opens from disk, without a server or a network. The part between `from` and `to` can be exported alone. The
-    other formats are Chrome trace JSON, for Perfetto, and a log with vector clocks, for ShiViz.
+    The file opens from disk, without a server or a network. With `from` and `to`, only the events between these times
+    are exported. The other formats are Chrome trace JSON, for Perfetto, and a log with vector clocks, for ShiViz.
     """
     runs = await stored_runs(service, id, from_us, to_us)
     about = runs[0].about
@@ -54,6 +54,6 @@ async def export_run(
 
 
 def _attachment(name: str) -> str:
-    """Return the header for a file of that name; a name from an upload can contain anything."""
+    """Return the Content-Disposition header for a file name. Replace special characters, which uploads can contain."""
     safe = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-._") else "-" for letter in name)
     return f'attachment; filename="{safe}"'

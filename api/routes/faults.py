@@ -65,7 +65,7 @@ async def get_faults(service: Service) -> list[FaultView]:
 
 @router.get("/sets", summary="The ready sets of request faults", responses=responses())
 async def get_ready_sets() -> list[ReadySetView]:
-    """Return each ready set with its rules and the outage that it imitates."""
+    """Return each predefined set of rules (ready set) and the outage that it imitates."""
     return [
         ReadySetView(
             name=name,
@@ -100,7 +100,7 @@ async def create_ready_set(
     requester: Requester,
     narrowing: Annotated[dict[str, Any], Body(examples=[{"topic": "orders"}])],
 ) -> list[FaultView]:
-    """Add every rule of a set. The body narrows the rules, for example to a topic, and can change their times."""
+    """Add every rule of a predefined set. The body can restrict the rules, for example to a topic, and set times."""
     if name not in READY_SETS:
         raise Problem(404, f"there is no ready set {name}; sets are {', '.join(READY_SETS)}")
     try:
@@ -114,7 +114,8 @@ async def _add(faults: Sequence[LinkFault | RequestFault], service: Services, re
     """Check the faults, assign ids to them, and make them active. Raises Problem."""
     for fault in faults:
         _check(fault, service)
-    # Otherwise the responding hosts would apply the fault, and the silent one later, although the caller got an error.
+    # Reject the request if an agent does not respond. Otherwise the other hosts would apply the fault although
+    # the caller got an error, and the silent host would apply it later.
     if (silence := next((each.silence for each in service.agents.all if each.silence is not None), None)) is not None:
         raise out_of_reach("any node", silence)
     made = [_held(fault, requester) for fault in faults]
@@ -147,7 +148,7 @@ def _check(fault: LinkFault | RequestFault, service: Services) -> None:
 
 
 def _check_end(name: str, end: str, nodes: list[str], fault: LinkFault) -> None:
-    """Check that an end of a link exists; * is the target of a node, or all nodes of a client."""
+    """Raise Problem 422 if an end of a link does not exist. `*` is valid as the target, and as the node of a client."""
     is_any = end == ANY and (name == "to" or fault.client is not None)
     if end not in nodes and client_end(end) is None and not is_any:
         star = ", or *" if name == "to" else ""

@@ -21,7 +21,7 @@ _POLL_S = 0.02
 
 
 class NewAcknowledgement(Body):
-    """Losses to acknowledge."""
+    """Request body: the lost records to acknowledge."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"through_seq": 1913}})
 
@@ -31,7 +31,7 @@ class NewAcknowledgement(Body):
 
 
 class Acknowledgement(BaseModel):
-    """The acknowledged losses."""
+    """Response: the lost records that were acknowledged."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"through_seq": 1913, "losses": 3, "producers": {"w1": 12}}}

@@ -1,4 +1,4 @@
-"""The metrics route. It needs the dashboard's packages."""
+"""The metrics route, which needs the dashboard's packages."""
 
 from __future__ import annotations
 

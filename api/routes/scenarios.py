@@ -35,7 +35,8 @@ async def run_scenario(
 ) -> ScenarioRun:
     """Run a scenario in the simulated world, as `zabka scenarios run NAME --simulated` does, in its own process.
 
-    Runs are executed one at a time. With `live`, it runs on this cluster, as `zabka scenarios run NAME --on URL` does.
+    Runs are executed one at a time. With `live`, the scenario runs on this cluster, as `zabka scenarios run NAME --on
+    URL` does.
     """
     run = await service.scenarios.request(name, requested or NewScenarioRun())
     response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"

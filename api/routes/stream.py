@@ -1,4 +1,4 @@
-"""The journal as a stream of server-sent events for the page. It needs the dashboard's packages."""
+"""The journal as a stream of server-sent events for the page, which needs the dashboard's packages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDED_WITHIN_S = 0.5
 class WholeStream(EventSourceResponse):
     """An event stream that is terminated correctly, as HTTP requires, when the server stops.
 
-    The library breaks the stream off, and uvicorn then logs an error for each stream.
+    Without this class, the library would break the stream off, and uvicorn would log an error for each stream.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

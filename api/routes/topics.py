@@ -33,7 +33,7 @@ def _check_name(name: str) -> None:
 async def _quorum(service: Services) -> None:
     """Reject changes while there is no quorum.
 
-    Otherwise a request would wait at the controller and be carried out after the client gave up.
+    Otherwise the controller would queue a request and execute it after the client has given up.
     """
     if not await service.ensemble.serving():
         raise Problem(503, "no quorum: nothing can be changed now")
@@ -168,8 +168,8 @@ async def get_workloads(service: Service) -> list[Workload]:
 async def create_workload(workload: NewWorkload, service: Service) -> Workload:
     """Start a workload.
 
-    It is a group consumer, a transactional producer, a read-process-write loop, or a producer, which also reads its
-    records back to count acknowledged and lost ones.
+    The kinds are a group consumer, a transactional producer, a read-process-write loop, and a producer that also reads
+    its records back to count acknowledged and lost ones.
     """
     _check_name(workload.topic)
     if workload.output is not None:

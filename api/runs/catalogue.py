@@ -20,7 +20,7 @@ OPEN_MAX = 6
 
 
 class Runs:
-    """Finds runs, and their Rewind and Whys."""
+    """Finds runs by id, and provides each run's `Rewind` (states) and `Whys` (causes)."""
 
     def __init__(self, collector: Collector, kept: KeptRuns) -> None:
         self.kept = kept

@@ -15,7 +15,7 @@ from zabka.journal.reader import decode_line
 
 COMPARED_MAX = 200_000
 CHECKED_MAX = 40_000
-"""Maximum length of two histories together for a comparison that includes a difference's consequences."""
+"""Maximum total length of two histories. In longer ones, the consequences of a difference are not considered."""
 _BATCH = 1_000
 
 

@@ -58,7 +58,7 @@ class History(Protocol):
 
     @property
     def last_seq(self) -> int:
-        """The highest number assigned."""
+        """The highest event number assigned so far."""
         ...
 
     def read(self, seq: int, limit: int) -> list[Numbered]:
@@ -75,7 +75,7 @@ class History(Protocol):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A packed fold up to a number, and the spans that ended since the fold was at `since`."""
+    """A packed fold up to a number, and the spans that ended between `since` and that number."""
 
     seq: int
     at_us: int
@@ -142,7 +142,7 @@ class Checkpoints:
         return found if found is not None and found.since == seq else None
 
     def _asked(self, seq: int) -> Checkpoint:
-        # Recently used checkpoints are dropped last.
+        # Move the checkpoint to the end, so that the least recently used one is dropped first.
         found = self._by_seq[seq] = self._by_seq.pop(seq)
         return found
 

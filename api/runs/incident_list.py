@@ -31,7 +31,7 @@ async def incidents_of(history: History) -> list[dict[str, Any]]:
 
 def incident_list(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Return the incidents of a history, in the form of `IncidentView`."""
-    # `incidents` numbers the entries by their places.
+    # `incidents` numbers entries by their position in the list; map them to the sequence numbers of the history.
     numbers = {(entry.node, entry.node_seq): entry.seq for entry in entries}
     sentences = read_sentences_once()
     return [

@@ -25,13 +25,13 @@ BAD_LINES_MAX = 20
 _INT64_MAX = (1 << 63) - 1
 
 LOOKS_MAX = 20_000_000
-"""Limit for the nodes, faults and partitions visited while a history is folded; takes under a minute.
+"""Limit for the nodes, faults and partitions visited while a history is folded. This many take under a minute.
 
-A cluster of fifty nodes with eighty thousand events takes a fifth of it.
+A cluster of fifty nodes with eighty thousand events needs a fifth of this limit.
 """
 
 SIMULATION_BEGINS_US = 1_700_000_000_000_000
-"""The wall clocks of a simulated world at its start, apart from their configured error."""
+"""The nodes' wall clock time at the start of a simulated world, apart from each clock's configured error."""
 SKEW_US_MAX = 2_000_000
 
 
@@ -170,7 +170,7 @@ def _merged(entries: list[Entry]) -> list[Entry]:
     for own in by_node.values():
         latest_us = latest_place = 0
         for place, entry in sorted(own, key=lambda each: each[1].node_seq):
-            # A clock that stepped back must not reorder a node's own entries.
+            # Use the highest time so far: if a node's clock steps back, the order of its own entries must not change.
             latest_us, latest_place = max(latest_us, entry.wall_us), max(latest_place, place)
             keyed.append((latest_us, latest_place, entry.node_seq, entry))
     return [row[3] for row in sorted(keyed, key=lambda row: row[:3])]

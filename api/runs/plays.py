@@ -1,4 +1,4 @@
-"""Storage of the player's runs, from the journals that it wrote: a scenario with and without its bug, or a seed."""
+"""Stores runs from the journals that the scenario process wrote: a scenario with and without its bug, or a seed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class NotKept(Exception):
 
 @contextlib.contextmanager
 def workspace(kept: KeptRuns, run_id: str) -> Iterator[Path]:
-    """Provide a directory for the player's files, removed at the end of the block."""
+    """Provide a directory for the scenario process's files. Remove it at the end of the block."""
     path = kept.workspace(run_id)
     try:
         yield path
@@ -49,12 +49,13 @@ def workspace(kept: KeptRuns, run_id: str) -> Iterator[Path]:
 
 
 async def keep(kept: KeptRuns, directory: Path, plays: list[Play]) -> None:
-    """Store the player's files, `NAME.jsonl` and optionally `NAME.messages.jsonl`: all of them or none.
+    """Store the scenario process's files, `NAME.jsonl` and optionally `NAME.messages.jsonl`: all of them or none.
 
     The first run becomes the pair of the second. Raises NotKept.
     """
     try:
-        # One thread stores all of them, so a cancelled caller leaves no half of a pair.
+        # Store all runs in one call to a thread: if the caller is cancelled, a pair of runs is still stored
+        # completely.
         runs = await asyncio.to_thread(_keep_all, kept, directory, plays)
     except (OSError, NoHistory) as reason:
         raise NotKept(f"its journal cannot be stored: {reason}") from None

@@ -102,10 +102,10 @@ class Rewind:
         return NotedFold(folded.go_on(), self._checkpoints)
 
     def _batch(self, seq: int, last: int) -> list[Numbered]:
-        """Return the next events after a number, up to `last`; none if a fold got there. Raises Problem 410."""
+        """Return the next events after `seq`, up to `last`; none if `seq` is already `last`. Raises Problem 410."""
         if seq >= last:
             return []
-        # The oldest events may have been removed while other tasks ran.
+        # The oldest events may have been deleted while other tasks ran; `check` then raises Problem.
         self.check(seq)
         events = self.history.read(seq + 1, min(BATCH_EVENTS, last - seq))
         return [event for event in events if event.seq <= last]
@@ -130,7 +130,7 @@ class Rewind:
                 continue
             here = fold = here if isinstance(here, NotedFold) else self._fold(here.unpack())
             events = self._batch(fold.spans.state.seq, self.history.last_seq)
-            # Stop at the next sequence number that may have a checkpoint.
+            # Apply events only up to the next sequence number at which a checkpoint may be stored.
             due = [event for event in events if event.seq <= self._checkpoints.next_due(seq)]
             if not events or not self._apply_until(fold, due or events, to_us):
                 break

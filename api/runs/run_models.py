@@ -105,7 +105,7 @@ class Lane(BaseModel):
 
 
 class SpansView(BaseModel):
-    """Lanes of spans, by state."""
+    """Response: the spans of states, grouped by lane."""
 
     first_us: int
     last_us: int

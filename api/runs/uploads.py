@@ -18,7 +18,7 @@ from zabka.api.runs.run_models import Run
 from zabka.journal.messages import message_line
 
 UPLOAD_BYTES_MAX = 32 * 1024 * 1024
-"""About eighty thousand events."""
+"""Maximum size of an upload: about eighty thousand events."""
 
 
 class Uploads:

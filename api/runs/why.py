@@ -85,10 +85,10 @@ class Whys:
     async def _look_through(self, seq: int) -> None:
         history = self._history
         begin = max(history.first_seq, seq - LOOKED_BACK_MAX)
-        # The events read so far are reused if they begin at most half of LOOKED_BACK_MAX too late, and are not three
-        # times as many.
+        # Reuse the events read so far only if they begin early enough (at most half of LOOKED_BACK_MAX after the
+        # wanted begin) ...
         is_near = self._first <= max(history.first_seq, seq - LOOKED_BACK_MAX // 2)
-        # They are not reused if a gap between them and the requested event would have to be read.
+        # ... and if they reach that begin without a gap and are at most three times LOOKED_BACK_MAX events.
         is_there = self._first <= seq and begin <= self._next <= self._first + 3 * LOOKED_BACK_MAX
         if not self._next or not is_near or not is_there:
             self._causes, self._state, self._first, self._next = Causes(), ClusterState(), begin, begin

@@ -1,4 +1,4 @@
-"""The clock of messages in a simulated world: it counts from the world's start, and runs use the wall clock."""
+"""Convert message times between a simulated world's clock, which starts at 0, and the wall clock that runs use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A child process for work that needs seconds of CPU time: listing and running the outage library, and seeds.
 
-It runs `zabka scenarios` or `zabka replay`, and ends when this process ends. If it has broken this cluster, it restores
-the cluster first.
+The child runs `zabka scenarios` or `zabka replay`, and ends when this process ends. If it has injected faults into this
+cluster, it restores the cluster first.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import structlog
 
 PATIENCE_S = 120.0
 PUT_RIGHT_S = 40.0
-"""Maximum time for a terminated player to restore this cluster, if it has broken the cluster."""
+"""Maximum time for a terminated scenario process to restore this cluster, if it has broken the cluster."""
 STOP_S = 2.0
-"""Maximum time for the player to end when this process ends, which itself has little more time."""
+"""Maximum time for the scenario process to end when the API ends. The API itself has little more time to end."""
 _HELD, _VIOLATED = 0, 1
 
 log = structlog.get_logger()
@@ -34,10 +34,10 @@ class ScenarioProcess:
         self._argv = list(argv)
 
     async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes:
-        """Return the output of the process within that time. Raises PlayerFailed.
+        """Return the output of the process. Raises PlayerFailed, also if there is none within `patience_s`.
 
-        If the caller is cancelled, the process is terminated. A process that takes too long is also terminated. It can
-        still return a result then: what it could not restore.
+        The process is terminated if it takes too long or if the caller is cancelled. A process that is terminated
+        because it took too long can still report what it could not restore.
         """
         process = await self._started(arguments)
         answering = asyncio.create_task(process.communicate())

@@ -48,7 +48,7 @@ class Player(Protocol):
 
 
 class Here(NamedTuple):
-    """How the player reaches this cluster: its API's URL, and the file with the token if one is required."""
+    """How the scenario process reaches this cluster: the API's URL, and the file with the token if one is required."""
 
     url: str
     token_file: Path | None = None
@@ -64,9 +64,9 @@ class _Queued(NamedTuple):
 
 
 class ScenarioRuns:
-    """Runs that wait in a queue for the player, and their results.
+    """Queue of runs for the scenario process, and their results.
 
-    The results are lost when this process ends, except that a run to be stored is then among the stored runs.
+    The results are lost when this process ends, but runs that were requested to be stored remain among the stored runs.
     """
 
     def __init__(self, player: Player, kept: KeptRuns, here: Here) -> None:
@@ -79,7 +79,7 @@ class ScenarioRuns:
         self._queue: asyncio.Queue[tuple[str, _Queued]] = asyncio.Queue(WAITING_MAX)
 
     async def library(self) -> dict[str, Scenario]:
-        """Return every scenario, keyed by name. They are read from the player once. Raises Problem 503."""
+        """Return every scenario, keyed by name. The scenario process lists them once. Raises Problem 503."""
         async with self._reading:
             if not self._library:
                 try:
@@ -236,7 +236,7 @@ class ScenarioRuns:
 
 WITH_BUG = "with its bug"
 SEED = "seed"
-"""The name of a seed's journal among the player's files."""
+"""Name of the journal file that the scenario process writes for a seed."""
 
 
 def _play_of(run: ScenarioRun, name: str, title: str, played: ScenarioPlay, variant: str | None = None) -> Play:
@@ -271,7 +271,7 @@ def _arguments(*words: str, seed: int | None, pairs: list[str]) -> list[str]:
 
 
 def _check(scenario: Scenario, requested: NewScenarioRun) -> None:
-    """Raise Problem 422 for a request that the player would reject."""
+    """Raise Problem 422 for a request that the scenario process would reject."""
     try:
         own, _ = split_settings(requested.pairs())
     except BadSetting as reason:

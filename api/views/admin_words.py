@@ -40,8 +40,8 @@ async def watchers(connect: str, path: str) -> list[str] | None:
 
 def is_watch_list(answer: str) -> bool:
     """Return whether this is a reply to `wchp`, not the error for a command that is not whitelisted."""
-    # Brokers and the controller always watch something, so an empty answer is not a list. Only the first character is
-    # checked, because a path may contain line breaks.
+    # A list of watches begins with a path. An empty reply is an error, because brokers and the controller always
+    # watch something. Only the first character is checked, because a path may contain line breaks.
     return answer.startswith("/")
 
 

@@ -408,7 +408,7 @@ class Views:
         ]
         if fresh.stale:
             return ["no quorum", *missing]
-        # An ensemble without brokers is ready, too.
+        # An ensemble without brokers needs no controller to be ready.
         if fresh.reading.controller.broker_id == -1 and (self._settings.brokers or fresh.reading.brokers):
             missing.append("there is no controller")
         for broker_id in self._settings.brokers:

@@ -50,8 +50,8 @@ log = structlog.get_logger()
 class ControllerZnodes(NamedTuple):
     """/controller and /controller_epoch; broker_id is -1 if there is no controller.
 
-    `zxid` is the zxid of the election, because one transaction writes both znodes. It is 0 if two transactions wrote
-    them, because the epoch then does not belong to the controller.
+    `zxid` is the zxid of the election, if one transaction has written both znodes. It is 0 if two transactions wrote
+    them: the epoch then does not belong to the controller.
     """
 
     broker_id: int = -1
@@ -125,7 +125,7 @@ class EnsembleView:
         self._failed = True
         self._under_way: asyncio.Task[None] | None = None
         self._looks = asyncio.Event()
-        """Set and then replaced after each reading."""
+        """Event that is set, and replaced by a new event, after each reading."""
         self._asked_s = -WATCHED_S
 
     async def run(self) -> None:
@@ -262,10 +262,10 @@ class ZnodeReading(NamedTuple):
 
 
 class _Look:
-    """One pipelined reading: all requests of a level are sent before the first response is awaited.
+    """One pipelined reading: all requests of a tree level are sent before the first response is awaited.
 
-    Any client can write znodes, so invalid ones are omitted and listed. `silence` is the timeout that ends the reading
-    if no response arrives. Each response extends it, because reading tens of thousands of partitions takes longer than
+    Any client can write znodes, so invalid znodes are omitted and listed. The reading ends if no response arrives for
+    `silence`. Each response restarts this timeout, because reading tens of thousands of partitions takes longer than
     one response may take.
     """
 
@@ -315,7 +315,7 @@ class _Look:
         return (*self._unreadable[:UNREADABLE_MAX], *([f"and {more} more"] if more > 0 else []))
 
     def _get(self, path: str) -> Awaitable[tuple[bytes, Stat]]:
-        # The time for sending requests does not count as silence of the ensemble.
+        # The ensemble cannot reply before the request is sent, so this time does not count as its silence.
         self._put_off_silence()
         return self._client.get(path)
 
@@ -459,7 +459,7 @@ class _Look:
 
 
 def _is_text(*values: str) -> bool:
-    """Return whether a response can contain these values: decoded JSON may contain half a surrogate pair."""
+    """Return whether a response can contain these strings. Decoded JSON may contain half a surrogate pair."""
     try:
         for value in values:
             value.encode()
@@ -475,7 +475,7 @@ def _written(config: tuple[bytes, Stat] | None) -> int:
 def eligible_by(state: bytes, configured_by: int) -> tuple[int, ...]:
     """Return the eligible leader replicas of a state znode.
 
-    They are valid only if the configuration has not changed since they were determined.
+    Return none if the configuration has changed since they were determined: they are then no longer valid.
     """
     found = znodes.decode_partition_state(state, 0)
     return found.eligible if found is not None and found.eligible_by_zxid == configured_by else ()

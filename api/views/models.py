@@ -83,7 +83,7 @@ MEMBERS_MAX = 100
 
 
 def _at_most(value: Any, count: int, what: str) -> Any:
-    """Reject an object with too many members before each member is validated and reported as wrong."""
+    """Reject an object with too many members. Called before validation, which would report an error for each member."""
     if isinstance(value, dict) and len(value) > count:
         raise ValueError(f"there are {len(value)} {what}; at most {count} are taken")
     return value
@@ -113,7 +113,7 @@ class Body(BaseModel):
 
 
 class Unknown(BaseModel):
-    """Why the process of a node is unknown."""
+    """Reason why the state of a node's process is unknown."""
 
     reason: Literal["host_silent", "not_started_here"] = Field(
         description="`host_silent`: its host agent has not responded for two seconds"
@@ -451,7 +451,7 @@ class Workload(BaseModel):
 
 
 class CountedRequestFault(HeldRequestFault, frozen=True, kw_only=True):
-    """An active request fault, in one line as `text`, with its matching requests and its uses, in total and by node."""
+    """An active request fault: its description `text`, its matching requests and its uses, in total and by node."""
 
     text: str
     matched: int
@@ -462,7 +462,7 @@ class CountedRequestFault(HeldRequestFault, frozen=True, kw_only=True):
 class NewFault(
     RootModel[Annotated[LinkFault | RequestFault, OneOfStructs(LinkFault, RequestFault, "kind", "request")]]
 ):
-    """A fault of the link between two nodes or of a client and a node, or, with the kind `request`, of requests."""
+    """A fault of a link between two nodes, or between a client and a node, or (kind `request`) a fault of requests."""
 
     model_config = _example(**{"from": "broker-1", "to": "peer-2", "kind": "cut", "both_ways": True})
 
@@ -488,7 +488,7 @@ class FaultView(
 
 
 class ReadySetView(BaseModel):
-    """A ready set of request faults: the outage that it imitates, the expected behaviour of clients, and its rules."""
+    """A predefined set of request faults: the outage that it imitates, the expected behaviour of clients, its rules."""
 
     model_config = _example(
         name="ack-lost", imitates="The leader stores the records, and the connection breaks.",
@@ -600,7 +600,7 @@ class Health(BaseModel):
 
 
 class Ready(BaseModel):
-    """The cluster is ready."""
+    """Response of the readiness check if the cluster is ready."""
 
     model_config = _example(status="ready", quorum=True, controller=1, brokers=[1, 2, 3])
 

@@ -22,11 +22,11 @@ def obstacle(
     process_of: Callable[[int], str],
     faults: Sequence[LinkFault],
 ) -> str | None:
-    """Return why the partition does not acknowledge a write with acks=all, or None if nothing is known to prevent it.
+    """Return why the partition does not acknowledge a write with acks=all, or None if no reason is known.
 
     `lagging` are the members of the ISR that have not caught up for replica.lag.time.max.ms according to the leader.
-    They are still members because the leader cannot get the ISR changed. `min_isr` is None if the leader has not
-    reported it.
+    They are still members because the controller has not accepted their removal. `min_isr` is None if the leader has
+    not reported it.
     """
     if leader < 0:
         return "it has no leader"
@@ -46,7 +46,7 @@ def obstacle(
 
 
 def problems(faults: Iterable[LinkFault], unwritable: Iterable[tuple[str, str]]) -> list[str]:
-    """Return sentences about the partitioned links, and about the partitions that cannot be written, with the reason.
+    """Return sentences about the partitioned links, and about the unwritable partitions with the reason for each.
 
     `unwritable` are pairs of a partition's name and its obstacle.
     """
@@ -59,7 +59,7 @@ def problems(faults: Iterable[LinkFault], unwritable: Iterable[tuple[str, str]])
 
 
 def _is_cut(faults: Iterable[LinkFault], one: int, other: int) -> bool:
-    """Return whether follower fetches or leader responses are cut off. Replication needs both directions."""
+    """Return whether a fault cuts the link between two brokers in a direction. Replication needs both directions."""
     held = list(faults)
     ends = (f"broker-{one}", f"broker-{other}")
     return impairment(held, *ends).cut or impairment(held, *reversed(ends)).cut

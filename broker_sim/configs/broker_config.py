@@ -210,17 +210,17 @@ class KafkaConfig:
     """One broker's configuration. Times are in milliseconds and sizes in bytes, as the keys' names say."""
 
     broker_id: int
-    """-1 to generate an id."""
+    """The broker id; -1 if the broker must generate one."""
     listeners: tuple[Listener, ...]
     advertised_listeners: tuple[Listener, ...]
     log_dirs: tuple[str, ...]
     zookeeper_connect: str
-    """For example "h1:2181,h2:2181/chroot"."""
+    """Connection string of the ensemble, for example "h1:2181,h2:2181/chroot"."""
     rack: str | None
     values: Mapping[str, Value]
     """Every key of `BROKER_KEYS`, parsed."""
     originals: Mapping[str, str]
-    """The keys and strings in the file."""
+    """The keys and value strings as they are in the file."""
     warnings: tuple[str, ...] = ()
 
     def identified(self, broker_id: int) -> KafkaConfig:
@@ -416,7 +416,7 @@ def _listeners_own(name: str) -> ConfigKey | None:
 
 
 def check_cleaner(values: Mapping[str, Value]) -> None:
-    """Raise ConfigError if the compaction threads share too little memory."""
+    """Raise ConfigError if each compaction thread's share of the memory is too small."""
     buffer_bytes, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
     assert isinstance(buffer_bytes, int) and isinstance(threads, int)
     if buffer_bytes // threads <= _CLEANER_BYTES_MIN:

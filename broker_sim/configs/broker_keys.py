@@ -344,8 +344,8 @@ zookeeper.ssl.truststore.location STRING null - -
 zookeeper.ssl.truststore.password PASSWORD null - -
 zookeeper.ssl.truststore.type STRING null - -
 """
-# name, type, default, limits (a..b, or words), and who may change it: cluster, broker, "-" for never, or "internal" for
-# a key that is not even described.
+# The columns of the table: name, type, default, limits (a..b, or the allowed values), and where the key can
+# be changed: cluster, broker, "-" for nowhere, or "internal" for a key that is not even described.
 
 
 class BrokerKey(NamedTuple):
@@ -389,7 +389,7 @@ def _broker_key(line: str) -> BrokerKey:
 KAFKA_KEYS: dict[str, BrokerKey] = {
     key.definition.name: key for key in (_broker_key(line) for line in _TABLE.split("\n") if line)
 }
-"""Keyed by name, in alphabetical order."""
+"""Kafka's broker keys, keyed by name, in alphabetical order."""
 
 REPLICATION_QUOTAS: dict[str, ConfigKey] = {
     name: ConfigKey(name, ConfigType.LONG, 2**63 - 1, at_least(0))

@@ -55,7 +55,7 @@ class ConfigAdmin:
         self._log_line = log_line
 
     async def alter(self, resource: Resource, configs: Sequence[Alteration], validate_only: bool) -> ConfigResult:
-        """Process AlterConfigs: these overrides, which all have values, replace all others."""
+        """Process AlterConfigs: replace all overrides by these. Each of them must have a value."""
         if resource.type == BROKER_LOGGER:
             return _refusal(resource, Refused(KafkaError.invalid_request, "Unknown resource type 8"))
         return await self._guarded(resource, configs, validate_only, replace=True)
@@ -180,7 +180,7 @@ class ConfigAdmin:
         if present // 2 <= size <= 2 * present:
             return
         bound = "not be greater than double" if size > present else "be at least half"
-        # Kafka's message contains the exception where the wrong value should be.
+        # Kafka's message contains the exception's text at the position of the invalid value.
         raise ConfigError(
             f"Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation "
             f"failed for {name}={size}, value should {bound} the current value {present} "
@@ -260,7 +260,7 @@ def _appended(present: str, more: str) -> str:
 
 
 def _subtracted(present: str, less: str) -> str:
-    """Remove one occurrence of each member of `less`. As in Kafka, the last member can be removed."""
+    """Remove one occurrence of each member of `less` from a list value. As in Kafka, the list may become empty."""
     members = _comma_parts(present)
     for part in _comma_parts(less):
         if part in members:

@@ -64,7 +64,7 @@ TOPIC_DOCUMENTATION: Mapping[str, str] = _documentation(TOPIC_SENTENCES, TOPIC_W
 
 
 class _Places(NamedTuple):
-    """The value strings of a broker's keys, from the source with the highest precedence to the lowest."""
+    """The value strings of a broker's keys by source, in descending order of precedence."""
 
     own: Mapping[str, str]
     shared: Mapping[str, str]
@@ -83,7 +83,7 @@ class _Places(NamedTuple):
             for each in names:
                 if each in texts:
                     found.append(Synonym(each, None if is_sensitive else texts[each], source))
-        # Kafka leaves out the values of the key's other names while the key itself is not set.
+        # While the key itself is not set, Kafka omits the values of its synonyms.
         while found and found[0].name != name:
             found.pop(0)
         return found
@@ -106,7 +106,7 @@ _DEFAULTS: Mapping[str, str] = _defaults()
 
 
 class ConfigDescriber:
-    """Describes topics and this broker from the current content of their znodes, so that it shows the last write."""
+    """Describes topics and this broker. Reads their znodes for each request, so that the last write is shown."""
 
     def __init__(
         self, zk: Zk, config: KafkaConfig, metadata: MetadataCache, configs: EntityConfigs, loggers: LoggerLevels
@@ -210,7 +210,8 @@ class ConfigDescriber:
                 synonyms=tuple(synonyms),
                 documentation=TOPIC_DOCUMENTATION[key.name],
             )
-        # The broker's key is not set, but may derive from a key in other units: log.retention.hours.
+        # The broker's key is not set here, but its value may derive from a key with another unit, e.g.
+        # log.retention.hours.
         value = self._config.values.get(key.synonym or "", key.default)
         return Described(
             name=key.name,
@@ -224,7 +225,7 @@ class ConfigDescriber:
         )
 
     def new_topic(self, overrides: Mapping[str, str]) -> list[Described]:
-        """Return every key of a topic created with these overrides, based on this broker's values as last read."""
+        """Return every key of a topic to be created with these overrides, with this broker's defaults as last read."""
         places = self._places({entity: self._configs.overrides(entity) for entity in (self._own, self._shared)})
         return [self._topic_key(key, overrides, places) for key in TOPIC_KEYS.values()]
 

@@ -56,7 +56,7 @@ class EntityConfigs:
     # ---- the view ---------------------------------------------------------------------------------------------
 
     def topic_overrides(self, topic: str) -> Mapping[str, str]:
-        """Return a topic's overrides on top of this broker's dynamic values: the differences to the broker's file."""
+        """Return a topic's overrides and this broker's dynamic values: all differences from the broker's file."""
         own = self._overrides.get(f"topics/{topic}")
         if not own or not self._beneath:
             return own or self._beneath
@@ -195,7 +195,7 @@ class EntityConfigs:
     # ---- following --------------------------------------------------------------------------------------------
 
     def reload_later(self) -> None:
-        """Make `follow` set watches and read everything again, because a new session has begun."""
+        """Make `follow` set its watches and read everything again, after a new session has begun."""
         self._reload = True
         self._wake_up()
 
@@ -212,7 +212,7 @@ class EntityConfigs:
                     await self.load()
                 await self._process_changes()
             except SessionExpired:
-                # `reload_later` follows with the next session.
+                # `reload_later` runs when the next session is open.
                 continue
             except ZooKeeperError:
                 self._reload = True

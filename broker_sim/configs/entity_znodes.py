@@ -63,7 +63,7 @@ class EntityZnodes:
         ops = [Check(znodes.CONTROLLER, controller.version), write, _notice(entity)]
         results = await zk.call(lambda: service.multi(ops))
         if results[1].error in (ErrorCode.BAD_VERSION, ErrorCode.NODE_EXISTS, ErrorCode.NO_NODE):
-            # It is our own write if the response to a first transmission was lost.
+            # If the znode has the data of this request, our first transmission wrote it and its response was lost.
             return (await self.read(entity))[0] == overrides and await self._notify(entity)
         if results[0].error in (ErrorCode.NO_NODE, ErrorCode.BAD_VERSION):
             raise Refused(KafkaError.stale_controller_epoch, "The controller changed meanwhile.")
@@ -89,12 +89,13 @@ class EntityZnodes:
             _raise_first(results, path)
         user, clients, _ = entity.partition("/clients/")
         if clients:
-            # The deletion of a znode fails if it still has content, and it stays then.
+            # ZooKeeper rejects this delete if the znode still has children; the znode then remains.
             await self._zk.attempt(lambda: self._zk.service.delete(f"/config/{user}/clients"))
             overrides, user_version = await self.read(user)
             if not overrides and user_version >= 0:
                 await self._zk.attempt(lambda: self._zk.service.delete(f"/config/{user}", user_version))
-        # Already removed, perhaps by a first transmission whose response was lost.
+        # NO_NODE: the znode was already deleted, perhaps by our first transmission, whose response was lost. Notify
+        # the brokers in that case as well.
         return await self._notify(entity) if deleted is ErrorCode.NO_NODE else True
 
     async def _notify(self, entity: str) -> bool:
@@ -104,9 +105,9 @@ class EntityZnodes:
 
 
 def _notice(entity: str) -> Create:
-    """Return the write that notifies every broker of a change, for the same transaction.
+    """Return the write of the change notification. It belongs to the same transaction as the change.
 
-    Kafka writes it after that transaction. If a broker fails in between, no broker is notified of the change.
+    Kafka writes the notification after that transaction. If a broker fails in between, no broker is notified.
     """
     path = f"{znodes.CONFIG_CHANGES}/{CHANGE_PREFIX}"
     return Create(path, znodes.encode_config_change(entity), sequential=True)

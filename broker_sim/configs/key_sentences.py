@@ -1,4 +1,4 @@
-"""The effect of each topic and broker key here, in one sentence, for documentation.
+"""One sentence about the effect of each topic and broker key here, for documentation.
 
 The tables of keys contain types, limits and defaults. Keys without effect are in
 `zabka.broker_sim.configs.keys_without_effect`, rejected values in `zabka.broker_sim.configs.unsupported_values`.

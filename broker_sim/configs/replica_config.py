@@ -14,9 +14,9 @@ from zabka.kafka.record_rules import FOREVER_MS, TopicRules
 DEDUPE_BUFFER_BYTES = 128 << 20
 DEDUPE_LOAD = 0.9
 TopicConfigs = Callable[[str], Mapping[str, str]]
-"""Returns a topic's overrides as in /config/topics/T, as strings keyed by name.
+"""Returns a topic's overrides as stored in /config/topics/T: strings keyed by name.
 
-Called again after `topic_configs_changed`.
+The function is called again after each call of `topic_configs_changed`.
 """
 
 
@@ -176,9 +176,9 @@ class PartitionConfig:
     min_insync_replicas: int
     segment_bytes: int
     segment_ms: int
-    """segment.ms or, for a compacted topic, max.compaction.lag.ms if that is less.
+    """segment.ms or, for a compacted topic, max.compaction.lag.ms if that is less (LogConfig.maxSegmentMs).
 
-    Only closed segments are compacted (LogConfig.maxSegmentMs).
+    Only closed segments are compacted, so a segment must be closed in time.
     """
     deletes: bool
     """Whether cleanup.policy contains delete: segments are removed by time and size."""

@@ -1,6 +1,6 @@
 """SCRAM credentials of users, stored by AlterUserScramCredentials in /config/users (KIP-554).
 
-They are only stored and described, because brokers here have no listener that uses them.
+The credentials are only stored and described, because brokers here have no listener that uses them.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _check(user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion])
 
 
 def _stored(upsertion: Upsertion) -> str:
-    """Return the server's form of a password (RFC 5802, 3): it can verify a login, but cannot be used to log in."""
+    """Return the form of a password that a server stores (RFC 5802, 3): it verifies a login but cannot log in."""
     digest = _HASHES[upsertion.mechanism]
     client_key = hmac.new(upsertion.salted_password, b"Client Key", digest).digest()
     server_key = hmac.new(upsertion.salted_password, b"Server Key", digest).digest()

@@ -1,7 +1,7 @@
-"""Keys for features that a broker here does not have. It starts only with the values that disable them.
+"""Keys for features that a broker here does not have. A broker starts only with values that disable the features.
 
 If a broker ignored an authorizer, encryption or a policy with a warning, the cluster would be open although its owner
-assumes that it is closed.
+assumes that it is protected.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
         ("false",), "Whether the session with the ensemble speaks TLS.", "that session speaks plain text here"
     ),
 }
-"""Broker keys."""
+"""Broker keys for missing features, with the accepted values."""
 SUPPORTED_OF_TOPICS: Mapping[str, Supported] = {
     "remote.log.copy.disable": Supported(
         ("false",),
@@ -81,7 +81,10 @@ SUPPORTED_OF_TOPICS: Mapping[str, Supported] = {
         "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
     ),
 }
-"""Topic keys. The reasons are Kafka's own messages in ZooKeeper mode without tiered storage (LogConfig)."""
+"""Topic keys for missing features, with the accepted values.
+
+The reasons are Kafka's own messages in ZooKeeper mode without tiered storage (LogConfig).
+"""
 
 
 def check_broker_value(name: str, text: str) -> None:

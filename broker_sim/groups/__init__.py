@@ -1,5 +1,6 @@
 """Consumer groups: the coordinator's state machine, and its records in `__consumer_offsets`.
 
-It imports `replication`, `logs` and `configs`; handlers and the broker import it. Begin with `coordinator` (the
-requests), then `membership` (the step from one generation to the next) and `store` (the records that outlive a broker).
+The package imports `replication`, `logs` and `configs`; handlers and the broker import the package. Begin with
+`coordinator` (the requests), then `membership` (the step from one generation to the next) and `store` (the records that
+outlive a broker).
 """

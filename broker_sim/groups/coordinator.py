@@ -167,7 +167,7 @@ class GroupCoordinator:
         """Process SyncGroup. Return once the leader's assignment is stored."""
         refusal = self._refusal(syncing.group_id)
         if refusal is ErrorCode.coordinator_load_in_progress:
-            # The client has to join again, and older clients do not know the other error.
+            # The client must rejoin. Older clients do not know COORDINATOR_LOAD_IN_PROGRESS in a SyncGroup response.
             refusal = ErrorCode.rebalance_in_progress
         if refusal is not ErrorCode.none:
             return SyncResult(refusal)
@@ -255,10 +255,10 @@ class GroupCoordinator:
         if group.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         if generation_id < 0 and group.state is GroupState.EMPTY:
-            # An administrator, or a consumer that only stores its offsets here.
+            # The request is from an administrator, or from a consumer that uses the group only to store its offsets.
             return ErrorCode.none
         if generation_id < 0 and member_id == NO_MEMBER and instance_id is None:
-            # Old producers do not name the member that commits.
+            # TxnOffsetCommit of older producers contains no member id.
             return ErrorCode.none if in_transaction else ErrorCode.unknown_member_id
         error = current_member_error(group, member_id, instance_id)
         if error is not ErrorCode.none:

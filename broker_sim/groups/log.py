@@ -45,7 +45,7 @@ class GroupLog:
         """The commits of open transactions, keyed by producer id; None for a removed offset."""
 
     def load_batches(self, data: bytes) -> Generator[None, None, int | None]:
-        """Load whole batches of the log, with a pause after a fixed number of records.
+        """Load complete batches of the log, with a pause after a fixed number of records.
 
         Returns the offset after them, or None if there are none.
         """
@@ -129,7 +129,7 @@ class GroupLog:
 
 
 def _batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the whole batches at the beginning of `data` with their positions. Stop at the first damaged batch."""
+    """Yield the complete batches at the beginning of `data` with their positions. Stop at the first damaged batch."""
     position = 0
     while (header := read_header(data, position)) is not None:
         if header.magic != MAGIC or not header_is_sane(header) or position + header.size > len(data):
@@ -141,7 +141,7 @@ def _batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
 async def read_group_log(
     replica: HostedLog, buffer_bytes: int, runtime: Runtime, goes_on: Callable[[], bool]
 ) -> GroupLog | None:
-    """Read a partition to its end, one buffer at a time. Return None if `goes_on` returns False in between.
+    """Read a partition to its end, one buffer at a time. Return None if `goes_on` returns False between two buffers.
 
     Between two buffers, the replica's log may be closed and replaced by its copy in another log directory.
     """

@@ -53,7 +53,8 @@ class MemberSessions:
         """Require the member's next request within this time; otherwise the session expires."""
         now_ms = self._runtime.now().mono_ms
         member.session_ends_ms = now_ms + timeout_ms
-        # An earlier timer checks the clock again when it is due; a later one would be too late.
+        # A timer that is due earlier checks the deadline again when it fires, so it can stay. A timer that is due
+        # later must be replaced.
         if member.session_timer is not None and member.timer_due_ms > member.session_ends_ms:
             member.end_session()
         if member.session_timer is None:
@@ -138,8 +139,8 @@ class GroupMembership:
         instance_id = joining.group_instance_id
         new_id = f"{joining.client_id if instance_id is None else instance_id}-{self._random_uuid()}"
         if len(new_id.encode()) > TEXT_BYTES_MAX:
-            # It fits neither into a response nor into the group's record. Kafka detects that when it writes the
-            # response.
+            # The member id would fit neither into a response nor into the group's record. Kafka detects this when it
+            # writes the response.
             answer(JoinResult(ErrorCode.unknown_server_error, NO_MEMBER))
         elif instance_id is not None:
             old_id = group.static_members.get(instance_id)
@@ -171,7 +172,7 @@ class GroupMembership:
         unchanged = member.protocols == joining.protocols
         leads = group.leader_id == member.member_id
         if group.state is _COMPLETING and unchanged:
-            # It did not receive the response to its first request.
+            # The member sends JoinGroup again, because it did not receive the first response.
             answer(self._joined(group, member))
         elif group.state is _STABLE and unchanged and not leads:
             answer(self._joined(group, member))
@@ -197,7 +198,7 @@ class GroupMembership:
         group.set_protocols(member, joining.protocols)
         member.rebalance_timeout_ms = joining.rebalance_timeout_ms
         member.session_timeout_ms = joining.session_timeout_ms
-        # A repeated request, most likely on a new connection.
+        # The member has sent JoinGroup again, most likely on a new connection. Fail the earlier request.
         member.answer_join(JoinResult(ErrorCode.rebalance_in_progress, member.member_id))
         member.join_answer = answer
 
@@ -242,8 +243,9 @@ class GroupMembership:
                 error = await stored
                 went_on = group.state is not _STABLE or group.generation_id != generation_id
                 if went_on or group.members.get(new_id) is not member:
-                    # A rebalance answers the member, and its result is stored under the new id; or the member has
-                    # returned once more. Kafka restores the old id if the store failed, and so fences a live member.
+                    # Do nothing: either a rebalance has started, which responds to the member and stores the new id, or
+                    # the member was replaced again. Kafka restores the old id if the store failed, and so fences a live
+                    # member.
                     return
                 if error is ErrorCode.none:
                     member.answer_join(self._back_again(group, member, joining.can_skip_assignment, leader_before))
@@ -254,7 +256,7 @@ class GroupMembership:
 
             self._runtime.spawn(finish(), f"store group {group.group_id}")
         elif group.state is _COMPLETING:
-            # The leader may be assigning to the old id.
+            # The leader may be computing an assignment for the old member id, so rebalance.
             self._prepare(group)
 
     def _undo_replacement(
@@ -280,7 +282,8 @@ class GroupMembership:
         joined = self._joined(group, member)
         if can_skip_assignment:
             return joined._replace(skip_assignment=group.leader_id == member.member_id)
-        # With the leader's old id, an older client does not compute an assignment that would be ignored.
+        # Return the leader's old id as leader: otherwise an older client would become leader and compute an
+        # assignment that is ignored.
         return joined._replace(leader_id=leader_before or "", members=())
 
     # ---- the rebalance -----------------------------------------------------------------------------------------
@@ -343,7 +346,8 @@ class GroupMembership:
         group.next_generation(self._now_ms())
         self._changed(group)
         if group.state is _EMPTY:
-            # If this is not stored, the previous generation may return for a while, without members.
+            # If this record cannot be stored, the next coordinator may load the previous generation for a while,
+            # although its members no longer exist.
             self._runtime.spawn(_ignored(self._store().store_group(group, {})), f"store group {group.group_id}")
             return
         for member in list(group.members.values()):
@@ -490,7 +494,7 @@ class GroupMembership:
 
     def _remove_member(self, group: Group, member: Member) -> None:
         member.answer_join(JoinResult(ErrorCode.unknown_member_id, NO_MEMBER))
-        # Kafka never answers it, and its client waits for its own request.timeout.ms.
+        # Fail the pending SyncGroup. Kafka never responds to it, and the client waits until its request.timeout.ms.
         member.answer_sync(SyncResult(ErrorCode.unknown_member_id))
         group.remove(member.member_id)
         if group.state in (_STABLE, _COMPLETING):

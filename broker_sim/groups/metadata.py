@@ -25,7 +25,7 @@ from zabka.kafka.client.consumer_protocol import (
 )
 
 _GENERATION_MAX = 2**31 - 1
-"""The highest generation that fits into records and responses. Generation 1 follows it."""
+"""The highest generation that fits into records and responses. The generation after it is 1."""
 
 
 class GroupState(StrEnum):
@@ -100,7 +100,7 @@ class Member:
     join_answer: Callable[[JoinResult], None] | None = None
     sync_answer: Callable[[SyncResult], None] | None = None
     is_new: bool = False
-    """Whether the member has not completed a rebalance yet. If so, it may expire while it waits for one."""
+    """Whether the member has not completed a rebalance yet. A new member may expire while it waits for one."""
     session_ends_ms: int = 0
     session_timer: Timer | None = None
     timer_due_ms: int = 0
@@ -177,7 +177,7 @@ class Group:
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
-        """Member ids, keyed by group.instance.id."""
+        """Member ids of static members, keyed by group.instance.id."""
         self.pending_members: dict[str, Timer] = {}
         """Ids that were returned with MEMBER_ID_REQUIRED and have not been used yet."""
         self.pending_sync: dict[str, None] = {}
@@ -186,7 +186,7 @@ class Group:
         """Number of members that support each protocol, so that a join need not visit every member."""
         self.offsets = GroupOffsets()
         self.subscribed_topics: tuple[str, ...] | None = None
-        """None if the topics are unknown."""
+        """The topics to which members are subscribed; None if unknown."""
         self.new_member_added = False
         self.rebalance: DelayedJoin | None = None
         self.sync_timer: Timer | None = None
@@ -256,7 +256,8 @@ class Group:
         self.members[new_member_id] = member
         if self.leader_id == old_member_id:
             self.leader_id = new_member_id
-        # No client can send the old id's SyncGroup any longer; in Kafka the group rebalances because it is missing.
+        # No client can send SyncGroup with the old id any more. Kafka does not remove it here, so the group
+        # rebalances when the request does not arrive.
         self.pending_sync.pop(old_member_id, None)
         self.static_members[group_instance_id] = new_member_id
         return member
@@ -318,7 +319,7 @@ class Group:
         return max(counts, key=counts.__getitem__)
 
     def next_generation(self, now_ms: int) -> None:
-        """Begin the next generation, with the joined members or without members."""
+        """Begin the next generation with the joined members; there may be none."""
         self.generation_id = self.generation_id % _GENERATION_MAX + 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self._find_subscribed_topics()
@@ -351,9 +352,9 @@ class Group:
     def remove_expired_offsets(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
         """Remove offsets older than offsets.retention.minutes (KIP-211).
 
-        In an empty group, the retention begins when the group became empty. If the group only stores offsets, the
-        retention begins at the commit. It also begins at the commit in a stable consumer group, for topics without a
-        subscription.
+        In an empty group, the retention begins when the group became empty. In a group that only stores offsets, it
+        begins at the commit. In a stable consumer group, only offsets of topics without a subscriber expire; their
+        retention begins at the commit.
         """
 
         def since_commit(committed: OffsetAndMetadata) -> int:
@@ -399,7 +400,7 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class DelayedJoin:
-    """A rebalance that waits for all known members or, with `is_initial`, a while for more members."""
+    """A rebalance that waits for all known members or, with `is_initial`, for a fixed time for more members."""
 
     is_initial: bool
     delay_ms: int

@@ -142,7 +142,8 @@ class GroupOffsets:
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Remove these partitions. Return those with an offset in the log, committed or pending.
 
-        Kafka writes no tombstone for a pending offset, so its next coordinator reads the offset from the log again.
+        The caller writes tombstones for them. Kafka writes none for a pending offset, so that its next coordinator
+        loads the removed offset from the log.
         """
         removed = []
         for topic_partition in partitions:
@@ -157,7 +158,7 @@ class GroupOffsets:
     def remove_deleted(self, deleted: Mapping[TopicPartition, None]) -> list[TopicPartition]:
         """Remove the deleted partitions that have an offset in this group. Return the same as `remove`.
 
-        A topic may have thousands of partitions, and each of thousands of groups may have an offset or two.
+        Visits the smaller set: a topic may have thousands of partitions, and thousands of groups an offset or two each.
         """
         if len(deleted) <= len(self._stored) + len(self._pending):
             return self.remove(deleted)

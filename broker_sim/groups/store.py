@@ -47,7 +47,7 @@ def java_hash(text: str) -> int:
     units = text.encode("utf-16-be", errors="surrogatepass")
     for at in range(0, len(units), 2):
         code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    # Utils.abs: the absolute value of a signed number, which differs from the number without its sign bit.
+    # Like Kafka's Utils.abs of a 32-bit hash code: the absolute value, not the value without its sign bit.
     return 0 if code == 1 << 31 else min(code, (1 << 32) - code)
 
 
@@ -72,7 +72,8 @@ def group_error(error: int) -> ErrorCode:
 def commit_error(error: int) -> ErrorCode:
     """Return the error of OffsetCommit for a failure to store offsets."""
     if error == ErrorCode.network_exception:
-        # The transaction's coordinator was not reached: clients retry without looking for this one again.
+        # The broker could not reach the transaction's coordinator. On this error clients retry without searching for
+        # the group coordinator again.
         return ErrorCode.coordinator_load_in_progress
     if error in _NOT_AVAILABLE:
         return ErrorCode.coordinator_not_available
@@ -180,7 +181,8 @@ class GroupStore:
         size = self._config.offsets_load_buffer_size
         read = None
         with suppress(LogDirFailed):
-            # Another broker will lead then, and read it from another disk; until then it counts as being loaded.
+            # If the directory fails, another broker becomes coordinator and reads its own replica. Until then this
+            # partition counts as loading.
             read = await read_group_log(partition, size, self._runtime, lambda: number in self._loading)
         if read is None:
             return
@@ -190,8 +192,8 @@ class GroupStore:
                 LogDamageFound(name, 0, f"{read.unreadable} records are neither groups nor offsets", "passed over")
             )
         for taken, group in enumerate(read.groups(self._runtime.now().wall_ms), 1):
-            # If __consumer_offsets was grown, groups that hash to another partition now have left records here. Kafka
-            # takes these for the groups themselves.
+            # If partitions were added to __consumer_offsets, records of groups that now hash to another partition
+            # remain here. Ignore them; Kafka loads them as if these groups were still here.
             if group.group_id not in self.groups and self.partition_for(group.group_id) == number:
                 self.groups[group.group_id] = group
                 for producer_id in group.offsets.producers:
@@ -209,14 +211,14 @@ class GroupStore:
             self.end_transaction(producer_id, [number], is_commit)
 
     def _give_up(self, numbers: Iterable[int]) -> None:
-        """Unload the groups of these partitions in one pass, because hashing every group's id takes time."""
+        """Unload the groups of these partitions in one pass, because each pass hashes the id of every group."""
         gone: dict[int, None] = {}
         for number in numbers:
             task = self._loading.pop(number, None)
             self._deleted_meanwhile.pop(number, None)
             self._ended_meanwhile.pop(number, None)
             if task is not None:
-                # Some of its groups may be loaded already.
+                # Stop loading. Groups that are already loaded are removed below.
                 task.cancel()
             if self._owned.pop(number, self) is not self or task is not None:
                 gone[number] = None
@@ -228,7 +230,7 @@ class GroupStore:
                 self._unloaded(group)
 
     def close(self) -> None:
-        """Stop loading."""
+        """Stop loading groups from the log."""
         for task in self._loading.values():
             if task is not None:
                 task.cancel()
@@ -300,7 +302,7 @@ class GroupStore:
     async def verify_transaction(
         self, group_id: str, transactional_id: str, producer_id: int, producer_epoch: int, knows_abortable: bool
     ) -> tuple[ErrorCode, Guard]:
-        """Return an error if the coordinator does not confirm a commit's transaction, and the guard for the commit."""
+        """Verify a commit's transaction with the coordinator. Return the error, if any, and a guard for the commit."""
         error, guard = await self._replicas.verify_transaction(
             self._partition_of(group_id), transactional_id, producer_id, producer_epoch, knows_abortable
         )
@@ -401,8 +403,8 @@ class GroupStore:
     def clean_up(self, groups: Iterable[Group], remove: Callable[[Group], list[TopicPartition]]) -> int:
         """Remove the offsets that `remove` returns for each group, and groups that are dead or empty afterwards.
 
-        Returns the number of removed offsets. It does not wait for tombstones: if they are lost, the next coordinator
-        writes them again.
+        Returns the number of removed offsets, without waiting for their tombstones: if tombstones are lost, the next
+        coordinator writes them again.
         """
         count = 0
         for group in list(groups):
@@ -410,7 +412,7 @@ class GroupStore:
             if group.state is GroupState.EMPTY and group.offsets.is_empty:
                 group.transition_to(GroupState.DEAD, self._runtime.now().wall_ms)
             if not removed and group.state is not GroupState.DEAD:
-                # The usual case; skip it early, because hashing every group's id takes time.
+                # Nothing to write, as in most cases. Skip it before the group id is hashed, which takes time.
                 continue
             partition = self._replicas.partitions.get(self._partition_of(group.group_id))
             if partition is None:
@@ -419,7 +421,7 @@ class GroupStore:
             if group.state is GroupState.DEAD and self.groups.get(group.group_id) is group:
                 del self.groups[group.group_id]
                 self._changed(group)
-                # A group in generation 0 only stored offsets: it has no record of its own.
+                # A group in generation 0 has only stored offsets, so there is no group record to delete.
                 if group.generation_id > 0:
                     keys.append(group_key(group.group_id))
             self._write_tombstones(partition, keys)
@@ -427,9 +429,10 @@ class GroupStore:
         return count
 
     def _write_tombstones(self, partition: Partition, keys: Iterable[bytes]) -> None:
-        """Write tombstones in batches of a permitted size.
+        """Write tombstones in batches that do not exceed the maximum size.
 
-        Kafka writes one batch. If that is too large, none is written, and the next coordinator reads everything again.
+        Kafka writes one batch. If it is too large, no tombstone is written, and the next coordinator loads the offsets
+        again.
         """
         settings = partition.settings
         bytes_max = min(settings.records.max_message_bytes, settings.segment_bytes) - HEADER_SIZE

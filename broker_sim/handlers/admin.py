@@ -97,7 +97,7 @@ class AdminHandlers:
                 counted.record,
                 client=context.client_id,
             )
-        # As in Kafka, a row for each requested topic, in that order, also if a name is repeated.
+        # As in Kafka, return one row per requested topic in the order of the request, including repeated names.
         with_configs = version_of(request) >= CREATE_TOPICS_CONFIGS
         answers = await in_slices(self._created(results, with_configs), self._runtime, pause_ms=0)
         return _throttled(request, context, counted, topics=[answers[name] for name in names])
@@ -188,7 +188,8 @@ class AdminHandlers:
         assert last is not None
 
         def rows(described: Iterator[ConfigResult]) -> Generator[None, None, list[KafkaMessage]]:
-            # One resource takes milliseconds, and a request may contain thousands.
+            # Describing one resource takes milliseconds and a request may contain thousands, so this is a generator
+            # that runs in slices.
             filled = []
             for result in described:
                 configs = [_described(config, synonyms, documentation) for config in result.configs]

@@ -46,7 +46,7 @@ class ControlHandlers:
         self._transactions = transactions
         self._on_controller_request = on_controller_request
         self._last_accepted = (-1, 0)
-        """The controller epoch of the last accepted request, and the number of the connection it came on."""
+        """The controller epoch of the last accepted request, and the number of the connection on which it arrived."""
 
     def table(self) -> Mapping[ApiKey, Handler]:
         """Return the handlers of this class, keyed by ApiKey."""
@@ -105,9 +105,9 @@ class ControlHandlers:
     def _check_connection(self, request: KafkaMessage, context: RequestContext) -> None:
         """Reject a request on a connection that the controller has replaced. Raises RequestRefused.
 
-        A controller has one connection at a time with each broker, and resends requests without a response on the next
-        one. A request that still arrives on the old connection is older than later ones, and nothing else in it shows
-        that.
+        A controller has one connection to each broker at a time. On the next connection, it resends requests that got
+        no response. So a request that still arrives on the old connection is older than the requests on the next one.
+        Nothing in the request itself shows that.
         """
         epoch, connection = self._last_accepted
         if request.controller_epoch == epoch and 0 < context.connection < connection:

@@ -89,7 +89,7 @@ _TIMESTAMPS_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
 
 _topic_id_text = lru_cache(4_096)(topic_id_from_kafka)
 _HEAD_BYTES, _TOPIC_BYTES, _ROW_BYTES = 24, 20, 40
-"""Approximate size of a message without its records, because quotas count whole messages."""
+"""Approximate sizes of the parts of a message without its records. Quotas count whole messages."""
 _KNOWS_STORAGE_ERROR = 6
 
 
@@ -293,7 +293,8 @@ class DataHandlers:
             fetched = await self._replicas.fetch(params, list(requested.values()))
             rows.update(zip(requested, fetched, strict=True))
             if version < FETCH_KNOWS_ZSTD:
-                # Other partitions must not wait for a partition without remaining records.
+                # If this partition has no records for an old client, the fetch waits, but only if that delays no other
+                # partition.
                 may_wait = sum(bool(row.records or row.error) for row in fetched) <= 1
                 until_ms = now_ms + params.max_wait_ms if may_wait else now_ms
                 for key, row in zip(requested, fetched, strict=True):
@@ -351,7 +352,8 @@ class DataHandlers:
                 asked[key, number] = FetchPartition(
                     TopicPartition(name, number),
                     partition.fetch_offset,
-                    # Any negative value means none (FetchRequest.optionalEpoch), though not in other requests.
+                    # In Fetch, unlike in other requests, any negative leader epoch means that there is none
+                    # (FetchRequest.optionalEpoch).
                     max(-1, getattr(partition, "current_leader_epoch", -1)),
                     getattr(partition, "last_fetched_epoch", -1),
                     partition.partition_max_bytes,
@@ -367,7 +369,7 @@ class DataHandlers:
         for key, row in asked.items():
             topic_partition = row.topic_partition
             if not topic_partition.topic and row.topic_id is not None:
-                # This broker may have received the id since the session began.
+                # The topic id was unknown when the fetch session began; this broker may know it by now.
                 topic_partition = TopicPartition(self._topic_of(key[0]), key[1])
                 row = msgspec.structs.replace(row, topic_partition=topic_partition)
             if not topic_partition.topic and row.topic_id is not None:
@@ -558,7 +560,8 @@ def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) 
     """Return one partition's row of a Fetch response in its version. `leader` is another broker to fetch from."""
     error = row.error
     if error == ErrorCode.kafka_storage_error and version < _KNOWS_STORAGE_ERROR:
-        # Such an old client treats it as fatal; with this error it looks for the leader again.
+        # An old client does not know KAFKA_STORAGE_ERROR and treats it as fatal. NOT_LEADER makes it refresh
+        # metadata.
         error = ErrorCode.not_leader_or_follower
     return PartitionData(
         row.topic_partition.partition,

@@ -47,7 +47,7 @@ class GroupHandlers:
     # ---- members ----------------------------------------------------------------------------------------------
 
     async def join_group(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process JoinGroup. In version 0, the session timeout is also the rebalance timeout."""
+        """Process JoinGroup. Version 0 has no rebalance timeout, so the session timeout is used for it."""
         version = version_of(request)
         instance_id = getattr(request, "group_instance_id", None)
         session_ms = milliseconds(request.session_timeout)
@@ -112,7 +112,7 @@ class GroupHandlers:
         return respond(request, error_code=error)
 
     async def leave_group(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process LeaveGroup. Up to version 2 it has a single member, whose error is the error of the response."""
+        """Process LeaveGroup. Up to version 2, the error of its single member is the error of the response."""
         in_batches = version_of(request) >= _LEAVES_IN_BATCHES_FROM
         if in_batches:
             leaving = [Leaving(member.member_id, member.group_instance_id) for member in request.members]

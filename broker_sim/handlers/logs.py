@@ -68,7 +68,7 @@ class LogHandlers:
         return topics
 
     def _lag(self, topic_partition: TopicPartition, log: PartitionLog, is_future: bool) -> int:
-        """Return a log's lag: a future log's to the replica that it will replace, a replica's to the high watermark."""
+        """Return a log's lag behind the replica that it will replace (future log) or behind the high watermark."""
         partition = self._replicas.partitions.get(topic_partition)
         if partition is None:
             return UNKNOWN_LAG

@@ -157,7 +157,8 @@ class OffsetHandlers:
     async def txn_offset_commit(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Process TxnOffsetCommit. Offsets of partitions that do not exist are rejected individually.
 
-        Producers that use a version below 2 do not know that a coordinator may be loading (KAFKA-7296).
+        In versions below 2, the error COORDINATOR_NOT_AVAILABLE replaces COORDINATOR_LOAD_IN_PROGRESS, which producers
+        do not know there (KAFKA-7296).
         """
         errors: list[tuple[TopicPartition, ErrorCode]] = []
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}

@@ -35,9 +35,9 @@ async def read_for_older(
 ) -> FetchedPartition:
     """Convert a fetched row for a client with a Fetch version below 10 (KafkaApis.maybeConvertFetchedData).
 
-    The old message formats cannot represent a batch that compaction has emptied, which would tell the client the next
-    offset to read. So this function continues reading after that batch. In Kafka, such a client makes no progress at a
-    segment with only such batches. The waiting ends at `until_ms` of the monotonic clock.
+    A batch that compaction has emptied tells newer clients the next offset to read. The old message formats cannot
+    contain such a batch, so this function skips it and reads on. In Kafka, an old client makes no progress at a segment
+    that contains only such batches. The waiting ends at `until_ms` of the monotonic clock.
     """
     settings = replicas.settings(row.topic_partition)
     if row.error or settings is None:

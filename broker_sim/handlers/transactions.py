@@ -161,7 +161,7 @@ class TransactionHandlers:
 
 
 def _known_to(request: KafkaMessage, error: ErrorCode, fenced_from: int) -> ErrorCode:
-    """Return an error in the form that clients of that version know."""
+    """Return the error for the request's version. Before `fenced_from`, replace PRODUCER_FENCED."""
     is_old = version_of(request) < fenced_from
     return ErrorCode.invalid_producer_epoch if is_old and error is ErrorCode.producer_fenced else error
 

@@ -22,8 +22,8 @@ The ensemble's logs may be on the same disk, and background work must not make a
 class BackgroundSync:
     """Syncs the files of one log directory, each with its parent directory.
 
-    A file that is replaced again before its turn is synced once. The job runs while there is work. It begins with a
-    delay, so that a new leader of a thousand partitions has replaced its files before the job keeps the disk busy.
+    A file that is replaced again before its turn is synced once. A job does the work while the queue has files. The job
+    starts with a delay, so that a new leader of a thousand partitions can replace its files before the disk is busy.
     """
 
     def __init__(self, root: Path, files: Files = HOST, workers: Workers = THREADS) -> None:
@@ -90,7 +90,8 @@ class BackgroundSync:
                 sync_file(directory / file, self._files)
                 sync_directory(directory, self._files)
             except FileNotFoundError:
-                # The replica was deleted or renamed meanwhile; after a rename the file waits under the new name.
+                # The replica was deleted or renamed in the meantime. After a rename, the file is queued under its new
+                # name.
                 continue
             except OSError as failure:
                 with self._lock:

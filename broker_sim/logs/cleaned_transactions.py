@@ -20,9 +20,9 @@ class CleanedTransactions:
         self._aborted: dict[int, AbortedTransaction] = {}
         """The aborted transactions that have begun, keyed by producer id."""
         self._has_batches: dict[int, None] = {}
-        """The producers in `_aborted` with a batch that was passed."""
+        """The producers in `_aborted` that have a batch among the batches passed so far."""
         self._committed: dict[int, None] = {}
-        """The producers of other transactions with a batch that was passed."""
+        """The producers of other transactions that have a batch among the batches passed so far."""
         self.kept: list[AbortedTransaction] = []
         """Aborted transactions that have ended but still have a batch."""
         self.expect(aborted)
@@ -53,7 +53,7 @@ class CleanedTransactions:
         self._begin_up_to(header.last_offset)
         marker = read_marker(data, 0, header)
         if marker is None:
-            # It was emptied before, and has only kept its producer's epoch.
+            # An earlier compaction emptied this batch and kept it only for the producer's epoch.
             return not header.record_count
         if marker.is_commit:
             return self._committed.pop(header.producer_id, self) is self

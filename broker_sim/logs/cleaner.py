@@ -37,7 +37,7 @@ _SLICE_BATCHES = 1_000
 """Number of batch headers that are read in a slice."""
 
 _LAST_MS = 2**63 - 1
-"""The latest time that a batch can contain. delete.retention.ms may be that long."""
+"""The latest time that a batch can contain. Sums of a time and delete.retention.ms are limited to it."""
 
 IsGone = Callable[[Segment], bool]
 BeforeReplacing = Callable[[Segment, int], None]
@@ -134,7 +134,7 @@ class _Pass(NamedTuple):
 
     keys: KeyOffsets
     end: int
-    """From this offset on, the keys did not fit into the map, so all these records are kept."""
+    """The first offset whose keys did not fit into the map. Records from this offset on are all kept."""
     wall_ms: int
     tombstone_ms: int
     last_records: Mapping[int, LastRecord]
@@ -283,8 +283,8 @@ async def _put_in_place(
 ) -> None:
     """Replace a segment, and wait until a power loss cannot undo the replacement.
 
-    Only compaction itself waits for the disk here. A record that it removes next may be the reason why another record
-    was removed from this segment.
+    Only the compaction waits for the disk here, no request. It must wait, because it may next remove the record that
+    made another record of this segment obsolete.
     """
     await log.sync_cleaned(segment)
     if is_gone(segment):

@@ -22,7 +22,7 @@ class EpochCache:
 
     @property
     def entries(self) -> Entries:
-        """All entries, ascending."""
+        """All (epoch, start offset) entries, in ascending order."""
         return list(self._entries)
 
     @property
@@ -45,7 +45,7 @@ class EpochCache:
         self._entries.append((epoch, start_offset))
 
     def assign_later(self, starts: Iterable[tuple[int, int]]) -> None:
-        """Begin those epochs of the (epoch, start offset) pairs that are later than the latest entry.
+        """Begin all epochs of these (epoch, start offset) pairs that are later than the latest entry.
 
         A follower may append thousands of epochs at once, so the entries are saved once instead of once per epoch.
         """

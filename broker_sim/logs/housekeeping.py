@@ -117,10 +117,11 @@ class LogHousekeeping:
     def _before_replacing(self, topic_partition: TopicPartition, segment: Segment, bytes_after: int) -> None:
         """Checkpoint the log starts and journal the compaction of a segment.
 
-        A replica that is rebuilt from this log will lack the removed records and have other batches.
+        Afterwards, a replica that is rebuilt from this log lacks the removed records, and its batches differ.
         """
         topic, number = topic_partition
-        # Deleted records that a kill brings back are recognised by their batches, which compaction may now remove.
+        # Checkpoint the log starts first. After a kill, deleted records that reappear are recognised by their
+        # batches, which this compaction may remove.
         self._logs.checkpoint_starts()
         self._emit(
             LogCompacted(

@@ -84,7 +84,7 @@ class DirectoryLogs(NamedTuple):
     current: Mapping[TopicPartition, PartitionLog]
     future: Mapping[TopicPartition, PartitionLog]
     space: DiskSpace | None
-    """None if the file system did not report it."""
+    """The space of the file system; None if the file system did not report it."""
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -140,7 +140,7 @@ class LogManager:
     def reconfigure(self, topics: Iterable[str]) -> dict[str, PartitionConfig]:
         """Apply and return the current settings of these topics.
 
-        They are also applied to logs that have no role on this broker yet, and to copies for another directory.
+        The settings also apply to logs that have no role on this broker yet, and to copies for another directory.
         """
         settings = {topic: self.settings(topic) for topic in topics}
         for log in (log for log_dir in self._dirs for log in log_dir.all.values()):
@@ -156,7 +156,7 @@ class LogManager:
 
     @property
     def broker_epoch_left(self) -> int:
-        """The registration at the last use of all these logs, or -1 if one of them may have lost records since.
+        """The broker epoch under which all these logs were last used, or -1 if one of them may have lost records since.
 
         No records are lost if that process stopped each log cleanly, or was killed on a system that is still running.
         """
@@ -190,7 +190,7 @@ class LogManager:
                 log.close()
         log_dir.logs.clear()
         log_dir.futures.clear()
-        # A part of what this process wrote is unreachable or lost.
+        # Some of the data written by this process are now unreachable or lost, so its logs do not count as intact.
         self._alive_as = UNKNOWN_BROKER_EPOCH
         for each in self._dirs:
             each.directory.forget("", checkpoints.ALIVE)
@@ -223,7 +223,7 @@ class LogManager:
         self.mark_alive(self.broker_epoch_left)
 
     def mark_alive(self, broker_epoch: int) -> None:
-        """Write a marker to every disk: all records exist as of this registration. Do nothing if that is -1."""
+        """Write a marker to every disk: all records exist as of this broker epoch. Do nothing for -1."""
         if broker_epoch in (self._alive_as, UNKNOWN_BROKER_EPOCH) or self.has_offline_directory:
             return
         self._alive_as = broker_epoch
@@ -273,7 +273,7 @@ class LogManager:
             )
             if mark > log.end_offset:
                 self._journal_loss(topic_partition, log.end_offset, mark)
-        log_dir.checkpoint_starts()  # Records written where a log has lost its end are not compacted yet.
+        log_dir.checkpoint_starts()  # After a log has lost its end, records appended there are not compacted yet.
 
     def _journal_loss(self, topic_partition: TopicPartition, end_offset: int, mark: int) -> None:
         """Journal the loss of committed records after a power loss or damage removed the end of the log.
@@ -298,7 +298,7 @@ class LogManager:
         )
 
     def _keep_longest_future(self, topic_partition: TopicPartition) -> None:
-        """Drop all but the longest copy. A move that was cancelled while its directory was offline may leave others."""
+        """Drop all but the longest copy. A move cancelled while its directory was offline may have left others."""
         copies = [log_dir for log_dir in self._dirs if topic_partition in log_dir.futures]
         for log_dir in sorted(copies, key=lambda each: each.futures[topic_partition].end_offset)[:-1]:
             log_dir.futures.pop(topic_partition).delete()

@@ -115,7 +115,7 @@ LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 _BATCH_OFFSETS_MAX = 1 << 31
 """Maximum number of offsets that a batch spans."""
 _EPOCHS_AT_ONCE = 100
-"""Number of epochs per read. Each lookup takes some 50 µs."""
+"""Maximum number of epochs that one read examines. Each lookup takes some 50 µs."""
 
 
 class PartitionMetadataFile:
@@ -138,7 +138,7 @@ class PartitionMetadataFile:
         return self._dirty is not None
 
     def record(self, name: str, topic_id: str) -> None:
-        """Write the id into that replica directory in Kafka's string form. It survives a killed process."""
+        """Write the topic id into that replica directory in Kafka's string form. The file survives a killed process."""
         checkpoints.exchange_topic_id(self._directory, name, topic_id)
         self._dirty = topic_id
 
@@ -162,7 +162,7 @@ class LogDamage(NamedTuple):
 
 
 def _write_nothing() -> None:
-    """Do nothing. This is the default for logs without checkpoints."""
+    """Do nothing: the default `checkpoint` of a log without checkpoint files."""
 
 
 class PartitionLog:
@@ -284,7 +284,7 @@ class PartitionLog:
             if base == snapshot_at:
                 self.producers.replace(entries)
             segment = self._add_segment(base)
-            # No recovery point is kept, so every segment is scanned (LogLoader.recoverLog).
+            # The broker stores no recovery point, so it scans every segment (LogLoader.recoverLog).
             damage: Damage | None = segment.recover(check, see, written[-1][0] if written else UNDEFINED_EPOCH)
             if damage is not None:
                 self.damage.append(LogDamage(segment.name, damage.position, damage.reason))
@@ -401,7 +401,7 @@ class PartitionLog:
     def _end_transaction(self, header: BatchHeader, data: Data, position: int) -> AbortedTransaction | None:
         """Apply the marker in a control batch. Return its entry in the transaction index, if it creates one."""
         marker = read_marker(data, position, header)
-        # An empty control batch: the whole transaction was removed by compaction.
+        # The control batch is empty if compaction removed the whole transaction.
         completed = None if marker is None else self.producers.end_transaction(header, marker)
         if completed is None:
             return None
@@ -442,7 +442,7 @@ class PartitionLog:
         segment = self._segments[at]
         found = segment.locate(offset)
         while found is None and at + 1 < len(self._segments):
-            # Compaction removed the end of that segment.
+            # Compaction removed the end of this segment, so continue in the next one.
             at += 1
             segment = self._segments[at]
             found = segment.locate(offset)
@@ -489,9 +489,9 @@ class PartitionLog:
     def offsets_before(self, timestamp_ms: int, count_max: int, wall_ms: int) -> list[int]:
         """Return at most `count_max` offsets to start reading from, the latest first.
 
-        They are the starts of segments that were not written to after `timestamp_ms` (-1: all, and the end; -2: the
-        first). Source: UnifiedLog.legacyFetchOffsetsBefore, except that the time of a segment is taken from its
-        records, not from its file.
+        The offsets are the starts of segments that were not written to after `timestamp_ms` (-1: all starts, and the
+        end; -2: the first start). Source: UnifiedLog.legacyFetchOffsetsBefore, except that the time of a segment is
+        taken from its records, not from its file.
         """
         places = [(max(segment.base_offset, self.start_offset), segment.max_timestamp) for segment in self._segments]
         if self._segments[-1].size:
@@ -508,8 +508,7 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> int:
         """Drop all records from `offset` on, and the whole batch that contains it. Return the new end offset.
 
-        Segments are removed durably: if a power loss restored one, its truncated records would follow those written
-        later.
+        Segments are removed durably. Otherwise a power loss could restore a removed segment after newer records.
         """
         self._lower_first_dirty(offset)
         if offset < self._starts[0]:
@@ -530,7 +529,7 @@ class PartitionLog:
             if not self.producers.truncate(self.end_offset):
                 self._rebuild_producers()
             if last.end_offset > last.records_end:
-                # The name of the next segment's file records the end of the log for the next start.
+                # Begin a new segment: its file name records the end of the log for the next start.
                 self.roll()
                 self._directory.sync_names(self.name)
         self._start_at(min(self.start_offset, offset, self.end_offset))
@@ -578,7 +577,10 @@ class PartitionLog:
         self._transactions.remove(segment.base_offset)
 
     def _rebuild_producers(self) -> None:
-        """Rebuild from the latest snapshot, which includes producers removed by compaction (reloadFromSnapshot)."""
+        """Rebuild the producers, starting from the latest snapshot (reloadFromSnapshot).
+
+        The snapshot also contains producers whose batches compaction has removed.
+        """
         start, entries = producer_snapshots.latest(self._directory, self.name, self.end_offset)
         self.producers.clear()
         self.producers.replace(entries)
@@ -586,7 +588,7 @@ class PartitionLog:
             if segment.end_offset > start:
                 for position, header in segment.headers(segment.position_of(start)):
                     if is_control(header):
-                        # The transaction index has its entry.
+                        # Ignore the returned entry, because the transaction index already contains it.
                         self._end_transaction(header, segment.file.read(position, header.size), 0)
                     else:
                         self.producers.update(header)
@@ -603,7 +605,8 @@ class PartitionLog:
         self.start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
         if self.first_dirty_offset > self._starts[0]:
-            # A kill would bring deleted records back, and compaction has left too few of them to derive their epochs.
+            # Checkpoint the new start: after a kill the deleted records would reappear, and compaction has left too few
+            # of them to derive their epochs.
             self._checkpoint()
         self.epochs.truncate_from_start(offset)
         return True
@@ -618,7 +621,7 @@ class PartitionLog:
         self.advance_start(self._starts[0])
 
     def drop_empty_segments(self) -> None:
-        """Remove segments that compaction has emptied. The first segment is kept, because the log starts with it."""
+        """Remove segments that compaction has emptied, except the first one, whose base offset the log needs."""
         for at in range(len(self._segments) - 2, 0, -1):
             segment = self._segments[at]
             if not segment.size:
@@ -645,8 +648,7 @@ class PartitionLog:
     def replace_segment(self, segment: Segment, cleaned: LogFile, aborted: Sequence[AbortedTransaction] = ()) -> None:
         """Replace a segment with its cleaned and synced file in one rename, so that a crash leaves one of the two.
 
-        `aborted` are the aborted transactions that have a marker in the segment and of which compaction has kept a
-        batch.
+        `aborted` are the aborted transactions whose marker is in the segment and of which compaction has kept a batch.
         """
         at = self._segments.index(segment)
         cleaned.close()
@@ -668,9 +670,9 @@ class PartitionLog:
         assert self.end_offset == current.end_offset, (self.end_offset, current.end_offset)
         self.advance_start(current.start_offset)
         self.high_watermark = current.high_watermark
-        # An epoch without records is in no batch.
+        # Copy the epochs, because an epoch without records is in no batch of the copy.
         self.epochs.replace(current.epochs.entries)
-        # It knows producers whose batches were deleted before they were copied.
+        # Copy the producers, because batches of some were deleted before they could be copied.
         self.producers = current.producers
         self.flush()
 
@@ -722,18 +724,18 @@ def empty_batches(
 
 
 def is_gap(header: BatchHeader) -> bool:
-    """Return whether a batch fills a gap left by compaction, as a follower stores it.
+    """Return whether a batch is a follower's filler for a gap left by compaction.
 
-    The batch ends where a batch that compaction has emptied ended, but may begin anywhere. A batch that was kept for
-    its producer is not a gap.
+    Its last offset is the last offset of a batch that compaction has emptied; its first offset may be any. An empty
+    batch that compaction has kept for its producer is not a gap.
     """
     return not header.record_count and header.producer_id == NO_PRODUCER
 
 
 def before_epoch_in_gap(epochs: EpochCache, segment: Segment, offset: int, end: int) -> int:
-    """Return the end position for a read of a segment, at most `end`, so that no epoch begins within a gap.
+    """Return the end position for a read of a segment: before the first batch that follows a gap with an epoch start.
 
-    The search begins after `offset`.
+    The search for epochs begins after `offset`. The result is at most `end`.
     """
     for number, start_offset in enumerate(epochs.starts_within(offset, segment.end_offset), 1):
         found = segment.locate(start_offset)

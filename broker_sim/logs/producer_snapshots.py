@@ -112,7 +112,7 @@ def latest(directory: LogDirectory, name: str, end: int) -> tuple[int, list[Prod
 def keep(directory: LogDirectory, name: str, bases: Sequence[int]) -> None:
     """Remove snapshots at offsets where no segment begins (removeStraySnapshots).
 
-    Their producers are deleted, truncated, or found in a segment.
+    The producers of such a snapshot were deleted or truncated, or are found in a segment.
     """
     kept = frozenset(bases)
     for offset in offsets(directory.list_files(name)):

@@ -112,7 +112,7 @@ def _last_sequence(header: BatchHeader) -> int:
 
 
 def _restored(entry: ProducerEntry, known: _Producer | None) -> _Producer:
-    """Return the producer of a snapshot entry. If its last batch is known, its earlier batches stay known."""
+    """Return the producer of a snapshot entry. If `known` has the same last batch, keep its earlier batches."""
     if known is not None and known.last_offset == entry.last_offset and known.epoch == entry.epoch:
         producer = known
     else:
@@ -221,7 +221,10 @@ class ProducerStates:
         return next(others, completed.last_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """Move the transaction from ongoing to unreplicated. It holds back the last stable offset until replicated."""
+        """Move a transaction from ongoing to unreplicated.
+
+        The transaction holds back the last stable offset until the high watermark has passed its marker.
+        """
         self._ongoing.pop(completed.first_offset, None)
         self._unreplicated[completed.first_offset] = completed
 
@@ -280,7 +283,8 @@ class ProducerStates:
         is_verified = guard.may_begin if isinstance(guard, Unverified) else guard is state
         if not is_verified:
             return INVALID_TXN_STATE
-        # A verified batch that was not appended must come first.
+        # The client has already sent an earlier batch (lower sequence) that was verified but not appended yet; that
+        # batch must come first.
         if is_clients and state is not None and header.base_sequence > state.lowest_sequence:
             return OUT_OF_ORDER_SEQUENCE_NUMBER
         return 0

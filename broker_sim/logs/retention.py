@@ -16,7 +16,10 @@ def drop_below_start(log: PartitionLog) -> int:
 
 
 def drop_older(log: PartitionLog, retention_ms: int, wall_ms: int) -> int:
-    """Drop leading segments whose newest record is older than that. Drop an emptied segment with the next one."""
+    """Drop leading segments whose newest record is older than `retention_ms`. Return their number.
+
+    A segment that compaction has emptied is dropped together with the next one.
+    """
     if retention_ms == UNLIMITED:
         return 0
     count = 0

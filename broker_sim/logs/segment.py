@@ -135,7 +135,7 @@ class Segment:
             if position + HEADER_SIZE > chunk_at + len(chunk):
                 chunk, chunk_at = self.file.read(position, _SCAN_BYTES), position
             header = read_header(chunk, position - chunk_at)
-            # Compaction leaves gaps between batches, but never an overlap.
+            # A batch may begin after the end of the previous one, because compaction leaves gaps, but never before it.
             if header is None:
                 reason = "a batch's header is cut off"
             elif header.magic != MAGIC or not header_is_sane(header) or header.base_offset < self.end_offset:
@@ -212,7 +212,8 @@ class Segment:
         """Drop the batch with `offset` and everything after it. If compaction left a gap there, end in the gap."""
         found = self.locate(offset)
         if found is None:
-            # It was truncated within a gap before, at a higher offset.
+            # There is no batch from `offset` on. An earlier truncation within this gap ended the log at a higher
+            # offset.
             self.end_offset = min(self.end_offset, offset)
             return
         position, header = found

@@ -28,7 +28,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> Generator[None
             continue
         is_other = partial(has_changed, log, segment, segment.cut_count)
         if is_other():
-            # The segment was removed during a pause in an earlier one.
+            # This segment was removed or truncated while the search paused in an earlier segment, so search again.
             return (yield from offset_for_timestamp(log, timestamp_ms))
         for position, header in segment.headers_since(timestamp_ms, log.start_offset):
             # Records below the log start are deleted, but not removed yet.

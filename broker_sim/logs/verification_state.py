@@ -36,5 +36,8 @@ class Unverified:
 
 
 NOT_REQUIRED, IN_TRANSACTION = Unverified(may_begin=True), Unverified(may_begin=False)
-"""Guards for: verification is disabled; the transaction was already open (VerificationGuard.SENTINEL)."""
+"""Guards of appends without verification: because it is disabled, or because the transaction was already open.
+
+Source: VerificationGuard.SENTINEL.
+"""
 Guard = VerificationState | Unverified

@@ -104,7 +104,7 @@ class ClientQuotas:
         self, kind: str, entity_type: str, keys: Mapping[str, ConfigKey]
     ) -> list[tuple[Entity, dict[str, float]]]:
         found: list[tuple[Entity, dict[str, float]]] = []
-        # Named entities before the default.
+        # Sort named entities before the default entity.
         for node in sorted(await self._znodes.names(kind), key=lambda node: (node == DEFAULT_ENTITY, node)):
             overrides, _ = await self._znodes.read(f"{kind}/{node}")
             values = {}
@@ -153,7 +153,7 @@ class ClientQuotas:
 def _by_type(components: Sequence[Component]) -> dict[str, Component]:
     requested: dict[str, Component] = {}
     for component in components:
-        # Kafka's handler fails on these.
+        # Kafka's request handler fails on other match types.
         if component.match_type not in (EXACT, DEFAULT, ANY):
             raise Refused(KafkaError.unknown_server_error, f"Unexpected match type: {component.match_type}")
         if component.match_type == EXACT and component.name is None:

@@ -109,7 +109,7 @@ class RequestTime:
         return self.quota.is_used
 
     def note(self, context: RequestContext) -> int:
-        """Charge a request that is about to be answered. Return its client's throttle time in milliseconds."""
+        """Charge a request whose response is about to be sent. Return its client's throttle time in milliseconds."""
         return self.quota.note(context.client_id, context.clock.spent_ns() * _PERCENT_A_NANOSECOND)
 
     def add(self, client: str, spent_ns: int) -> None:

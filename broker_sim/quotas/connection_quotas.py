@@ -18,7 +18,7 @@ UNLIMITED = 2**31 - 1
 
 
 class ConnectionThrottled(Exception):
-    """An IP address creates connections too fast. This connection is not served, and closed after `throttle_ms`."""
+    """Raised if an IP address creates connections too fast. The connection is closed unserved after `throttle_ms`."""
 
     def __init__(self, throttle_ms: int) -> None:
         super().__init__(throttle_ms)
@@ -26,7 +26,7 @@ class ConnectionThrottled(Exception):
 
 
 class TooManyConnections(Exception):
-    """An IP address has its maximum number of connections. This connection is closed immediately."""
+    """Raised if an IP address already has its maximum number of connections. The new one is closed immediately."""
 
 
 class ListenerLimits(NamedTuple):
@@ -59,7 +59,8 @@ class ConnectionQuotas:
     """Counts a broker's connections.
 
     `protected` is the listener of the other brokers. If clients have another listener, connections of the protected
-    listener do not count against the broker's max.connections: each closes a client's connection instead.
+    listener do not count against the broker's max.connections. If the limit is reached, each of them closes a client's
+    connection instead.
     """
 
     def __init__(self, runtime: Runtime, windows: int, window_seconds: int, protected: str) -> None:
@@ -98,7 +99,7 @@ class ConnectionQuotas:
         self._look_again()
 
     def limit_address(self, address: str | None, creations_per_second: int | None) -> None:
-        """Set the rate of an IP address, or the default rate if `address` is None. A rate of None removes it."""
+        """Set an IP address's connection rate, or the default rate if `address` is None. None removes the rate."""
         if address is None:
             self._default_rate = UNLIMITED if creations_per_second is None else creations_per_second
         elif creations_per_second is None:
@@ -164,7 +165,7 @@ class ConnectionQuotas:
         return self.is_protected(listener) or self._total < limits.max_connections
 
     def _close_surplus(self) -> None:
-        """Close clients' connections, those idle longest first, if connections of brokers exceed the limit."""
+        """Close clients' connections, longest idle first, while all connections together exceed the limit."""
         for name, listener in self._listeners.items():
             while self._total > self._limits.max_connections and not self.is_protected(name):
                 address = listener.evict()
@@ -205,7 +206,7 @@ class ConnectionQuotas:
         self._created_by[address] = created
         throttle_ms = self._note(created, per_second)
         if throttle_ms:
-            # The connection is not served, so it does not count.
+            # The connection is rejected, so remove it from the counters.
             now_ms = self._runtime.now().mono_ms
             counted = [created, self._listeners[listener].created]
             for amount in counted if self.is_protected(listener) else [*counted, self._created]:

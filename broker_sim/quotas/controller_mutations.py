@@ -1,8 +1,8 @@
 """Partitions per second that a client can create and delete (KIP-599, Kafka's ControllerMutationQuotaManager).
 
-A token bucket has one token per partition. It fills at the rate of the quota, up to the amount of all windows. A
-request that finds at least one token can take more tokens than there are. The next request has to wait until the bucket
-is out of debt.
+A token bucket has one token per partition. The bucket fills at the rate of the quota, up to the quota of all time
+windows together. A request that finds at least one token can take more tokens than there are. The next request has to
+wait until the bucket is out of debt.
 """
 
 from __future__ import annotations

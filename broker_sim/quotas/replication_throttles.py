@@ -1,6 +1,6 @@
 """Throttles for copying between brokers (KIP-73) and between log directories (ReplicationQuotaManager).
 
-They apply only to replicas that a topic lists as throttled, and not to in-sync replicas.
+The throttles apply only to replicas that a topic lists as throttled, and not to in-sync replicas.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class SampledAmount:
             self._samples.append(_Sample(now_ms))
         sample = self._samples[self._current]
         if now_ms - sample.start_ms >= self.window_ms:
-            # One sample more than windows: the oldest may extend into the measured time.
+            # Keep one sample more than there are windows, because the oldest sample may extend into the measured time.
             self._current = (self._current + 1) % (self.windows + 1)
             if self._current == len(self._samples):
                 self._samples.append(_Sample(now_ms))

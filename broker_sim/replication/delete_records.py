@@ -52,7 +52,7 @@ class DeletionRow:
         try:
             log.advance_start(self.offset)
         except LogDirFailed:
-            # The start counts only once it is on disk; the other partitions of the request continue.
+            # The new log start is valid only once it is on disk. Other partitions of the request are not affected.
             self.deleted = Deleted(ErrorCode.kafka_storage_error)
             return
         if stable is not None:
@@ -69,7 +69,7 @@ class DeletionRow:
 
 
 class DelayedDeletion:
-    """A deletion that waits for the live replicas to follow (`Delayed` in `zabka.broker_sim.replication`)."""
+    """A deletion that waits until all live replicas have advanced their log start (a `Delayed` of the purgatory)."""
 
     __slots__ = ("_answer", "_waiting", "rows")
 
@@ -83,18 +83,18 @@ class DelayedDeletion:
         self._waiting = {topic_partition: row for topic_partition, row in rows.items() if not row.decide()}
 
     def waits_for(self) -> list[TopicPartition]:
-        """Return the partitions whose replicas have not followed; none if the response can be sent."""
+        """Return the partitions whose replicas have not advanced their log start; none if the response can be sent."""
         return list(self._waiting)
 
     def is_ready_after(self, key: TopicPartition) -> bool:
-        """Return whether all replicas have followed, after an event of this partition."""
+        """Return whether all replicas have advanced their log start, after an event of this partition."""
         row = self._waiting.get(key)
         if row is not None and row.decide():
             del self._waiting[key]
         return not self._waiting
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Send the response. Waiting partitions have timed out, unless the awaited replica is no longer alive."""
+        """Send the response. Partitions that still wait have timed out, unless the awaited replica is dead."""
         late = Deleted(ErrorCode.request_timed_out)
         for row in self._waiting.values():
             row.decide()

@@ -22,7 +22,10 @@ class Fences(NamedTuple):
     fetch_epoch_error: Callable[[int, int], int]
     """Maps (leader epoch of the fetcher, leader epoch of the leader) to an error code."""
     is_for_earlier_process: Callable[[int, int], bool]
-    """Compares (broker epoch in a controller's request, this broker's): is the request for an earlier process?"""
+    """Compares (broker epoch in a controller's request, this broker's).
+
+    Returns whether the request is for an earlier process of this broker.
+    """
 
 
 def _fenced_by_epoch(believed: int, known: int) -> int:

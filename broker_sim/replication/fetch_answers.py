@@ -96,7 +96,7 @@ def unchanged_response(
     follower = partition.followers.get(params.replica_id)
     if follower is None or follower.response_epoch != partition.leader_epoch:
         return None
-    # In a session the request row is the very same object.
+    # Compare the objects first: in a fetch session, an unchanged row is the same object.
     if follower.last_request is not requested and follower.last_request != requested:
         return None
     log, response = partition.log, follower.response

@@ -116,7 +116,7 @@ class FetchContext:
                 return ErrorCode.none, NO_SESSION, rows
             return ErrorCode.none, self._sessions.create(self._request, rows, self._now_ms), rows
         if session.epoch != self._epoch:
-            # The same fetch arrived twice, and the other one was processed first.
+            # Two fetches had the same session epoch, and the other one was processed first.
             return ErrorCode.invalid_fetch_session_epoch, session.id, {}
         return ErrorCode.none, session.id, session.news(rows)
 
@@ -175,9 +175,11 @@ class FetchSessions:
         return session_id
 
     def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
-        """Evict a session: one unused for a while, else a smaller one, or a consumer's session for a follower.
+        """Evict a session for a new session of `size` partitions. Return False if none can be evicted.
 
-        A session younger than the limit is kept, except that followers evict young sessions of consumers.
+        Evict a session that was unused for longer than the limit, else (for a follower) a consumer's session, else a
+        session of the same kind with fewer partitions. A session created within the limit is kept, except that a
+        follower evicts any consumer's session.
         """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:

@@ -46,7 +46,7 @@ _SESSION_ENDED = (
     ErrorCode.invalid_fetch_session_epoch,
     ErrorCode.fetch_session_topic_id_error,
 )
-"""The leader does not know the session or its epoch. This is not an error of a partition."""
+"""Errors that mean that the leader does not know the session or its epoch. They are not errors of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,13 +239,14 @@ class ReplicaFetcher:
                 topic_partition = name_of(name, row.partition_index)
                 one = ready.get(topic_partition)
                 if one is None or self._fetching.get(topic_partition) is not one or not one.is_current:
-                    # The leader now assumes that this follower has the row.
+                    # This response is ignored, but the leader assumes that this follower has received it, so start a
+                    # new session.
                     self._questions.restart()
                     continue
                 if row.error_code == ErrorCode.offset_out_of_range:
                     out_of_range.append(one)
                 elif row.error_code == ErrorCode.fenced_leader_epoch:
-                    # The leader is in a later epoch, which the controller is about to send to this broker.
+                    # The leader has a later leader epoch. The controller is about to send that epoch to this broker.
                     self.remove(topic_partition)
                 elif not self._take(one, row):
                     one.ready_at_ms = self._now_ms() + config.replica_fetch_backoff_ms
@@ -261,7 +262,8 @@ class ReplicaFetcher:
             {key: one.request_row(last_epoch(one.partition), max_bytes) for key, one in ready.items()}, by_id
         )
         if asked.session_epoch == INITIAL_EPOCH:
-            # No partition has been removed then, so topics that are no longer followed need no name.
+            # A full request drops all partitions of the old session, so names of partitions that are no longer fetched
+            # are not needed.
             self._names = {one.topic_id: topic_partition.topic for topic_partition, one in self._fetching.items()}
         topics: dict[str, list[FetchPartition]] = {}
         for topic_partition, row in asked.rows.items():
@@ -289,7 +291,7 @@ class ReplicaFetcher:
         try:
             return not row.error_code and self._use(one, row)
         except LogDirFailed:
-            # The replica is about to be removed from this fetcher.
+            # The log directory failed, so the replica is about to be removed from this fetcher.
             return False
 
     def _use(self, one: _Fetching, row: Any) -> bool:
@@ -306,7 +308,7 @@ class ReplicaFetcher:
         if records:
             if self._host.throttle.is_limited and self._is_throttled(one.partition):
                 self._host.throttle.note(len(records))
-            # Move it to the end, so that a busy partition does not fill every response.
+            # Move the partition to the end, so that a busy partition does not fill every response.
             topic_partition = one.partition.topic_partition
             self._fetching[topic_partition] = self._fetching.pop(topic_partition)
         return True
@@ -407,7 +409,7 @@ class ReplicaFetchers:
     def remove(self, topic_partition: TopicPartition) -> None:
         """Stop fetching a partition."""
         leader = self._leaders.pop(topic_partition, None)
-        # A fetcher whose partitions were all fenced may be closed already.
+        # If all its partitions were fenced, the fetcher may be closed already.
         if leader in self._fetchers:
             self._fetchers[leader].remove(topic_partition)
 

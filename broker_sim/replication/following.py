@@ -22,8 +22,8 @@ def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int
     if data:
         headers = split_batches(data)
         if leader_start_offset >= partition.log.end_offset:
-            # Every record of this log was deleted on the leader, so the next record may have any offset. Kafka's
-            # replica fails here.
+            # The leader has deleted every record that this log contains, so the next record may have any offset.
+            # Kafka's replica fails here.
             partition.log.advance_start(partition.log.end_offset)
         if headers is None or (headers and not partition.log.append_as_follower(data, headers)):
             return False
@@ -70,7 +70,8 @@ def truncate_to_divergence(partition: Partition, leader_epoch: int, leader_end_o
 def truncate(partition: Partition, offset: int, cause: str) -> None:
     """Drop all records from `offset` on, and journal the truncation."""
     before, mark = partition.log.end_offset, partition.log.high_watermark
-    # A replica that truncates to its own high watermark fetches the committed records again.
+    # A replica that truncates to its own high watermark fetches the committed records again, so do not count them
+    # as lost.
     reached = mark if cause == TO_HIGH_WATERMARK else max(mark, partition.log.reached)
     epoch = partition.log.epochs.epoch_for_offset(before - 1)
     first = partition.log.truncate_to(offset)

@@ -30,7 +30,7 @@ from zabka.kafka.wire.kafka_schema import respond
 LEADER_AND_ISR = "LeaderAndIsr"
 STOP_REPLICA = "StopReplica"
 TOPIC_BEING_DELETED = -2
-"""The leader epoch of a StopReplica that deletes its topic. It counts as no lower than any other."""
+"""The leader epoch of a StopReplica that deletes its topic. It is never rejected as lower than another epoch."""
 
 
 def _leader_and_isr_rows(request: KafkaMessage) -> Iterator[tuple[str, str | None, Any]]:
@@ -203,7 +203,8 @@ class HostedPartitions:
             return self._take_role(topic_partition, topic_id, state, replicas)
         except LogDirFailed:
             if self._logs.get(topic_partition) is None:
-                # It may be in a directory that failed before it was opened (becomeLeaderOrFollower).
+                # If the directory failed before it was opened, the replica is there and offline
+                # (becomeLeaderOrFollower).
                 self.take_offline(topic_partition)
             return ErrorCode.kafka_storage_error
 
@@ -249,7 +250,8 @@ class HostedPartitions:
                 self._fetchers.remove(topic_partition)
                 self._host.wake(topic_partition)
         elif not self._host.metadata.is_alive(state.leader):
-            # No leader, or a leader that this broker does not know yet: nothing changes until the next epoch.
+            # There is no leader, or this broker does not know the leader yet. Change nothing until the next leader
+            # epoch.
             return
         elif partition.make_follower(state):
             self._fetchers.add(partition)
@@ -293,7 +295,7 @@ class HostedPartitions:
                     self._let_go(topic_partition)
 
     def _delete_stray(self, topic_partition: TopicPartition, topic_id: str | None) -> None:
-        """Delete the stray replica of a deleted topic. Its topic id identifies it among topics of that name."""
+        """Delete the stray replica of a deleted topic. The topic id distinguishes topics of the same name."""
         is_its = topic_id is not None and self._logs.topic_id(topic_partition) == topic_id
         if is_its and topic_partition not in self._offline:
             self._let_go(topic_partition)

@@ -27,7 +27,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingExpand:
-    """`joining` was proposed. Until the response, acks=all also waits for it."""
+    """The addition of replica `joining` was proposed. Until the response, acks=all also waits for that replica."""
 
     joining: int
     last_committed: Committed
@@ -50,7 +50,7 @@ class PendingExpand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingShrink:
-    """The removal of `leaving` was proposed. Until the response, they still count."""
+    """The removal of the replicas `leaving` was proposed. Until the response, they still count as in sync."""
 
     leaving: tuple[int, ...]
     last_committed: Committed

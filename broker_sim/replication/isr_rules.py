@@ -83,8 +83,8 @@ class IsrRules:
     ) -> bool:
         """Return whether a live follower can join the ISR.
 
-        It needs all committed records, and all records before the start offset of the leader's epoch (KAFKA-7128).
-        Before Kafka 2.1, the first condition was enough.
+        The follower needs all committed records, and all records before the start offset of the leader's epoch
+        (KAFKA-7128). Before Kafka 2.1, the committed records were enough.
         """
         needed = high_watermark if self._joins_before_epoch_start else max(high_watermark, epoch_start)
         return follower.end_offset >= needed and is_alive(follower.broker_id)
@@ -136,8 +136,8 @@ class IsrRules:
     ) -> int:
         """Return the offset that has been reached by every replica that a commit waits for.
 
-        These are the members of the ISR, the replicas that a pending change adds, and live followers that are caught
-        up, since they can join at any moment.
+        A commit waits for the members of the ISR, the replicas that a pending change adds, and live followers that are
+        caught up, since they can join at any moment.
         """
         mark = leader_end_offset
         for follower in followers.values():

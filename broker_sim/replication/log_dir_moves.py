@@ -102,7 +102,8 @@ class LogDirMoves:
             try:
                 advanced = not self._throttle.is_exceeded and self._copy_some(partition)
             except LogDirFailed:
-                # One of the two directories failed; the broker is about to be notified which.
+                # One of the two log directories failed. The broker is about to be notified which one, so pause the
+                # copy.
                 self.pause(partition.topic_partition)
                 continue
             await self._runtime.sleep(0 if advanced else self._config.replica_fetch_backoff_ms)
@@ -121,7 +122,7 @@ class LogDirMoves:
         if future.advance_start(min(current.start_offset, future.high_watermark)):
             drop_below_start(future)
         if future.start_offset != start:
-            # In Kafka a deletion of records that waits for the copy continues to wait.
+            # Wake DeleteRecords requests that wait for this copy. In Kafka they would continue to wait.
             partition.host.wake(partition.topic_partition)
         if future.end_offset != current.end_offset:
             return appended or cut

@@ -374,7 +374,8 @@ class Partition:
         try:
             while at_once.allows(cost):
                 next(work)
-                # The validation paused, so the batch has more records than its header states.
+                # The validation paused because the batch has more records than its header states, so each further step
+                # costs a whole slice.
                 cost = SLICE_RECORDS
         except StopIteration as done:
             return self._append_valid(done.value, sender)
@@ -518,7 +519,7 @@ class Partition:
     def acks_all_state(self, required_offset: int, leader_epoch: int) -> int | None:
         """Return the result of acks=all: None while the high watermark is too low, else the error code.
 
-        Records that were appended before another broker led may have been truncated and replaced.
+        If another broker has led since the append, the records may have been truncated and replaced, which is an error.
         """
         if not self.is_leader or leader_epoch < self.led_since:
             return ErrorCode.not_leader_or_follower
@@ -557,7 +558,7 @@ class Partition:
         return lists(self.settings.leader_throttled, self.topic_partition.partition, self.host.broker_id)
 
     def is_held_back(self, follower_id: int) -> bool:
-        """Return whether that follower must wait because throttled replicas exceed the rate. Never if it is in sync."""
+        """Return whether that follower must wait because throttled replicas exceed the rate. False if it is in sync."""
         throttle = self.host.throttle
         return (
             throttle.is_limited
@@ -595,7 +596,7 @@ class Partition:
     def maybe_advance_high_watermark(self) -> bool:
         """Advance the high watermark to the lowest log end of the replicas that a commit waits for.
 
-        Returns whether it advanced. It does not advance while the ISR is smaller than min.insync.replicas
+        Returns whether the high watermark advanced. It stays while the ISR is smaller than min.insync.replicas
         (KAFKA-15583).
         """
         rules = self.host.isr_rules
@@ -614,7 +615,7 @@ class Partition:
         """Set the high watermark, and journal it."""
         log = self.log
         before = log.high_watermark
-        # As `stable_offset_if_held_back`, without the call: this runs for every batch.
+        # Same as `stable_offset_if_held_back`, but inlined, because this runs for every batch.
         stable = log.last_stable_offset if log.producers.has_undecided else None
         log.high_watermark = offset
         moved = self.host.emit(
@@ -721,7 +722,7 @@ class Partition:
             self._propose(PendingShrink(lagging, state))
 
     def lagging(self) -> tuple[int, ...]:
-        """Return the members of the committed ISR that the leader has not seen caught up."""
+        """Return the members of the committed ISR that are not caught up according to the leader."""
         rules, end = self.host.isr_rules, self.log.end_offset
         return rules.lagging(self.isr_state.isr, self.host.broker_id, self.followers, end, self.now_ms())
 

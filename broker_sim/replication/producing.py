@@ -63,7 +63,7 @@ class Producing:
         self._validations = ValidationScheduler(runtime)
 
     def close(self) -> None:
-        """Begin no further validation, and abort those in progress."""
+        """Abort the validations in progress, and begin no further ones."""
         self._validations.close()
 
     def produce(
@@ -83,7 +83,7 @@ class Producing:
         with self._purgatory:
             at_once = AtOnce()
             if guards is None and origin is AppendOrigin.CLIENT:
-                # The usual request creates no sender per partition.
+                # In the usual case all partitions share one sender, so do not create one per partition.
                 begun = [self._begin_append(key, data, acks, at_once, CLIENT) for key, data in batches]
             else:
                 begun = [

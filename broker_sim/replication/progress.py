@@ -41,7 +41,7 @@ class ProgressReports:
         self._is_due = False
         """Whether the timer is set to write immediately."""
         self._spent_ms = 0
-        """The time up to which the reports so far have used the budget."""
+        """The time up to which reports have used the budget. Each report advances it by PROGRESS_PERIOD_MS."""
 
     def note(self, replica: HostedLog) -> None:
         """Record that the log end or the high watermark of that replica has changed."""

@@ -177,7 +177,7 @@ def reads_older_segment(partition: Partition, requested: FetchPartition, params:
 class DelayedFetch:
     """A fetch that found too little data and nothing that must be sent immediately.
 
-    The data of each partition is counted after an event of that partition. Kafka counts all partitions each time.
+    After an event of a partition, only that partition's data is counted again. Kafka counts all partitions each time.
     """
 
     __slots__ = ("_answer", "_bytes", "_bytes_of", "_find", "_params", "_requested")
@@ -209,7 +209,7 @@ class DelayedFetch:
         if partition.log.end_offset < requested.fetch_offset:
             return True
         if partition.readable_end(self._params) <= requested.fetch_offset or self._is_held_back(partition):
-            # There may have been data before: a follower's high watermark can fall, and throttles change.
+            # Records counted earlier may be unreadable now: a follower's high watermark can fall, and throttles change.
             self._bytes -= self._bytes_of.pop(key, 0)
             return False
         min_bytes = self._params.min_bytes
@@ -218,7 +218,8 @@ class DelayedFetch:
         try:
             return self._count(key) >= min_bytes
         except LogDirFailed:
-            # The fetcher must get the error, not the caller that woke it (DelayedFetch, case G).
+            # Complete the fetch, so that the fetcher receives the error instead of the caller that woke this operation
+            # (DelayedFetch, case G).
             return True
 
     def _count(self, key: TopicPartition) -> int:

@@ -1,7 +1,7 @@
 """The replicas of one broker: the calls of its Kafka port, metadata and lifecycle (Kafka's ReplicaManager).
 
-Everything here runs on the broker's one event loop. Calls take effect when they are made. Their results are awaited
-only for decisions of the ISR or a timer.
+Everything here runs on the broker's one event loop. A call takes effect immediately. Its result has to be awaited only
+if it depends on the ISR or on a timer.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class ReplicaManager:
     def _take_offline_later(
         self, topic_partitions: Sequence[TopicPartition], futures: Sequence[TopicPartition]
     ) -> None:
-        # The code that met the failure is still working on one of them.
+        # Run this later, because the code that detected the failure is still working on one of these partitions.
         self._runtime.call_later(0, lambda: self._take_offline(topic_partitions, futures))
 
     def _take_offline(self, topic_partitions: Sequence[TopicPartition], futures: Sequence[TopicPartition]) -> None:
@@ -254,8 +254,8 @@ class ReplicaManager:
     def accept_control_request(self, name: str, request: KafkaMessage) -> int:
         """Fence a controller's request by broker epoch and controller epoch, and remember the controller epoch.
 
-        For UpdateMetadata, whose handler is elsewhere; LeaderAndIsr and StopReplica are fenced in their methods.
-        Returns NONE, STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH. Rejections are journalled.
+        Called for UpdateMetadata, which another class handles. LeaderAndIsr and StopReplica are fenced in their methods
+        here. Returns NONE, STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH. Rejections are journalled.
         """
         return self._hosted.accept(name, request)
 
@@ -378,7 +378,7 @@ class ReplicaManager:
                 self._note_sent(params, fetched)
                 answer.set_result(fetched)
 
-        # There was no event since the read: it is checked again after the next event.
+        # No event occurred since the read, so the next check is needed only after an event.
         operation = DelayedFetch(params, partitions, self._hosted.partitions.get, finish)
         self._purgatory.park(operation, operation.waits_for(), params.max_wait_ms)
         return answer

@@ -1,8 +1,8 @@
 """Asks transaction coordinators whether a partition is part of a transaction (Kafka's AddPartitionsToTxnManager).
 
-Otherwise a produce that arrives late, after its transaction was aborted, would begin a transaction that never ends
-(KIP-890). One request to a coordinator is in flight at a time. Questions that arrive during that request share the next
-one.
+Without this check, a produce that arrives late, after its transaction was aborted, would begin a transaction that never
+ends (KIP-890). One request to a coordinator is in flight at a time. Questions that arrive during that request share the
+next one.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class TransactionVerifier:
         if earlier.producer_epoch > question.producer_epoch:
             question.fail(ErrorCode.invalid_producer_epoch)
             return False
-        # With the same epoch the client has sent its request again; it may do so once more.
+        # The epochs are equal if the client has retried its request: fail the earlier one with a retriable error.
         is_older = earlier.producer_epoch < question.producer_epoch
         earlier.fail(ErrorCode.invalid_producer_epoch if is_older else ErrorCode.network_exception)
         return True
@@ -149,12 +149,12 @@ class TransactionVerifier:
         else:
             error = ErrorCode(response.error_code)
             if error is ErrorCode.cluster_authorization_failed:
-                # The client must not see it: it is this broker that lacks a permission.
+                # It is this broker that lacks the permission, so do not return this error to the client.
                 error = ErrorCode.invalid_txn_state
             for row in response.results_by_transaction if error is ErrorCode.none else ():
                 question = questions.get(str(row.transactional_id))
                 if question is not None:
                     question.resolve(row)
         for question in questions.values():
-            # A transaction that the response lacks was not verified.
+            # Transactions that are missing from the response were not verified.
             question.fail(ErrorCode.network_exception if error is ErrorCode.none else error)

@@ -25,7 +25,7 @@ _RETRIABLE = (
     ErrorCode.coordinator_not_available,
     ErrorCode.not_coordinator,
 )
-"""Verification errors that old producers may not retry. They get NOT_ENOUGH_REPLICAS, which they retry."""
+"""Verification errors that old producers might not retry. Replaced by NOT_ENOUGH_REPLICAS, which they retry."""
 
 
 class TransactionalProducing:

@@ -47,7 +47,7 @@ class TruncateOnFetch:
         return False
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
-        """Do nothing. Never called."""
+        """Do nothing. Never called, because `needs_epoch_end` returns False."""
         raise AssertionError("no epoch's end was asked for")
 
     def last_fetched_epoch(self, partition: Partition) -> int:
@@ -64,7 +64,7 @@ class TruncateToHighWatermark:
         return False
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
-        """Do nothing. Never called."""
+        """Do nothing. Never called, because `needs_epoch_end` returns False."""
         raise AssertionError("no epoch's end was asked for")
 
     def last_fetched_epoch(self, partition: Partition) -> int:

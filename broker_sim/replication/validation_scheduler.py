@@ -22,7 +22,7 @@ from zabka.kafka.record_validation import SLICE_RECORDS, Validated, Validation
 BEGUN_MAX = 4
 """Maximum number of long validations that take turns. The others wait until one of these is done."""
 SLICES_AT_ONCE = 8
-"""Slices of validation (about two milliseconds) at the start of a request, for any number of partitions."""
+"""Maximum number of slices (together about two milliseconds) at the start of a request, for all its partitions."""
 COST_MIN = 50
 """The fixed cost of validating a batch, expressed as a number of records."""
 
@@ -74,7 +74,7 @@ class ValidationScheduler:
         return len(self._short) + len(self._begun) + len(self._waiting)
 
     def add(self, work: Validation, done: Done, cost: int = SLICE_RECORDS) -> None:
-        """Run a validation and pass its result to `done`. `cost` is the cost of the data if none is validated yet."""
+        """Run a validation and pass its result to `done`. `cost` is the data's cost if its validation has not begun."""
         (self._short if cost < SLICE_RECORDS else self._waiting).append(_Job(work, done, cost))
         self._go_on()
 
@@ -96,7 +96,7 @@ class ValidationScheduler:
         self._is_due = False
         while self._waiting and len(self._begun) < BEGUN_MAX:
             self._begun.append(self._waiting.popleft())
-        # As many short ones again may turn out to be long when they are decompressed.
+        # Up to BEGUN_MAX more may run, because batches that look short may be long once they are decompressed.
         may_begin = bool(self._short) and len(self._begun) < 2 * BEGUN_MAX
         self._had_short = may_begin and not (self._had_short and self._begun)
         if self._had_short:

@@ -1,10 +1,11 @@
 """ISR changes that leaders write into ZooKeeper themselves: Kafka before 2.7 (Historical.DIRECT_ZOOKEEPER_ISR).
 
 A leader writes the partition's state, conditional on the version that it remembers and not fenced by a controller
-epoch. If another broker wrote in between, the leader "skips updating ISR" and keeps its version. So it skips for ever,
-until the controller sends it a newer version (KAFKA-2729). A leader that repeats a write after a lost answer finds that
-the first write has changed the version; since KAFKA-1382 it compares the state with its own. Writes are noted under
-/isr_change_notification, so that the controller updates all brokers.
+epoch. If another broker wrote in between, the leader "skips updating ISR" and keeps its outdated version. Therefore
+all its later changes are skipped too, until the controller sends it a newer version (KAFKA-2729). If the response to a
+write is lost, the leader repeats the write, and finds that the first write has changed the version. Since KAFKA-1382
+it then compares the state with its own. Each write is followed by a znode under /isr_change_notification, so that the
+controller updates all brokers.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from zabka.kafka.zk.znodes import LeaderAndIsr
 
 CHECK_PERIOD_MS = 2_500
 LINGER_MS = 5_000
-"""No notification is written while the last change is younger than this, ..."""
+"""A notification waits until the last change is older than this, or the last notification than DELAY_MS_MAX."""
 DELAY_MS_MAX = 60_000
-"""... unless the last notification is older than this."""
+"""If the last notification is older than this, the next one is written without waiting for LINGER_MS."""
 
 _SKIPPED = IsrAnswer(int(KafkaError.operation_not_attempted))
 
@@ -103,7 +104,7 @@ class ZooKeeperIsrWriter:
             self._announce(proposal, outcome.value.version, outcome.value.mzxid)
             return _written(proposal, outcome.value.version)
         if outcome.error is ErrorCode.BAD_VERSION:
-            # This write may have succeeded before the connection was lost.
+            # This write may have succeeded although the connection was lost, and this is its retry: read the znode.
             found = await self._zk.attempt(lambda: service.get(path))
             if found.value is not None:
                 there, stat = found.value

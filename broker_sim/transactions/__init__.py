@@ -1,4 +1,5 @@
 """The transaction coordinator (kafka.coordinator.transaction, KIP-98): states, records, store, markers.
 
-`metadata` and `records` are pure. `store`, `markers` and `coordinator` await only what their ports return.
+`metadata` and `records` do no I/O and never wait. `store`, `markers` and `coordinator` await only results of their
+ports.
 """

@@ -174,7 +174,7 @@ class TransactionCoordinator:
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None, client_id: str
     ) -> InitializedProducer:
         spare: int | None = None
-        # Another request may change everything while a new producer id is awaited, so all is checked again after it.
+        # Repeat all checks after waiting for a new producer id, because other requests may have changed everything.
         while True:
             coordinated = self.store.find(transactional_id)
             if coordinated is None and spare is not None:
@@ -383,7 +383,7 @@ def _may_continue(metadata: TransactionMetadata, expected: ProducerIdAndEpoch) -
     """Return whether a producer that sends its id and epoch can get a new epoch. The epoch is checked later."""
     if metadata.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == metadata.producer_id:
         return True
-    # The response with a new producer id may have been lost.
+    # The producer still uses its previous id if the response with the new id was lost.
     return expected.producer_id == metadata.last_producer_id and is_epoch_exhausted(expected.producer_epoch)
 
 

@@ -22,7 +22,7 @@ class TransactionLog:
         """Number of skipped records: damaged, or of a kind that newer brokers write."""
 
     def load_batches(self, data: bytes) -> Generator[None, None, int | None]:
-        """Load whole batches of the log, with a pause after a fixed number of records.
+        """Load complete batches of the log, with a pause after a fixed number of records.
 
         Returns the offset after them, or None if there are none.
         """

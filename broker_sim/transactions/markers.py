@@ -104,7 +104,7 @@ class MarkerSender:
         self._delayed: list[_Marker] = []
         """Markers whose leader is not known, and markers to be sent again."""
         self._appends: list[PendingCompletion] = []
-        """Completions whose append failed."""
+        """Decided transactions whose completion could not be appended. The append will be retried."""
         self._timer: Timer | None = None
 
     def send(self, pending: PendingCompletion) -> None:

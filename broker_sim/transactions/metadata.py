@@ -130,7 +130,7 @@ class TransactionMetadata:
         self.pending_state: TransactionState | None = None
         """The state of a prepared transition that is not completed."""
         self.partitions = dict.fromkeys(partitions)
-        """The partitions of the transaction. In a Prepare state, only those whose marker is still missing."""
+        """The partitions of the transaction; in a Prepare state, only the partitions whose marker is still missing."""
         self.start_ms = start_ms
         self.update_ms = update_ms
         self.has_failed_epoch_fence = False
@@ -206,7 +206,7 @@ class TransactionMetadata:
     def prepare_complete(self, now_ms: int) -> Transition:
         """Complete the transaction, once all its partitions have their markers."""
         commits = self.state is TransactionState.PREPARE_COMMIT
-        # The decision is in the log, and so is the epoch of a fence.
+        # The decision and the epoch of the fence are in the log now.
         self.has_failed_epoch_fence = False
         state = TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT
         return self._prepare(state, start_ms=self.start_ms, update_ms=now_ms)
@@ -287,7 +287,8 @@ class TransactionMetadata:
             case TransactionState.COMPLETE_COMMIT | TransactionState.COMPLETE_ABORT:
                 return unchanged and to.start_ms != NO_TIME
             case _:
-                # A fence is followed by PrepareAbort, and a dead id is removed: neither is ever completed.
+                # No other state is ever completed: PREPARE_EPOCH_FENCE is followed by PREPARE_ABORT, and DEAD ids are
+                # removed.
                 return False
 
     # ---- the rest ---------------------------------------------------------------------------------------------

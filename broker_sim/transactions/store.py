@@ -64,7 +64,7 @@ class Coordinated(NamedTuple):
 
 
 class LoadedPartition(NamedTuple):
-    """The ids of one partition of `__transaction_state`, read in that coordinator epoch."""
+    """The ids of one partition of `__transaction_state`, and the coordinator epoch in which they were read."""
 
     coordinator_epoch: int
     transactions: dict[str, TransactionMetadata]
@@ -190,7 +190,8 @@ class TransactionStore:
         size = self._config.transaction_state_log_load_buffer_size
         read = None
         with suppress(LogDirFailed):
-            # Another broker will lead then and read it from its own disk; until then it counts as loading.
+            # If the directory fails, another broker becomes coordinator and reads its own replica. Until then this
+            # partition counts as loading.
             read = await read_transaction_log(partition, size, self._runtime, lambda: self._is_loading(number, epoch))
         if read is None:
             return

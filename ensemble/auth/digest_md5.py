@@ -1,7 +1,7 @@
 """Server side of SASL DIGEST-MD5 (RFC 2831), as Java implements it for ZooKeeper (DigestMD5Server).
 
-It supports only the protection `auth`, no subsequent authentication, and one realm, which is also the server's name.
-The caller passes the nonce in. A server object serves one negotiation: `challenge`, then `verify`.
+The server supports only the protection `auth`, no subsequent authentication, and one realm, which is also the server's
+name. The caller passes the nonce in. A server object serves one negotiation: `challenge`, then `verify`.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def subject_of(certificate: bytes) -> str:
     """
     fields = _elements(_only(_only(certificate, _SEQUENCE, more=True), _SEQUENCE, more=True))
     tag, _, _ = next(fields, (0, b"", b""))
-    # version (optional), serialNumber, signature, issuer, validity, subject
+    # Skip version (optional), serialNumber, signature, issuer and validity up to the subject.
     for _ in range(4 if tag == _VERSION else 3):
         next(fields, None)
     tag, name, _ = next(fields, (0, b"", b""))

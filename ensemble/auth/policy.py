@@ -46,9 +46,9 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return SASL in self.required_schemes
 
     def identities_of(self, address: str, subject: str | None) -> tuple[AuthId, ...]:
-        """Return the identities of a connection without credentials.
+        """Return the identities of a connection that has sent no credentials.
 
-        These are its address and the subject of its verified certificate.
+        They are its address and the subject of its verified certificate.
         """
         found: list[AuthId] = [(IP, address)]
         if subject is not None:
@@ -58,7 +58,7 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(found)
 
     def authenticate(self, scheme: str, credentials: bytes | None, present: Iterable[AuthId]) -> tuple[AuthId, ...]:
-        """Return the identities that an auth packet proves; empty if it is rejected.
+        """Return the identities that an auth packet proves; empty if the packet is rejected.
 
         `present`: the identities already proved.
         """
@@ -66,7 +66,7 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
             return ()
         if scheme == DIGEST:
             return self._digest(credentials)
-        # An address and a certificate are proved at connect time or not at all; SASL does not use auth packets.
+        # An address or a certificate is proved when the client connects, and SASL does not use auth packets.
         return tuple(identity for identity in present if identity[0] == scheme and scheme != SASL)
 
     def _digest(self, credentials: bytes | None) -> tuple[AuthId, ...]:

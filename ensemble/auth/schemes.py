@@ -19,9 +19,9 @@ SUPER_USER: AuthId = (SUPER, "")
 """Super user: this identity passes every ACL check. No client can authenticate as it directly: see `AuthPolicy`."""
 DEFAULT_SCHEMES = frozenset({DIGEST, IP})
 PROVING = frozenset({DIGEST, X509, SASL, KEY})
-"""Schemes that identify a user (isAuthenticated).
+"""Schemes that identify a user (isAuthenticated). The `ip` scheme is not one of them.
 
-An `auth` entry in an ACL stands for the client's ids in these schemes. The `ip` scheme is not one of them.
+An `auth` entry in an ACL represents all ids of the client in these schemes.
 """
 _SASL_SUPER = "super"
 _PRINCIPAL = re.compile(r"[^/@]*(?:/[^/@]*)?@[^/@]*|[^@]*")
@@ -68,7 +68,7 @@ def matches(scheme: str, proved: str, wanted: str) -> bool:
 def opens(key: bytes, credentials: bytes) -> bool:
     """Return whether credentials fit the key in /key (KeyAuthenticationProvider, an example provider).
 
-    Both are numbers, and one must be a multiple of the other.
+    Key and credentials are numbers, and one must be a multiple of the other.
     """
     lock, given = _int(key), _int(credentials)
     return lock is not None and given is not None and (lock == 0 or given % lock == 0)

@@ -125,7 +125,7 @@ class Client:
         return self._session.last_failure
 
     def add_listener(self, listener: StateListener) -> None:
-        """Call `listener` at every change of state, in order, from within the client's own turn."""
+        """Call `listener` at every change of state, in order, before the client processes anything else."""
         self._session.add_listener(listener)
 
     def remove_listener(self, listener: StateListener) -> None:
@@ -185,7 +185,7 @@ class Client:
                 await self._session.request(OpCode.CREATE2, body, path=full)
 
     def delete(self, path: str, version: int = -1) -> Future[None]:
-        """Delete a znode; version -1 is any."""
+        """Delete a znode; version -1 matches any version."""
         return self._session.request(OpCode.DELETE, DeleteRequest(self._full(path), version), path=path)
 
     def exists(self, path: str, watcher: Watcher | None = None) -> Future[Stat | None]:
@@ -197,7 +197,7 @@ class Client:
         return self._read(OpCode.GET_DATA, WatchKind.DATA, path, watcher, _data)
 
     def set(self, path: str, data: bytes | None, version: int = -1) -> Future[Stat]:
-        """Set the data; version -1 is any."""
+        """Set the data; version -1 matches any version."""
         body = SetDataRequest(self._full(path), data, version)
         return self._session.request(OpCode.SET_DATA, body, path=path, convert=_stat)
 

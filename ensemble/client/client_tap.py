@@ -1,6 +1,6 @@
 """Recorder of a ZooKeeper client's messages, for a broker's message file.
 
-It omits pings unless all messages are recorded.
+Pings are omitted unless all messages are recorded.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _OUTCOMES: dict[type[ZooKeeperError], Answered] = {
 
 
 class History:
-    """All operations of all clients, with their results."""
+    """All recorded operations of all clients, with their results."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
@@ -108,7 +108,7 @@ class Player:
     async def _live(self) -> None:
         """Create an ephemeral once per session.
 
-        It may exist already if the reply to an earlier create was lost.
+        The ephemeral may exist already if the reply to an earlier create was lost.
         """
         if self._name in self._history.ephemerals:
             return
@@ -129,7 +129,7 @@ class Player:
         elif choice < 0.45:
             await self._ask(path, Asked("set", data))
         elif choice < 0.55:
-            # A write and a read after it; both are sent before either is awaited.
+            # Send a write and a read back to back, without awaiting the write first.
             written = asyncio.ensure_future(self._ask(path, Asked("set", data)))
             await asyncio.sleep(0)
             for ended in await asyncio.gather(written, self._look(path, watch=False), return_exceptions=True):
@@ -181,13 +181,13 @@ class Player:
         return Answered("ok", data, stat.version)
 
     async def _look(self, path: str, watch: bool) -> None:
-        """Run a plain read. It may return stale data, but must respect the session's order."""
+        """Run a plain read. The reply may contain stale data, but must respect the session's order."""
         session = self._session
 
         def fired(event: WatchEvent) -> None:
             if event.type is not EventType.NONE:
-                # One turn of the loop later, like the callback of a future, so that both are recorded in the order of
-                # their frames.
+                # Record the event one iteration of the loop later, as the callback of a future does, so that replies
+                # and events are recorded in the order of their frames.
                 asyncio.get_running_loop().call_soon(self._history.seen.append, Seen(session, "event", path))
 
         read: Any = self._client.get(path, fired) if watch else self._client.get(path)

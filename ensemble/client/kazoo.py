@@ -192,7 +192,7 @@ class KazooClient(KazooSession):
         for _ in range(1 + max(0, retries)):
             text = self.command(b"envi")
             if "whitelist" in text:
-                # Every ZooKeeper answers `srvr`, unless it is configured otherwise.
+                # `envi` is not allowed by this server. `srvr` is allowed by default.
                 text = self.command(b"srvr")
             found = _VERSION_LINE.search(text)
             digits = found.group(1).strip(".") if found else ""
@@ -318,7 +318,7 @@ class KazooClient(KazooSession):
             return True
 
     def exists(self, path: str, watch: Watch | None = None) -> Any:
-        """Return the ZnodeStat, or None."""
+        """Return the ZnodeStat, or None if the znode does not exist."""
         return self.exists_async(path, watch).get()
 
     def exists_async(self, path: str, watch: Watch | None = None) -> Any:
@@ -450,7 +450,7 @@ class KazooClient(KazooSession):
     def _follow(self, session: Session, result: Any, steps: Any) -> None:
         """Resolve the result with a coroutine's return value.
 
-        The coroutine runs later: requests that must keep their position in the order are sent before.
+        The coroutine runs later, so requests whose order matters must be sent before this call.
         """
         engine = self._engine
         assert engine is not None

@@ -12,7 +12,7 @@ from zabka.ensemble.records import EventType
 
 
 class Notices:
-    """Runs callbacks in the turn that received the event. Paths are passed without `chroot`, except to `on_event`."""
+    """Runs callbacks synchronously when an event is received. Paths have no `chroot`, except those for `on_event`."""
 
     __slots__ = ("_chroot", "_listeners", "_name", "_on_event", "_runtime", "_waiters")
 
@@ -94,7 +94,7 @@ class Notices:
     def _call_out(self, callback: Callable[[Any], None], argument: object) -> None:
         """Call a user's callback.
 
-        An exception stops the node with an error, but not in the middle of this turn.
+        An exception stops the node with an error, but only after the current event is processed.
         """
         try:
             callback(argument)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from zabka.ensemble.ports import Random
 
 BACKOFF_MIN_MS = 50
-"""Maximum pause after the first round in which every server failed. It doubles with each further round."""
+"""Maximum pause after the first round in which every server failed. The maximum doubles with each further round."""
 BACKOFF_MAX_MS = 1_000
 
 
@@ -62,7 +62,7 @@ class Rotation:
     def pause_ms(self, *, served: bool) -> int:
         """Return how long to wait before the next attempt, after an attempt ended.
 
-        If the connection was `served` at least one reply after the connect, retry at once.
+        If the server had replied after the connect (`served`), retry at once.
         """
         self._failed = 0 if served else self._failed + 1
         rounds, within = divmod(self._failed, len(self._servers))

@@ -31,7 +31,7 @@ class SessionState(Enum):
     CONNECTING = "connecting"
     CONNECTED = "connected"
     CONNECTED_READ_ONLY = "connected read-only"
-    """Connected to a server without a leader, which serves only reads. Only `read_only` clients reach it."""
+    """Connected to a server without a leader, which serves only reads. Possible only for `read_only` clients."""
     SUSPENDED = "suspended"
     EXPIRED = "expired"
     CLOSED = "closed"
@@ -92,8 +92,8 @@ Op = Create | SetData | Delete | Check
 class OpResult(NamedTuple):
     """Result of one op: OK with the created path (Create) or the Stat (Create, SetData), or the error.
 
-    In a failed multi the ops before the failing one carry OK with neither (rolled back), the failing op carries its
-    error, and the ops after it carry RUNTIME_INCONSISTENCY.
+    In a failed multi, the failing op has its error. The ops before it were rolled back and have OK without path or
+    Stat. The ops after it have RUNTIME_INCONSISTENCY.
     """
 
     error: ErrorCode
@@ -140,7 +140,7 @@ class CoordinationService(Protocol):
     def state(self) -> SessionState: ...
 
     def add_listener(self, listener: StateListener) -> None:
-        """Call `listener` at every change of state, in order, from within the client's own turn."""
+        """Call `listener` at every change of state, in order, before the client processes anything else."""
         ...
 
     async def start(self) -> None:

@@ -113,7 +113,7 @@ class Heartbeat:
             if now_ms - self._due_ms < third_ms:
                 self._lose(f"nothing heard for {now_ms - self._heard_ms} ms")
                 return
-            # This process itself was stalled, and replies may wait in the socket: read them before deciding.
+            # This process itself was stalled, so replies may wait in the socket. Read them before deciding.
             self._heard_ms = now_ms - third_ms
         if now_ms - self._sent_ms >= third_ms:
             self._ping()
@@ -123,7 +123,7 @@ class Heartbeat:
 class ReadWriteSearch:
     """Search for a server that accepts writes, while the session is on a read-only server (ClientCnxn.pingRwServer).
 
-    Queries one server after another, from its creation until it has `found` one or is stopped.
+    The search starts at creation. It queries one server after another until it has `found` one or is stopped.
     """
 
     def __init__(self, asker: WordAsker, rotation: Rotation, runtime: Runtime, found: Callable[[str], None]) -> None:
@@ -158,7 +158,7 @@ class ReadWriteSearch:
 class LinkOwner(Protocol):
     """Interface of the owner of a link, which receives the link's events.
 
-    It must check itself whether the link is its current one.
+    The owner must ignore events of a link that is not its current one.
     """
 
     def on_link_up(self, link: Link) -> None: ...
@@ -286,8 +286,8 @@ class Session:
         """Begin to open a new session if the old one has expired; otherwise do nothing."""
         if self.state is not SessionState.EXPIRED:
             return
-        # last_zxid is kept: the server that reported the expiry had passed it, and the new session must not read older
-        # data than the old session did.
+        # Keep last_zxid: the server that reported the expiry has reached it, and the new session must not read older
+        # data than the old one did.
         self._set_state(SessionState.CONNECTING)
         self.open()
 
@@ -325,7 +325,7 @@ class Session:
         """
         future = self._runtime.future()
         shown = self._notices.unchroot(path)
-        # The server has one watch per connection: it is removed with the last watcher here.
+        # The server has one watch per connection and path, so remove it only with the last local watcher.
         shared = watcher is not None and self._watches.others(kind, path, watcher, self._calls.watches())
         op = OpCode.CHECK_WATCHES if shared else OpCode.REMOVE_WATCHES
 
@@ -575,7 +575,7 @@ class Session:
         if not self._connected:
             self._lose("a reply before the session's answer")
             return
-        link.served = message.xid != SET_WATCHES_XID or not message.err  # a heartbeat without watches has no purpose
+        link.served = message.xid != SET_WATCHES_XID or not message.err  # not served if the watches could not be set
         self._heartbeat.received()
         if message.xid > 0:
             self._on_reply(message)

@@ -68,8 +68,8 @@ def _write_acls(out: Writer, acl: Sequence[ACL]) -> None:
 def read_acls(reader: Reader) -> Sequence[ACL]:
     """Read an ACL.
 
-    Nearly every ACL is the open ACL. It is recognised by its bytes, and all znodes share one object, so that it can be
-    compared by identity.
+    Nearly every ACL is the open ACL. This method recognises its bytes and returns the same object each time, so that
+    znodes share the object and ACLs can be compared by identity.
     """
     if reader.data.startswith(OPEN_ACL_BYTES, reader.pos):
         reader.pos += len(OPEN_ACL_BYTES)

@@ -100,7 +100,8 @@ class AsyncioRuntime:
         failure = context.get("exception")
         message = str(context.get("message", ""))
         if message == _NEVER_RETRIEVED or isinstance(failure, OSError) or failure is None:
-            # An unawaited future, or a connection that broke: the owner is notified in another way.
+            # Either the result of a future was not awaited, or a connection broke. Its owner is notified in another
+            # way.
             return
         self._on_failure(message, failure)
 

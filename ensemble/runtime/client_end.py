@@ -1,7 +1,7 @@
 """Clients as ends of link faults: by Kafka client id, by ZooKeeper session, or by address.
 
-ZooKeeper's protocol has no client ids, so its clients are named by the ids of their sessions, as in the answers of
-`cons` and `dump`.
+ZooKeeper's protocol has no client ids, so its clients are named by the ids of their sessions, as in the output of the
+commands `cons` and `dump`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Faults of the links between a node and its clients, enforced on the connections that the node has accepted.
 
-A new connection is held until its first request names the client: a rule is in force for that request already. A rule
-that is added later is in force at once. The session of a new ZooKeeper client is known only with the server's answer,
-so a rule for that session's id is in force from that answer on. Connections of the cluster's own nodes are left out,
-because faults between nodes name these. Without rules, connections have no `ClientLink`.
+A new connection is held until its first request names the client, so a rule applies to that request already. A rule
+that is added later applies to open connections immediately. The session id of a new ZooKeeper client is known only with
+the server's response, so a rule for that session applies from that response on. Connections of the cluster's own nodes
+are not affected, because faults between nodes have rules of their own kind. Without rules, connections have no
+`ClientLink`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from zabka.journal.cause import fault_cause
 from zabka.journal.events import Event, LinkFaultApplied
 
 REPORTED_MAX = 1_000
-"""Clients that are journalled for each fault; the fault affects all."""
+"""Maximum number of clients that are journalled for each fault. The fault affects all matching clients."""
 CLIENT_CHARACTERS_MAX = 260
 
 
@@ -37,10 +38,10 @@ Identify = Callable[[bytes], KnownClient | None]
 
 
 class Accepted(Protocol):
-    """The connection of a client, as its port has it: the protocol of its transport."""
+    """A client's connection at the port that accepted it: the asyncio protocol of the transport."""
 
     def use_transport(self, transport: asyncio.Transport, link: ClientLink | None) -> None:
-        """Read from and write to this transport from now on; it is that of the link, if there is one."""
+        """Read from and write to this transport from now on. If `link` is given, the transport is the link's."""
         ...
 
 
@@ -55,7 +56,7 @@ class ClientLinks:
         self._node = ""
         self._faults: list[HeldFault] = []
         self._reported: dict[str, dict[str, None]] = {}
-        """The clients that were journalled, by fault."""
+        """The clients that were journalled, keyed by fault."""
 
     @property
     def is_needed(self) -> bool:
@@ -63,7 +64,7 @@ class ClientLinks:
         return bool(self._faults)
 
     def apply(self, table: FaultTable) -> None:
-        """Hold exactly the faults of this table from now on."""
+        """Apply exactly the faults of this table from now on."""
         self._node = table.node
         self._faults = [each for each in table.faults if each.client is not None and each.node in (table.node, ANY)]
         self._reported = {each.id: self._reported.get(each.id, {}) for each in self._faults}
@@ -83,7 +84,7 @@ class ClientLinks:
         return link
 
     def state(self, line: ClientLine) -> LinkState:
-        """Return the faults of a client's link. Journal those that affect the client for the first time."""
+        """Return the faults of a client's link. Journal each fault that affects the client for the first time."""
         for fault in self._faults:
             if is_of(fault, self._node, line):
                 self._report(fault, line)
@@ -120,7 +121,7 @@ class ClientLink(FaultyLink):
         self.refresh()
 
     def refresh(self) -> None:
-        """Apply the present faults. Without any, leave the connection as soon as nothing is held back."""
+        """Apply the present faults. If there are none, detach from the connection as soon as nothing is held back."""
         if self._first is None:
             self.update(HEALTHY if self._is_of_node else self._links.state(self._line))
         if not self._links.is_needed and self.is_clear and not self._first:

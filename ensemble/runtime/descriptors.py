@@ -13,13 +13,12 @@ import structlog
 DESCRIPTORS_KEPT = 1100
 """Descriptors that client connections cannot use, or a sixth of the limit if that is less.
 
-This is more than the number of connections that can be accepted in one batch, before the first of them is processed.
+The number exceeds the number of connections that can be accepted in one batch, before the first of them is processed.
 """
 KEPT_FOR_FEW = 550
-"""Further descriptors that only the ports for servers and the operator can use.
+"""Further descriptors that only the ports for servers and the operator can use, or a twelfth of the limit if less.
 
-A twelfth of the limit if that is less. Otherwise a crowd of clients would lock these ports out, and a leader whose
-followers cannot reconnect loses its quorum.
+Otherwise many clients could lock these ports out, and a leader whose followers cannot reconnect loses its quorum.
 """
 SAY_EVERY_S = 60.0
 _OPEN_FILES = 10_240
@@ -33,7 +32,7 @@ def may_open_all_files() -> None:
     A shell's default limit is too low for a server.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # macOS reports no limit, and then rejects a raise (OPEN_MAX).
+    # macOS reports no hard limit, but rejects a soft limit above OPEN_MAX, so try both.
     for wanted in (hard, _OPEN_FILES):
         if soft == hard or 0 <= wanted <= soft:
             return

@@ -1,6 +1,6 @@
 """TCP connection whose directions can be stalled or delayed.
 
-It is a protocol between asyncio and the real protocol.
+`FaultyLink` is an asyncio protocol between the transport and the real protocol.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Protocol, cast
 from zabka.ensemble.runtime.link_fault import Impairment
 
 PIECES_PER_S = 20
-"""Under a limited bandwidth, bytes pass in at most so many pieces a second."""
+"""With a limited bandwidth, bytes are passed on in at most this many pieces a second."""
 HELD_BYTES_MAX = 8 * 1024 * 1024
 """Limit of bytes held back in a direction. Above it, the sender is paused."""
 LINGER_S = 600.0
-"""How long a connection that was closed during a cut stays open, to hide the close from the other side."""
+"""How long a connection closed while its link is cut stays open, to hide the close from the other side."""
 
 
 class State(Protocol):
@@ -41,7 +41,10 @@ _Item = bytes | memoryview | _End
 
 
 class _Direction:
-    """Holds items back while cut, each item for `delay_s`, and passes `bytes_per_s`; keeps their order."""
+    """One direction of a link. Holds items back while `cut`, delays each by `delay_s`, and passes `bytes_per_s`.
+
+    Items keep their order.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.cut = False
@@ -58,7 +61,7 @@ class _Direction:
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, wrong: Impairment) -> None:
-        """Apply this impairment to all items from now on; a new bandwidth applies to held items, too."""
+        """Apply this impairment to all later items. A new bandwidth also applies to the items that are held back."""
         self.cut, self.delay_s, self.bytes_per_s = wrong.cut, wrong.delay_ms / 1000, wrong.bytes_per_s
         self._see_if_clear()
 
@@ -119,8 +122,8 @@ class _Direction:
 class FaultyLink(asyncio.Protocol):
     """Protocol on the real transport; the wrapped protocol gets `facade` as its transport.
 
-    `state` returns the faults that apply now. It is called when the connection is established and can receive `update`
-    calls, because the faults may have changed after this object was created.
+    `state` returns the current faults. It is called when the connection is established, because the faults may have
+    changed after this object was created. From then on, `update` receives changes.
     """
 
     def __init__(
@@ -157,7 +160,7 @@ class FaultyLink(asyncio.Protocol):
         self.protocol.connection_made(self.facade)
 
     def take_over(self, transport: asyncio.Transport) -> None:
-        """Be the protocol of a connection that is already in use, from now on."""
+        """Become the protocol of a connection that is already in use."""
         self.transport = transport
         self._registry[id(self)] = self
         self._reading_requested = transport.is_reading()
@@ -165,7 +168,7 @@ class FaultyLink(asyncio.Protocol):
 
     @property
     def is_clear(self) -> bool:
-        """Whether the connection is open, and nothing is held back or will be."""
+        """Whether the connection is open, and no data is held back now or would be held back by the faults."""
         is_open = self.transport is not None and not self.closing and not self._real_lost
         return is_open and self._in.clear and self._out.clear
 
@@ -186,7 +189,7 @@ class FaultyLink(asyncio.Protocol):
             self._deliver()
 
     def eof_received(self) -> bool:
-        """Handle the other side's half-close; it is held back like data."""
+        """Handle the other side's half-close. Hold it back like data."""
         self._in.put(_End(None, half=True))
         self._deliver()
         # TLS has no half-closed connections.
@@ -195,7 +198,7 @@ class FaultyLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Handle the lost connection.
 
-        The wrapped protocol is notified when the faults would let the loss reach it.
+        The wrapped protocol is notified once the faults allow the loss to reach it.
         """
         self._real_lost = True
         if self._giving_up is not None:

@@ -27,7 +27,7 @@ BYTES_PER_S_MAX = 1_000_000_000
 
 Kind = Literal["cut", "delay", "bandwidth"]
 _NEEDS = {"delay": "delay_ms", "bandwidth": "bytes_per_s"}
-"""The field that a kind needs, and that no other kind takes."""
+"""Field that a kind of fault requires; every other kind rejects the field."""
 
 
 class LinkFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"source": "from", "target": "to"}):
@@ -66,16 +66,16 @@ class LinkFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
     @property
     def client(self) -> ClientEnd | None:
-        """The end that is a client, or None if both ends are nodes."""
+        """The end of the link that is a client, or None if both ends are nodes."""
         return client_end(self.source) or client_end(self.target)
 
     @property
     def node(self) -> str:
-        """The node at the end of a client's link: the one that enforces the fault, or * for all."""
+        """The node at the other end of a client's link, which enforces the fault; * stands for all nodes."""
         return self.source if client_end(self.target) is not None else self.target
 
     def touches(self, sender: str | None, receiver: str | None) -> bool:
-        """Return whether the fault affects traffic from `sender` to `receiver`; None stands for an unknown node."""
+        """Return whether the fault affects traffic from `sender` to `receiver`; None means an unknown node."""
         if self.source in (sender, ANY) and self.target in (receiver, ANY):
             return True
         return self.both_ways and self.target in (sender, ANY) and self.source in (receiver, ANY)
@@ -93,7 +93,7 @@ AnyFault = HeldFault | HeldRequestFault
 
 
 def kind_text(fault: LinkFault) -> str:
-    """Return the kind of a fault as the journal has it: that of a limit contains its number."""
+    """Return the kind of a fault as the journal has it; for a bandwidth limit, it includes the bytes per second."""
     return f"{fault.kind} {fault.bytes_per_s} bytes/s" if fault.bytes_per_s else fault.kind
 
 
@@ -106,7 +106,7 @@ class Impairment(NamedTuple):
     """0 for no limit."""
 
     def with_fault(self, fault: LinkFault) -> Impairment:
-        """Return the impairment with that fault, too."""
+        """Return this impairment combined with the effect of that fault."""
         match fault.kind:
             case "cut":
                 return self._replace(cut=True)
@@ -129,13 +129,13 @@ def impairment(faults: Iterable[LinkFault], sender: str | None, receiver: str | 
 
 
 def is_of(fault: LinkFault, node: str, line: ClientLine) -> bool:
-    """Return whether a fault is one of that client's link to that node, in any direction."""
+    """Return whether a fault affects the link between this client and this node, in any direction."""
     client = fault.client
     return client is not None and fault.node in (node, ANY) and client.is_of(line)
 
 
 def client_impairments(faults: Iterable[LinkFault], node: str, line: ClientLine) -> tuple[Impairment, Impairment]:
-    """Return the combined effects on traffic from a client to that node, and back."""
+    """Return the combined effects on traffic from a client to that node, and on traffic from the node to the client."""
     inward = outward = WHOLE
     for fault in faults:
         if not is_of(fault, node, line):

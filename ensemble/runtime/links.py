@@ -1,9 +1,9 @@
-"""Faults on the links between running nodes: cut or delayed, per direction.
+"""Faults on the links between running nodes: partitions and delays, per direction.
 
 Every node receives the same table of all active faults, and its own name. The node that opened a TCP connection
-enforces the faults of both directions. A node enforces no faults on the connections that it accepted, because the
-other end does. A cut direction stalls: nothing is sent or delivered, not even a close, and new connections hang until
-they time out. Everything continues when the cut is healed.
+enforces the faults of both directions. A node enforces no faults on the connections that it accepted, because the other
+end does. A partitioned direction stalls: nothing is sent or delivered, not even a close, and new connections hang until
+they time out. Everything continues when the partition is healed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FaultTable(msgspec.Struct, frozen=True):
 
 
 class LinkState(NamedTuple):
-    """Impairments of a connection, as seen by its opener."""
+    """Impairments of the two directions of a connection, from the view of the node that opened it."""
 
     outward: Impairment = WHOLE
     inward: Impairment = WHOLE
@@ -48,7 +48,7 @@ HEALTHY = LinkState()
 
 
 def address_key(host: str, port: int) -> str:
-    """Return an address in the form that a fault table uses."""
+    """Return an address as a fault table writes it: "host:port"."""
     return f"{'127.0.0.1' if host == 'localhost' else host}:{port}"
 
 
@@ -70,7 +70,7 @@ class LinkFaults:
         return list(self._faults)
 
     def name_nodes(self, names: dict[str, str]) -> None:
-        """Know the nodes at these addresses, too: nodes that joined or moved after this one started."""
+        """Add the nodes at these addresses: nodes that joined or moved after this node started."""
         named = _normalised(names)
         if all(self._later_names.get(address) == name for address, name in named.items()):
             return
@@ -111,7 +111,7 @@ class LinkFaults:
 
         `sock`, if given, is already connected to the address.
 
-        Waits until no direction is cut: use a timeout to limit the wait. Raises OSError.
+        Waits while any direction is partitioned; use a timeout to limit the wait. Raises OSError.
         """
         loop = asyncio.get_running_loop()
         address = address_key(host, port)
@@ -137,7 +137,7 @@ class LinkFaults:
         return link.facade, protocol
 
     async def passable(self, host: str, port: int) -> LinkState:
-        """Wait until no direction to this address is cut; return the faults that then apply."""
+        """Wait until no direction to this address is partitioned; return the faults that then apply."""
         address = address_key(host, port)
         while (state := self.state(address)).outward.cut or state.inward.cut:
             waiter = asyncio.get_running_loop().create_future()
@@ -169,11 +169,11 @@ _decoder = msgspec.json.Decoder(FaultTable)
 
 
 class ControlSocket:
-    """A unix-domain socket on which a host agent sends fault tables: one JSON object a line, one answer a line.
+    """A unix-domain socket on which a host agent sends fault tables: one JSON object a line, one reply a line.
 
-    `{"faults": [...], "node": "...", …}`, a `FaultTable`, is the full state each time, which `hold` applies; the answer
-    is `{"ok": true}`, or `{"ok": false, "error": "..."}` with nothing changed. `{"status": true}` queries the node: the
-    answer is the result of the `status` function, as one object.
+    `{"faults": [...], "node": "...", …}`, a `FaultTable`, is always the full state, which `hold` applies; the reply is
+    `{"ok": true}`, or `{"ok": false, "error": "..."}` with nothing changed. `{"status": true}` queries the node: the
+    reply is the result of the `status` function, as one object.
     """
 
     LINE_BYTES_MAX = 1024 * 1024
@@ -221,7 +221,7 @@ class ControlSocket:
                 writer.write(self.answer(line))
                 await writer.drain()
         except (OSError, ValueError):
-            # The agent closed the connection, or its line was over the limit.
+            # The agent closed the connection, or sent a line that is longer than the limit.
             return
         finally:
             del self._writers[id(writer)]

@@ -11,7 +11,7 @@ from typing import Any
 from zabka.ensemble.runtime.asyncio_runtime import FailureHandler
 
 RESTART_PAUSE_S = 1.0
-"""Pause before a restart. It limits the processor time of a task that repeatedly fails at once."""
+"""Pause before a restart. It limits the processor time used by a task that fails at once, again and again."""
 
 Report = Callable[[str, str, str], None]
 """Callback (task, reason, traceback): the task ended, and will be restarted."""

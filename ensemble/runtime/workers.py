@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Pause(NamedTuple):
-    """Pause of that many seconds before the next step. If it `heeds` wake-ups, a wake-up ends the pause."""
+    """A pause of that many seconds before the next step. A wake-up ends the pause early if `heeds` is set."""
 
     seconds: float
     heeds: bool = False
@@ -42,7 +42,7 @@ class Work(Protocol):
         ...
 
     def is_under_way(self) -> bool:
-        """Whether the job has not ended."""
+        """Whether the job is still running."""
         ...
 
     def join(self, within_s: float | None = None) -> None:

@@ -52,7 +52,7 @@ CLIENT_OPS = frozenset(int(op) for op in OpCode if op not in _NOT_FOR_CLIENTS)
 Any other op gets UNIMPLEMENTED, and the connection is closed (Request.isValid).
 """
 PLAIN_READS_MAX = 64
-"""Number of reads after a write whose replies are sent together."""
+"""Maximum number of reads whose replies are sent together with the reply to the write before them."""
 _SYNC_CONNECTED = int(KeeperState.SYNC_CONNECTED)
 _CLOSED = Stage.CLOSED
 """Cached separately, because looking up an enumeration member costs more than the rest of a comparison."""
@@ -94,7 +94,7 @@ class AnswerQueues:
         self._local = local
 
     def commit(self, now: Instant, session: OpenSession, txn: Txn, applied: Applied, effects: list[Effect]) -> None:
-        """Handle the applied transaction of a session connected here: set the reply if a request waits for it."""
+        """Handle an applied transaction of a session connected here: set the reply of the request that awaits it."""
         for waiting in session.queue:
             if waiting.under_way and not waiting.done and waiting.op != _SYNC:
                 break
@@ -102,7 +102,7 @@ class AnswerQueues:
             return
         elsewhere = txn.zxid <= waiting.connection.attached_after
         if elsewhere or waiting.cxid != txn.cxid or (txn.type != waiting.op and txn.type != OpCode.ERROR):
-            return  # The session was at another server when it sent this, and cxids can repeat (kazoo's do).
+            return  # this is of a request sent to another server; cxids can repeat (kazoo's do)
         if applied.error and moved(txn):
             session.queue.remove(waiting)
             waiting.connection.outstanding -= 1
@@ -118,7 +118,7 @@ class AnswerQueues:
     ) -> bool:
         """Add a plain write's reply to the replies of the previous writes, if it is next in its session's queue.
 
-        Return False if it is not next, or not plain after all.
+        Return False if the write is not next in the queue, or turns out not to be plain.
         """
         queue = session.queue
         if not queue:
@@ -242,8 +242,8 @@ class AnswerQueues:
     def answer_ready(self, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
         """Send replies from the head of the session's queue up to the first request that is still in progress.
 
-        Replies to reads are held back while the client has too many unread reply bytes. The reply to a write is never
-        held back, because it must precede the event of any later change.
+        Replies to reads wait in the queue while the client has too many unread reply bytes. The reply to a write is
+        never held back, because it must precede the event of any later change.
         """
         self._answer_up_to(self._unread_max, now, session, effects)
 
@@ -271,7 +271,7 @@ class AnswerQueues:
     def _answer_plain(self, unread_max: int, now: Instant, queue: deque[Waiting], effects: list[Effect]) -> int:
         """Send together the replies to the plain write at the queue's head and to the plain reads after it.
 
-        The write must be done. Return the number of replies. Requests that are not plain after all stay in the queue.
+        The write must be done. Return the number of replies. Requests that turn out not to be plain stay in the queue.
         """
         first = queue[0]
         client = first.connection

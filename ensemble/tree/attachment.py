@@ -26,7 +26,7 @@ _UNSIGNED = (1 << 64) - 1
 class Attachment:
     """Attaches clients to their sessions.
 
-    Requests that arrive before that are queued, and processed afterwards.
+    Requests that arrive before their session is attached are queued, and processed afterwards.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Attachment:
     def attach(self, now: Instant, client: Connection, valid: bool, effects: list[Effect]) -> None:
         """Reply to a ConnectRequest (finishSessionInit).
 
-        If the session has expired, the reply says so, and the connection is closed.
+        If the session has expired, reply accordingly and close the connection.
         """
         self._counters.packets_sent += 1
         read_only = self._state.read_only if client.knows_read_only else None

@@ -154,7 +154,7 @@ class Authentication:
         return self._refused(xid, ErrorCode.AUTH_FAILED, SaslResponse(None))
 
     def bar(self, xid: int) -> Verdict:
-        """Reject a request of a client that has not authenticated with a required scheme."""
+        """Return the rejection of a request whose client has not authenticated with a required scheme."""
         return self._refused(xid, ErrorCode.SESSION_CLOSED_REQUIRE_SASL)
 
     def _refused(self, xid: int, error: ErrorCode, body: SaslResponse | None = None) -> Verdict:

@@ -18,7 +18,7 @@ ACLS_MAX = 2 * BLOCK_ZNODES
 
 
 class Block:
-    """Paths in the order of creation: a dict while more are added, then a list, which is smaller.
+    """Paths in the order of creation: a dict while znodes are still added, then a list, which is smaller.
 
     `changed_in` is the number of the first snapshot that contains the last change. `acls` contains the present and
     former ACLs of its znodes, except the open ACL.

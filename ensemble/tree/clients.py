@@ -65,7 +65,7 @@ class Clients:
         if session is not None and session.connection is client:
             session.connection = None
             self.held_back.pop(session_id, None)
-            # Requests with a transaction must still be matched with it.  All other requests are dropped.
+            # Keep requests that have a transaction, because it must still be matched with them. Drop all others.
             left = [waiting for waiting in session.queue if waiting.under_way and not waiting.done]
             session.queue.clear()
             session.queue.extend(left)
@@ -80,7 +80,7 @@ class Clients:
                 self.close(older, effects)
 
     def waits(self, session_id: SessionId) -> bool:
-        """Return whether a request of the session must get its reply before the session's next write is applied."""
+        """Return whether a reply in the session's queue must be sent before the session's next write is applied."""
         syncs = self.syncing.get(session_id)
         return session_id in self.held_back or (syncs is not None and not syncs[-1].done)
 
@@ -117,7 +117,7 @@ class Clients:
     def accepts_message(self, now: Instant, client: Connection, effects: list[Effect]) -> bool:
         """Handle a message from a client. Return False if its messages are no longer processed."""
         if not self.touch(now, client):
-            return False  # The session's close is in progress and will close the connection.
+            return False  # the session is closing; its end will close the connection
         proposer = self._state.proposer
         if client.alone or proposer is None:
             return True

@@ -45,9 +45,9 @@ class Connection:
         self.session_id = SessionId(0)
         self.creates = False
         self.attached_after = Zxid(0)
-        """Zxid up to which transactions are not results of this connection's requests.
+        """Transactions up to this zxid are not results of this connection's requests.
 
-        The session was connected elsewhere then.
+        The session was connected to another server when they were proposed.
         """
         self.knows_read_only = True
         self.timeout_ms = 0
@@ -117,7 +117,7 @@ class Waiting(msgspec.Struct, eq=False, gc=False):
 
 
 class OpenSession:
-    """A session that is connected here, or was connected and still has unfinished requests.
+    """A session that is connected to this server, or was connected and still has unfinished requests.
 
     The queue belongs to the session, not to the connection. Pending requests of a broken connection must still be
     matched with their transactions before any request of the session's new connection.
@@ -132,9 +132,9 @@ class OpenSession:
 
 
 class ConnectionInfo(msgspec.Struct, frozen=True):
-    """One connection, as `cons` and `stat` show it.
+    """Statistics of one connection, for `cons` and `stat`.
 
-    Latencies are those of requests with a reply; times are on the node's clock.
+    Latencies include only requests with a reply; times are on the node's clock.
     """
 
     connection: ConnectionId

@@ -17,7 +17,7 @@ _MINUTE_MS = 60_000
 
 
 class Lasting(Protocol):
-    """Interface of the fields that determine whether a znode has lapsed, in the tree or as proposed."""
+    """Interface of the fields that determine whether a znode is due for deletion, in the tree or as proposed."""
 
     @property
     def child_count(self) -> int: ...
@@ -30,13 +30,14 @@ class Lasting(Protocol):
 
 
 def has_lapsed(now: Instant, node: Lasting, rules: TreeRules) -> bool:
-    """Return whether a znode is a container that lost its children, or its time to live has expired."""
+    """Return whether a znode is due for deletion: a container that lost its children, or an expired time to live."""
     owner = node.ephemeral_owner
     if not owner or is_ephemeral(owner) or node.child_count:
         return False
     age_ms = now.wall_ms - node.mtime
     if owner == CONTAINER_OWNER:
-        # A container that never had a child is still waiting for its first.
+        # A container that never had a child (cversion 0) is kept until its first child, or until its maximum age, if
+        # any.
         never_used_max_ms = rules.container_never_used_max_ms
         return node.cversion > 0 or (never_used_max_ms != 0 and age_ms > never_used_max_ms)
     return rules.extended_types and age_ms > owner & TTL_MAX_MS
@@ -45,8 +46,8 @@ def has_lapsed(now: Instant, node: Lasting, rules: TreeRules) -> bool:
 class ContainerCheck:
     """The leader's periodic check of containers and times to live, every `container_check_interval_ms`.
 
-    It is called every `period_ms`: a tick, or the interval if that is shorter. If many znodes have lapsed, it deletes a
-    few in each period, within the rules' limit per minute.
+    It is called every `period_ms`: a tick, or the interval if that is shorter. If many znodes have to be deleted, it
+    deletes a few in each period, within the rules' limit per minute.
     """
 
     __slots__ = ("_asked_ms", "_due", "_earned", "_earned_max", "_next_ms", "_rules", "period_ms")

@@ -18,7 +18,7 @@ FIRED_AS = {
     EventType.DATA_CHANGED: "node_changed_watch_count",
     EventType.CHILDREN_CHANGED: "node_children_watch_count",
 }
-"""Metric names, for each type of change, of the number of connections notified."""
+"""Names of the metrics that count the notified connections, keyed by type of change."""
 WATCH_EVENT_BYTES = 28
 """Size of a notification's header, type, state and path length."""
 DIGESTS_EVERY = 128
@@ -70,7 +70,8 @@ class Counters:
         took_ms = now.wall_ms - txns[-1].time_ms
         took_ms = took_ms if took_ms > 0 else 0
         self.propagation_latency_ms.add(took_ms, len(txns))
-        # Transactions are applied in the same turn as the quorum's last acknowledgement or the leader's COMMIT.
+        # A leader applies transactions in the turn of the quorum's last acknowledgement, a learner in that of the
+        # COMMIT, so this time is the latency of either.
         committed = self.quorum_ack_latency_ms if leads else self.commit_propagation_latency_ms
         committed.add(took_ms, len(txns))
 

@@ -323,7 +323,7 @@ class DataTree:
         below, above = nodes.below, path[: path.rfind("/")]
         parent_path = above or ROOT
         parent = nodes.value(parent_path)
-        if parent is None or above == ROOT:  # "//name", which is not a valid path
+        if parent is None or above == ROOT:  # the path begins with "//", so it is not valid
             return _NO_NODE
         foreseen = self.foreseen.pop(zxid, None) if self.foreseen else None
         self._count_child(parent_path, parent, zxid, body.parent_cversion, foreseen)

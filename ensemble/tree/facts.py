@@ -44,7 +44,7 @@ def session_fact(txn: Txn, tree: DataTree) -> Event | None:
         assert isinstance(txn.body, CreateSessionTxn)
         return SessionCreated(txn.session_id, txn.body.timeout_ms, txn.zxid)
     if txn.type == OpCode.CLOSE_SESSION:
-        # A client's request has a cxid; the leader closes overdue sessions with cxid 0.
+        # A closeSession request of a client has a cxid. The leader closes expired sessions with cxid 0.
         caused_by = request_cause("closeSession") if txn.cxid else expiry_cause(txn.session_id)
         return SessionClosed(txn.session_id, txn.zxid, [change.path for change in tree.changes], caused_by)
     return None

@@ -65,7 +65,7 @@ class LocalRequests:
     def stays_here(self, now: Instant, waiting: Waiting, request: Request, effects: list[Effect]) -> bool:
         """Return whether a request is handled here although its op normally goes to the leader.
 
-        A request that needs a global session starts its creation.
+        A request that needs a global session starts the upgrade of the local session to a global one.
         """
         local, client, op = self.sessions, waiting.connection, request.op
         session_id = client.session_id

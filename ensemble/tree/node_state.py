@@ -1,4 +1,4 @@
-"""Counters of a znode as a leader proposes them: those in the tree with the proposed changes."""
+"""Counters of a znode as a leader proposes them: the tree's counters plus the proposed changes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _pack_digested = COUNTERS.pack
 
 
 class NodeState:
-    """Counters of a znode, for changes.
+    """Changeable counters of a znode.
 
-    `cversion` counts only creates of children, as in the stored form; Stat shows another number.
+    `cversion` counts only creates of children, as in the stored form; the Stat also counts deletes.
 
-    `packed` contains the counters of the current digest, unless that was 0 from the start.
+    `packed` contains the counters of the current digest, unless the digest was 0 from the start.
     """
 
     __slots__ = (

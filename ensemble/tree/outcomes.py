@@ -20,7 +20,10 @@ For a create, also the digest and counters of the parent.
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """Change of one znode by a transaction, for watches; the parent's fields are None if its children stay the same."""
+    """Change of one znode by a transaction, for watches.
+
+    The fields of the parent are None if the set of its children is unchanged.
+    """
 
     event: EventType
     path: str
@@ -31,7 +34,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Applied(msgspec.Struct):
-    """Outcome of a transaction (ProcessTxnResult): `type` is ERROR if it failed; `results` contains those of a multi.
+    """Outcome of a transaction (ProcessTxnResult): `type` is ERROR if it failed; `results` are a multi's outcomes.
 
     `node` is the current znode. `stat` is its Stat if the transaction may change it again later, in a multi.
     """
@@ -44,7 +47,7 @@ class Applied(msgspec.Struct):
     results: list[Applied] | None = None
 
     def final_stat(self) -> Stat:
-        """Return the Stat for the reply."""
+        """Return the Stat of the znode for the reply to the client."""
         if self.stat is not None:
             return self.stat
         assert self.node is not None, f"no znode for the answer to op {self.type}"

@@ -45,7 +45,7 @@ class Outstanding:
         self._records: dict[str, ChangeRecord] = {}
         self.foreseen = tree.foreseen = {}
         self._log: deque[tuple[Zxid, str, int]] = deque()
-        # Number of outstanding transactions that create this path for that session.
+        # Number of outstanding transactions that create a path, keyed by session and path.
         self._created: dict[int, dict[str, int]] = {}
         self._undo: dict[str, ChangeRecord | None] | None = None
         self.digest = tree.digest
@@ -95,7 +95,7 @@ class Outstanding:
         return record
 
     def changed(self, record: ChangeRecord) -> None:
-        """Apply a record's new values."""
+        """Update the tree's digest after a change of this record's values."""
         self.digest += record.redigest()
 
     def create(self, path: str, zxid: Zxid, owner: int) -> ChangeRecord:

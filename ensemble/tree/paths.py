@@ -17,7 +17,7 @@ def parent_of(path: str) -> str:
 
 
 def asked_for(path: str) -> str:
-    """Return the path of the znode in a client's request; an empty path is the root, as in DataTree."""
+    """Return the path of the znode that a client requested; an empty path means the root, as in DataTree."""
     return path or ROOT
 
 

@@ -59,7 +59,7 @@ class PlainProposals:
             path = raw.decode()
         except (error, UnicodeDecodeError):
             return None
-        # The root is left to the general code path, because its digest is computed differently.
+        # The general code handles writes to the root, because its digest is computed differently.
         if size < 2 or length < 0 or path[:11] == _SYSTEM or not self._tracker.standing(request.session_id, owner):
             return None
         data = body[middle + 4 : stop]
@@ -94,7 +94,7 @@ class PlainProposals:
     ) -> Txn | None:
         outstanding = self._outstanding
         parent_path, slash, name = path.rpartition("/")
-        # The parent exists, so only the name must be checked; the parent of "//name" does not exist.
+        # Check only the name, because the parent exists and so has a valid path. (In "//name" it does not exist.)
         if not slash or parent_path == ROOT or name in _NOT_NAMES or not name.isascii() or not name.isprintable():
             return None
         parent_path = parent_path or ROOT

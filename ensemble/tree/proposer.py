@@ -99,7 +99,7 @@ class Proposer:
         special = policy.skip_acl or quotas is not None
         self._plain = None if special else PlainProposals(self.outstanding, tracker).prepare
         self._ensemble: EnsembleView | None = None
-        # The request that is being prepared.
+        # These fields describe the request that is being prepared.
         self._now = Instant(0, 0)
         self._zxid = Zxid(0)
         self._session_id = SessionId(0)
@@ -271,8 +271,8 @@ class Proposer:
     def _delete_container(self, request: PathRequest) -> Prepared:
         """Delete a container, for the leader or for a client with delete permission.
 
-        ZooKeeper checks neither the session nor the ACL, so that any client can delete any znode without children
-        there.
+        ZooKeeper checks neither the session nor the ACL, so that in ZooKeeper any client can delete any znode without
+        children.
 
         The leader finds lapsed znodes in the tree. Later proposals may have renewed a time to live or replaced the
         znode; ZooKeeper would delete it anyway.
@@ -315,7 +315,7 @@ class Proposer:
         outstanding = self.outstanding
         node = outstanding.find(path)
         if node is None:
-            # An existing node has a valid path, so the path must be checked only here.
+            # Check the path only here, because the path of an existing node is valid.
             return ErrorCode.NO_NODE if is_valid_path(path) else ErrorCode.BAD_ARGUMENTS
         if not allows(node.acl, _WRITE, self._rights):
             return ErrorCode.NO_AUTH
@@ -350,7 +350,7 @@ class Proposer:
             return ErrorCode.BAD_VERSION
         record = self.outstanding.change(path, node, self._zxid)
         record.aversion = next_version(record.aversion)
-        # Later requests must be checked against the new ACL; otherwise they could overtake a revocation.
+        # Store the new ACL at once, so that later requests are checked against it before it is committed.
         record.acl = acl
         self.outstanding.changed(record)
         return SetACLTxn(path, acl, record.aversion)
@@ -449,5 +449,6 @@ class Proposer:
         for path in paths:
             self._remove(path, path[: path.rfind("/")] or ROOT)
         self.tracker.close(self._session_id)
-        # The session's ephemerals are deleted with it, listed or not; logs and links limit the length of the list.
+        # Limit the list, because the log and the quorum connections limit its length. The session's ephemerals are
+        # deleted even if they are not listed.
         return CloseSessionTxn(paths if sum(map(len, paths)) <= LISTED_CHARS_MAX else [])

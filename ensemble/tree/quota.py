@@ -91,7 +91,7 @@ class Quota:
         self.bytes = size
 
     def exceeds(self) -> bool:
-        """Whether the usage exceeds either limit, hard or soft."""
+        """Whether the usage exceeds the effective limit on znodes or on bytes."""
         return 0 <= self.limits.count_max < self.count or 0 <= self.limits.bytes_max < self.bytes
 
 
@@ -159,9 +159,10 @@ class Quotas:
         self._count(tree, path, 0, (len(after) if after else 0) - (len(before) if before else 0))
 
     def _limits_set(self, tree: CountedTree, path: str) -> None:
-        """Add a quota.
+        """Add the quota whose limits were set.
 
-        The root and ZooKeeper's own znodes can have none, because a quota's statistics would count as their own change.
+        The root and the znodes of ZooKeeper itself can have none: each update of the statistics would count as another
+        change.
         """
         subject = _subject(path)
         if subject and subject != ZOOKEEPER and not subject.startswith(ZOOKEEPER + "/"):
@@ -185,7 +186,7 @@ class Quotas:
 
 
 def _subject(path: str) -> str:
-    """Return the subtree of the quota that owns this limits or statistics znode; "" for the root."""
+    """Return the path of the subtree limited by the quota of this limits or statistics znode; "" for the root."""
     return parent_of(path)[len(QUOTA) :]
 
 

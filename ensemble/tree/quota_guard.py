@@ -30,8 +30,8 @@ class _Change:
 class QuotaGuard:
     """Proposed changes that are not applied yet, as far as they affect quotas.
 
-    `refusals` counts rejected writes, keyed by the first component of the path (updateQuotaExceededMetrics); it is kept
-    after the leader's term.
+    `refusals` counts rejected writes, keyed by the first component of the path (updateQuotaExceededMetrics); the counts
+    are kept after the leader's term.
     """
 
     __slots__ = ("_log", "_pending", "_refusals", "_sizes", "_tree")

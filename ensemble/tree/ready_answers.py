@@ -126,10 +126,10 @@ def _readable(tree: DataTree, encoded_path: bytes) -> tuple[str, bytes] | None:
 
 
 def is_well_formed(op: int, frame: bytes) -> bool:
-    """Return whether a write's frame is complete and contains a path.
+    """Return whether the frame of a write is complete and contains a path.
 
-    A learner checks this before it forwards a write: invalid client data must not reach another implementation's leader
-    (a malformed create stops an ensemble of ZooKeeper 3.9.5).
+    A learner checks this before it forwards a write, because invalid client data must not reach a leader that runs
+    another implementation (a malformed create stops an ensemble of ZooKeeper 3.9.5).
     """
     if op == _SET_DATA and len(frame) >= _SET_DATA_SIZE_MIN:
         data_at, rest = _PATH_AT + _int_at(frame, REQUEST_HEADER_SIZE)[0], len(frame) - 8

@@ -59,8 +59,8 @@ def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView)
 def can_start(membership: Membership, ensemble: EnsembleView) -> bool:
     """Return whether servers can restart with this membership.
 
-    Ids end at PEER_ID_MAX, and several addresses require multiAddress.enabled. ZooKeeper accepts any ids and addresses;
-    its servers start with such ids, but not with such addresses.
+    They cannot with an id above PEER_ID_MAX, or with several addresses unless multiAddress.enabled is set. ZooKeeper
+    accepts any ids and addresses; its servers start with such ids, but not with such addresses.
     """
     return all(
         peer <= PEER_ID_MAX and (ensemble.several_addresses or not line.others)

@@ -107,7 +107,7 @@ class RequestIntake:
             client.outstanding += len(frames)
 
     def resume(self, now: Instant, client: Connection, effects: list[Effect]) -> None:
-        """Process the requests that were held back, because the client has read its replies."""
+        """Process the requests that were queued until the client had read its replies."""
         frames, client.deferred = client.deferred, []
         client.outstanding -= len(frames)
         if frames and client.stage is _ATTACHED:

@@ -104,7 +104,7 @@ class Service:
         return self._state.tree.to_snapshot()
 
     def restore(self, snapshot: TreeSnapshot | None) -> None:
-        """Replace the state with the snapshot, or with the empty state if None.
+        """Replace the state with the snapshot, or clear it if the snapshot is None.
 
         Raises ValueError for a damaged snapshot.
         """
@@ -166,7 +166,7 @@ class Service:
     def revalidate(
         self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
     ) -> bool:
-        """Return whether the session can continue on that learner (None: this server), which then owns it.
+        """Return whether the session can continue on that learner (None: this server), and make the learner its owner.
 
         Called on a leader.
         """
@@ -179,7 +179,10 @@ class Service:
         return True
 
     def expire_sessions(self, now: Instant) -> list[Effect]:
-        """Close each overdue session and delete lapsed containers and znodes. Called on a leader every tick."""
+        """Close each overdue session, and delete empty containers and znodes whose time to live has expired.
+
+        Called on a leader every tick.
+        """
         if self._state.proposer is None:
             return []
         effects: list[Effect] = []
@@ -191,7 +194,7 @@ class Service:
         return effects
 
     def delete_lapsed(self, now: Instant) -> list[Effect]:
-        """Delete lapsed znodes.
+        """Delete empty containers and znodes whose time to live has expired.
 
         Called on a leader every `znode.container.checkIntervalMs`, if a tick is longer.
         """
@@ -206,7 +209,7 @@ class Service:
     # -- serving clients -----------------------------------------------------------------------------------------
 
     def start_serving(self, now: Instant, leading: bool) -> list[Effect]:
-        """Accept clients from now on, unless this server leads and only the other servers accept clients."""
+        """Accept clients from now on; a leader with leaderServes=no accepts none."""
         assert not leading or self._state.proposer is not None, "serving as leader without start_leading"
         if self._config.leader_serves or not leading:
             self._serve(now)

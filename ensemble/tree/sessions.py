@@ -1,4 +1,4 @@
-"""Sessions: ids, passwords, and the leader's tracking of live sessions (SessionTrackerImpl, ExpiryQueue)."""
+"""Sessions: ids, passwords, and how the leader tracks live sessions (SessionTrackerImpl, ExpiryQueue)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.ensemble.ports import Instant
 from zabka.ensemble.tree.create_modes import CONTAINER_OWNER
 
 Owner = int
-"""Where a session was last validated: a learner's link, or one of the two constants below."""
+"""Server where a session was last validated: a learner's link, or one of the two constants below."""
 UNOWNED: Final = -2
 LOCAL: Final = -1
 
@@ -65,9 +65,10 @@ class SessionIds:
 
 
 class Overdue(NamedTuple):
-    """An overdue session: the time since its last message, and the server that received it.
+    """An overdue session, with the time since its last message and the server that received the message.
 
-    These are -1 and 0 if there was no message since the session was created, or since this leader's term began.
+    The time is -1 and the server 0 if no message arrived since the session was created, or since the term of this
+    leader began.
     """
 
     session_id: SessionId
@@ -112,7 +113,10 @@ class SessionTracker:
         return (mono_ms // self._tick_ms + 1) * self._tick_ms
 
     def track(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
-        """Track a session from now on with its full timeout, if it is new; this does not count as a message from it."""
+        """Start or restart a session's full timeout; track the session if it is new.
+
+        This does not count as a message from the session.
+        """
         session = self._sessions.get(session_id)
         if session is None:
             session = self._sessions[session_id] = _Tracked(timeout_ms)
@@ -164,7 +168,7 @@ class SessionTracker:
     def owned_by(self, session_id: SessionId, owner: Owner) -> bool:
         """Return whether requests of a live session can come from this owner.
 
-        A session without an owner gets the first one that asks.
+        A session without an owner is assigned to the first owner that sends a request for it.
         """
         session = self._sessions[session_id]
         if session.owner == UNOWNED:

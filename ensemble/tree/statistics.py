@@ -19,8 +19,8 @@ from zabka.ensemble.tree.watches import WatchCounts
 class ServiceStatistics(msgspec.Struct, frozen=True):
     """Numbers for `srvr`, `stat` and `mntr`.
 
-    `znodes` counts as ZooKeeper does: the root has two paths there and counts twice. Latencies are those of requests
-    with a reply since the last reset, in milliseconds. `outstanding` counts requests that wait for a reply.
+    `znodes` counts as ZooKeeper does: the root has two paths there and counts twice. Latencies include requests with a
+    reply since the last reset, in milliseconds. `outstanding` counts requests that wait for a reply.
     """
 
     last_zxid: Zxid
@@ -101,7 +101,7 @@ class ServiceViews:
         ]
 
     def ephemerals(self, session_id: SessionId) -> list[str]:
-        """The paths of a session's ephemeral znodes."""
+        """Return the paths of a session's ephemeral znodes."""
         return list(self._state.tree.ephemerals.get(session_id, ()))
 
     def session_infos(self) -> list[SessionInfo]:

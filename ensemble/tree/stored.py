@@ -1,4 +1,4 @@
-"""Znodes in the format of a snapshot: one record each, with the same counters as in the tree in another order.
+"""Znodes in snapshot format: one record per znode, with the counters of the tree in another order.
 
 A peer with a million znodes must restart before its clients' sessions expire, and most znodes do not change for a
 long time. So loading a snapshot computes no digests: a znode's digest is computed when it changes.

@@ -25,10 +25,10 @@ class WatchCounts(NamedTuple):
 
 
 class _Shared(dict[ConnectionId, None]):
-    """Watchers of a path that has several.
+    """Watchers of a path with more than one watcher.
 
-    `path` is the one string that the watchers' own tables contain, so that ten thousand watches on a path do not keep
-    ten thousand copies of it.
+    `path` is the string object that the tables of all watchers share, so that ten thousand watches on a path do not
+    keep ten thousand copies of it.
     """
 
     __slots__ = ("path",)

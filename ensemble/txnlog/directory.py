@@ -18,7 +18,7 @@ LOCK_NAME = ".lock"
 
 
 class DirectoryLock:
-    """Lock on a data directory for this process; the kernel releases it however the process ends."""
+    """Lock on a data directory for this process; the kernel releases the lock when the process ends in any way."""
 
     def __init__(self, directory: Path, files: Files = HOST) -> None:
         self._files = files
@@ -51,7 +51,8 @@ def open_directories(data_dir: Path, log_dir: Path, files: Files = HOST) -> tupl
     except OSError as bad:
         raise DataDirectoryError(f"{bad.filename or data_dir} cannot be used: {bad.strerror}") from None
     if len(locks) == 2:
-        # Same check as FileTxnSnapLog: a dataLogDir that was added later would hide the logs written before.
+        # Like FileTxnSnapLog, reject transaction logs in dataDir: if dataLogDir was configured later, these older
+        # logs would not be read.
         if strays := list_logs(directories.data, files):
             raise DataDirectoryError(f"{strays[0][1]} is a transaction log, but dataLogDir is {log_dir}")
         if strays := list_snapshots(directories.log, files):

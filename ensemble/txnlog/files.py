@@ -161,7 +161,7 @@ def _data_end(descriptor: int, size: int, files: Files) -> int:
             begin = files.lseek(descriptor, end, os.SEEK_DATA)
             end = files.lseek(descriptor, begin, os.SEEK_HOLE)
     except OSError:
-        # ENXIO: only a hole follows. EINVAL: the file system does not report holes, so everything counts as data.
+        # ENXIO: there is only a hole after `end`. EINVAL: the file system does not report holes, so all is data.
         if end == 0:
             return size
     return min(end, size)

@@ -82,7 +82,7 @@ class LogWriter:
         self._descriptor = -1
         self._pos = 0
         self._zeroed = 0
-        """End of the part for which the file has blocks."""
+        """End of the part of the file for which the file system has allocated blocks."""
         self._allocated = 0
         self._forgotten = 0
         """End of the part that was dropped from the kernel's page cache."""

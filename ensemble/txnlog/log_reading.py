@@ -1,4 +1,4 @@
-"""Reading of a log that is being written, for a learner that is too far behind for the log in memory."""
+"""Reading of a log that is being written, for a learner whose missing transactions are no longer in memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LogReader:
             if txn.zxid <= last:
                 continue
             if txn.zxid != borders.get(last, last + 1):
-                break  # The transactions in between were purged or cannot be read.
+                break  # transactions in between were purged or are unreadable
             txns.append(txn)
             position, last = (path, end), txn.zxid
             size += len(body)
@@ -114,7 +114,7 @@ def _records_from(paths: list[Path], offset: int, files: Files) -> Iterator[tupl
 
 
 class _NotWhole(Exception):
-    """A record is damaged or incomplete: records in later files do not continue the records before it."""
+    """A record is damaged or incomplete: so records in later files do not follow without a gap."""
 
 
 def _records_in(descriptor: int, offset: int, files: Files) -> Iterator[tuple[int, bytes]]:

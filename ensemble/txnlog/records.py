@@ -83,7 +83,8 @@ def whole_record_after(data: bytes, pos: int) -> int | None:
     """
     start = pos + 1
     while start < len(data) - RECORD_OVERHEAD:
-        # Adler32 has 32 bits, so a record begins with four zero bytes. This cheap test rules out most offsets.
+        # A record begins with its checksum in 8 bytes. Adler32 has 32 bits, so the first four bytes are zero. This
+        # cheap test rules out most offsets.
         if data.startswith(b"\0\0\0\0", start):
             # A record's length is not zero, so this skips the preallocated part, millions of zeros, in one step.
             filled = _NOT_ZERO.search(data, start)

@@ -223,8 +223,9 @@ def _read_logs(
                 txns.append(txn)
             begin = end
         if index == len(logs) - 1 and scanned.txns:
-            # The last process may have been killed, so that the kernel may have unsynced bytes; or its sync may have
-            # failed, so that the kernel wrongly regards them as written. From here on they count as durable.
+            # The last process may have been killed before a sync, so that only the kernel has the bytes, or its sync
+            # may have failed, so that the kernel wrongly regards them as written. Write them again, because they count
+            # as durable now.
             losses.change(write_again, path, files)
         if scanned.damage is Damage.NONE:
             continue
@@ -326,7 +327,7 @@ def finish_replacement(directories: Directories) -> None:
 def _check_replacement(directories: Directories) -> None:
     """Raise DataDirectoryError if a replacement that a crash interrupted has no readable snapshot.
 
-    Completing the replacement would leave no history; the one to be replaced still exists, at least in part.
+    Completing the replacement would leave no history. The earlier history still exists, at least in part.
     """
     files, marker = directories.files, directories.data / REPLACING_NAME
     if not exists(marker, files):

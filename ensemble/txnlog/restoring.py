@@ -61,7 +61,7 @@ def keep_received(directory: Path, files: Files = HOST) -> None:
 def restored_zxid(snapshot: Zxid, accepted: Epoch, server_id: int) -> Zxid:
     """Return the zxid at which an ensemble's server restores a snapshot.
 
-    The zxid is higher than that of every transaction that the others log until the server returns.
+    The zxid is higher than the zxid of every transaction that the other servers log until this server returns.
 
     The counter is the server's id. So if two servers restore different snapshots at the same time, their histories end
     at different zxids, and one replaces the other.

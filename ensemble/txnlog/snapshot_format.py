@@ -173,7 +173,7 @@ class TreeDecoder:
                 yield
 
     def _read_acl(self) -> bool:
-        """Read one row of the ACL table; return False if it is not complete yet."""
+        """Read one entry of the ACL table; return False if the entry is incomplete."""
         reader = Reader(self._buffer, self._pos)
         try:
             index = reader.read_long()
@@ -247,7 +247,7 @@ class TreeDecoder:
             if path_size > FIELD_BYTES_MAX or size > FIELD_BYTES_MAX:
                 raise MalformedRecord("a node that is too large") from None
             if stat_at > at and size > 0:
-                data_bytes -= size  # Read it again later from its beginning.
+                data_bytes -= size  # it will be read again from its beginning
             return False
         finally:
             self._pos = at

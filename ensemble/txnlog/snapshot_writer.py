@@ -76,7 +76,7 @@ class _TakeOver(NamedTuple):
     places: dict[int, Place]
 
     def is_of(self, tree: Blocks) -> bool:
-        """Return whether a snapshot of this tree can reuse blocks of the file, without too many ACLs."""
+        """Return whether a snapshot of this tree can reuse blocks of the file; too many ACLs prevent it."""
         return self.tree() is tree and len(self.acls) <= ACLS_TAKEN + len(self.places)
 
 
@@ -142,7 +142,7 @@ class _Writing:
 
     @property
     def goes_on(self) -> bool:
-        """Return whether the staging file is still needed."""
+        """Whether the snapshot is still being written, so that its staging file is needed."""
         return not self.ended and self.work is not None and self.work.is_under_way()
 
     def put(self, piece: Piece) -> None:
@@ -156,7 +156,7 @@ class _Writing:
         self._wake()
 
     def cancel(self) -> None:
-        """Cancel the snapshot, and wait for its end."""
+        """Cancel the snapshot, and wait until its job has ended."""
         self._cancelled = True
         self._wake()
         self.wait()
@@ -178,7 +178,7 @@ class _Writing:
     def tree(self, head: bytes, capture: Capture, before: _TakeOver | None, now: _TakeOver) -> Iterator[bytes]:
         """Yield the serialised sessions and tree; fill `now`.
 
-        An empty chunk means that it must wait to be woken.
+        An empty chunk means that the writer must wait until it is woken.
         """
         yield head
         try:
@@ -276,7 +276,7 @@ class SnapshotWriter:
         self._writing: _Writing | None = None
         self._before: _TakeOver | None = None
         self.taken = 0
-        """Number of snapshots begun, and thus the number of the last one."""
+        """Number of snapshots begun; it is also the number of the last snapshot."""
 
     def start_snapshot(self, snapshot: TreeSnapshot) -> bool:
         """Begin to write this snapshot of a tree that has not changed since the snapshot was taken.
@@ -289,7 +289,7 @@ class SnapshotWriter:
         if self._writing is not None and self._writing.goes_on:
             return False
         began_s = self._workers.now_s()
-        # Existing objects are permanent: collections over a million growing objects would find nothing.
+        # Existing objects are permanent, so collections over a million of them would free nothing.
         gc.freeze()
         self.taken += 1
         writing = _Writing(self.taken, self._post, self._files)
@@ -321,7 +321,7 @@ class SnapshotWriter:
             self._writing.wait()
 
     def cancel(self) -> None:
-        """Cancel the current snapshot, and wait for its end."""
+        """Cancel the current snapshot, and wait until its job has ended."""
         if self._writing is not None:
             self._writing.cancel()
 

@@ -181,8 +181,8 @@ class _Parts:
 def read_snapshot(path: Path, files: Files = HOST) -> TreeSnapshot:
     """Read and check a snapshot file. Raises SnapshotDamaged, OSError.
 
-    The zxid is the one in the file's name: ZooKeeper's snapshots are fuzzy and may contain parts of later transactions,
-    so the log is replayed from this zxid (FileSnap.deserialize). A file whose last zxid is below the one in its name
+    The zxid is taken from the file's name: ZooKeeper's snapshots are fuzzy and may contain parts of later transactions,
+    so the log is replayed from this zxid (FileSnap.deserialize). A file whose last zxid is below the zxid in its name
     has a wrong name, and is rejected. The digest is 0 if the file has no digest for that zxid.
     """
     try:
@@ -211,7 +211,7 @@ def is_cut_short(path: Path, files: Files = HOST) -> bool:
 
 
 def read_stream(file: IO[bytes], zxid: int | None = None) -> TreeSnapshot:
-    """Read and check a snapshot; if no zxid is given, use the one at its end.
+    """Read and check a snapshot; if no zxid is given, use the zxid at the end of the file.
 
     Raises SnapshotDamaged and OSError.
     """

@@ -66,8 +66,8 @@ AT_ONCE = (0,)
 WAIT_TXNS_MAX = 128
 """Maximum number of transactions that the event loop writes itself; the thread writes larger groups.
 
-Up to this size, two thread switches cost more than a fast sync. With 64 writers of one request each, throughput was a
-tenth higher with 32 than with 4, and higher still with 200.
+Up to this size, two thread switches cost more than a fast sync. With 64 writers that have one request in flight each,
+throughput was a tenth higher with a limit of 32 than with a limit of 4, and higher still with a limit of 200.
 """
 
 
@@ -195,7 +195,7 @@ class Storage:
         self._closing = False
         self._submitted = 0
         self._finished = 0
-        """Number of submissions that the thread has finished. It never catches up if the disk failed."""
+        """Number of submissions that the thread has finished. After a disk failure it stops increasing."""
         self._unreported = 0
         """Number of submitted barriers not reported to the owner yet."""
         self._failed = False
@@ -347,7 +347,7 @@ class Storage:
             began_ns = self._clock_ns()
             self._log.sync()
             ended_ns = self._clock_ns()
-            # Notify the waiters first.
+            # Notify the waiters before the statistics are updated.
             notify(tokens.copy())
             tokens.clear()
             self._note_sync(ended_ns, ended_ns - began_ns)
@@ -374,7 +374,7 @@ class Storage:
         if isinstance(effect, SaveAcceptedEpoch):
             write_epoch(data, ACCEPTED, effect.epoch, files)
         elif isinstance(effect, SaveCurrentEpoch):
-            # The history of an epoch must be durable before the epoch is.
+            # Make the history of an epoch durable before the epoch.
             self._log.sync()
             write_epoch(data, CURRENT, effect.epoch, files)
             losses.clear(data, files)

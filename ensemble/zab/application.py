@@ -52,7 +52,10 @@ class SubmitSync(Effect):
 
 
 class TreeDiffers(Effect):
-    """From the application to ZAB: this tree's digest after a transaction differs from the leader's digest in it."""
+    """From the application to ZAB: this tree's digest differs from the leader's.
+
+    Each transaction contains the leader's digest of the tree after it.
+    """
 
 
 class AskRevalidate(Effect):

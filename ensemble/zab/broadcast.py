@@ -59,7 +59,7 @@ class Broadcast:
         self._syncs = SyncRequests()
         self._joint: QuorumSystem | None = None
         self._joint_until = Zxid(0)
-        """Zxid up to which transactions need both quorums.
+        """Zxid up to which transactions need a quorum of both memberships.
 
         They were proposed before the last membership change became active. Source: Leader.Proposal's qvAcksetPairs.
         """
@@ -112,8 +112,8 @@ class Broadcast:
     def _propose_stretch(self, requests: Sequence[ForwardedRequest], origin: LinkId | None) -> None:
         core, zxid = self._core, Zxid(self._last_proposed + 1)
         if requests[0].op == _RECONFIG:
-            # A reconfiguration is prepared separately, based on the membership after all earlier transactions. From
-            # here on, learners do not commit by the leader's acknowledgement.
+            # A reconfiguration is prepared separately, based on the membership after all earlier transactions. Send
+            # omitted COMMITs first, because from here on learners do not commit by the leader's acknowledgement.
             self.acks.make_up_for(self._links.values())
             view = self.handover.view(self._links.values())
             txns = [core.application.prepare_reconfig(core.now, requests[0], zxid, origin, view)]
@@ -171,7 +171,7 @@ class Broadcast:
     def on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
         """Count a learner's acknowledgement: its log is durable up to `zxid`, and thus everything before it."""
         if zxid > peer.acked:
-            self._proposing = None  # Later proposals must be recorded as unacknowledged.
+            self._proposing = None  # start a new batch, so that later proposals count as unacknowledged
             peer.note_acked(zxid, self._last_proposed, self._core.now.mono_ms)
             self._logged[peer.peer_id] = zxid
             self.advance()
@@ -261,7 +261,7 @@ class Broadcast:
     def _answer_syncs(self) -> None:
         """Reply to completed syncs; begin a ping round if any sync needs it."""
         core = self._core
-        if self._advancing or not self._syncs:  # Commits must be sent before the replies that depend on them.
+        if self._advancing or not self._syncs:  # commits must precede replies that depend on them
             return
         if self._syncs.needs_round(self._answered_round()):
             self.ping()
@@ -291,7 +291,7 @@ class Broadcast:
             core.perform(core.application.revalidated(core.now, asked.session_id, valid, self._last_proposed))
 
     def _answer(self, origin: LinkId, answer: Packet) -> None:
-        # The reply depends on every commit before it.
+        # Send an omitted COMMIT first, because the reply depends on every earlier commit.
         self.acks.make_up_for([self._links[origin]] if origin in self._links else ())
         self._core.send(origin, answer)
 
@@ -304,7 +304,7 @@ class Broadcast:
                 self._core.send(peer.link, ping)
 
     def is_due(self, peer: LearnerLink) -> bool:
-        """Return whether this learner has an unanswered ping. It received every round since UPTODATE."""
+        """Return whether this learner has an unanswered ping. A learner gets every ping round after its UPTODATE."""
         return peer.answered_round < self._syncs.round
 
     def on_pong(self, peer: LearnerLink, pong: Ping) -> None:

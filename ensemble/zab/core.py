@@ -133,7 +133,7 @@ _LOOKING = (PeerState.LOOKING, Phase.ELECTION, PeerId(-1))
 
 
 class Core:
-    """In-memory copy of the peer's durable state, and the outlet for effects."""
+    """The peer's durable state in memory, and the outlet for effects."""
 
     def __init__(
         self, config: EnsembleConfig, application: Application, recovered: Recovered, random: Random, cumulative: bool
@@ -165,7 +165,7 @@ class Core:
         self.in_doubt = recovered.in_doubt
         """Whether this history led to another tree than a leader's.
 
-        This peer then does not lead until a snapshot replaces it.
+        This peer then does not lead until a snapshot replaces the history.
         """
         self.epoch_floor = Epoch(0)
         """The highest epoch that any learner is known to have accepted."""
@@ -177,17 +177,21 @@ class Core:
         self.pending: deque[Txn] = deque()
         self.committed_log: deque[Txn] = deque(maxlen=config.committed_log_length)
         self.snaps_sent = self.diffs_sent = self.log_diffs_sent = self.syncs_put_off = 0
-        """Counts of learners that got a snapshot, transactions, or logged transactions, and of their waits."""
+        """Counts of synchronised learners.
+
+        They count learners that received a snapshot, transactions, or transactions from the log on disk, and
+        synchronisations that had to wait.
+        """
         self.quits_over_voters = 0
         """Number of times this peer gave up leading before its term began.
 
-        The reason is that a voter that it needed was LOOKING.
+        It gave up because a voter that it needed for a quorum was LOOKING.
         """
         self.awaiting_recovery = False
         self.needs_snapshot = False
         """Whether only a SNAP can synchronise this peer.
 
-        A leader sent a TRUNC to before the log's beginning.
+        True after a leader sent a TRUNC to a zxid before the beginning of this peer's log.
         """
 
         self.reconfiguration = Reconfiguration(self, config)
@@ -392,7 +396,7 @@ class Core:
             return
         for txn in txns:
             if txn.type == _RECONFIG:
-                self.reconfiguration.proposed(txn)  # The disk must store this before the transaction.
+                self.reconfiguration.proposed(txn)  # must be on disk before the transaction
             self._append((txn,))
 
     def _append(self, txns: Sequence[Txn]) -> None:
@@ -427,7 +431,8 @@ class Core:
         assert self.current_epoch <= epoch <= self.accepted_epoch, "a peer adopts only what it has accepted"
         self.current_epoch = epoch
         self.to_disk(SaveCurrentEpoch(epoch))
-        # Once this barrier is reached, the history on the disk is complete, whatever role this peer then has.
+        # When this barrier is reached, the history on the disk is complete, even if this peer has another role by
+        # then.
         self._barriers.append((self._token + 1, self.last_logged, self._be_whole, None))
 
         def durable() -> None:
@@ -497,7 +502,8 @@ class Core:
     def _apply_uncommitted(self, txns: Sequence[Txn]) -> bool:
         """Apply transactions that are not known to be committed; hold their journal events until they are.
 
-        This is known when a leader is established. If there are several transactions, none of them has an event.
+        Their commit is known when a leader is established. Pass several transactions only if none of them has a journal
+        event.
         """
         effects = self._apply(txns)
         self._held.extend((txns[-1].zxid, e) for e in effects if isinstance(e, Emit))
@@ -539,7 +545,7 @@ class Core:
         self.borders.clear()
         self.pending.clear()
         self.committed_log.clear()
-        self._barriers.clear()  # All barriers were queued before the truncation.
+        self._barriers.clear()  # all of them were queued before the truncation
         self._barrier_due = False
         self._unlogged.clear()
         for txn in recovered.txns:
@@ -594,5 +600,5 @@ class Core:
 
     @property
     def last_committed(self) -> Zxid:
-        """The newest committed transaction. It is the newest in the tree, because only committed ones are applied."""
+        """The newest committed transaction: the last one in the tree, because only committed ones are applied."""
         return self.application.last_applied

@@ -119,7 +119,7 @@ class SaveCurrentEpoch(Effect):
 
 
 class SaveDoubt(Effect):
-    """Disk: record durably that this history leads to another tree than the leader's (see `Recovered.in_doubt`)."""
+    """Disk: record durably that this history leads to a tree different from the leader's (`Recovered.in_doubt`)."""
 
 
 class SaveMembership(Effect):

@@ -21,13 +21,13 @@ from zabka.ensemble.zab.messages import Notification, PeerState, Vote
 from zabka.ensemble.zab.quorum import QuorumSystem
 
 FINALIZE_WAIT_MS = 200
-"""How long a decided vote waits for a better vote from other voters (FastLeaderElection.finalizeWait)."""
+"""How long a peer waits for a better vote after a quorum has agreed (FastLeaderElection.finalizeWait)."""
 RESEND_MIN_MS = 200
 """First interval of re-sending the vote (fastleader.minNotificationInterval)."""
 RESEND_MAX_MS = 1600
 """Maximum interval of re-sending.
 
-ZooKeeper's grows to 60 s, which makes an election after a long outage unnecessarily slow.
+In ZooKeeper the interval grows to 60 s, which makes an election after a long outage unnecessarily slow.
 """
 RESEND_TIMER = "election.resend"
 FINALIZE_TIMER = "election.finalize"
@@ -59,7 +59,7 @@ def preferred(candidate: Vote, current: Vote, quorum: QuorumSystem) -> bool:
 
 
 class Settled(NamedTuple):
-    """Vote of a peer that is not LOOKING, because its leader is chosen."""
+    """Vote of a peer that is not LOOKING, because it has found its leader."""
 
     vote: Vote
     round: int
@@ -88,7 +88,7 @@ class Election:
     def start(self, zxid: Zxid, current_epoch: Epoch, lost_leader: PeerId | None) -> None:
         """Begin a new round, voting for this peer.
 
-        It does not wait for `lost_leader`, whose link has just broken.
+        The election does not wait for the vote of `lost_leader`, because the link to that peer has just broken.
         """
         self._history = zxid, current_epoch
         self.round += 0 if self._goes_on else 1
@@ -96,8 +96,8 @@ class Election:
         self.looking = True
         self.decided = None
         if self._core.incomplete or self._core.in_doubt:
-            # ZooKeeper's servers report lost data in this way. Other servers ignore the vote and reply with the current
-            # leader.
+            # ZooKeeper's servers announce lost data with this zxid. Other servers ignore such a vote and only reply
+            # with the current leader.
             self._initial = Vote(self._core.my_id, NO_DATA_ZXID, Epoch(0))
         elif self._core.reconfiguration.votes:
             self._initial = Vote(self._core.my_id, zxid, current_epoch)
@@ -133,7 +133,7 @@ class Election:
         if notification.round > self.round + ROUND_LEAP_MAX:
             return
         if self._core.reconfiguration.learn_current(notification.config):
-            # Other peers have a newer membership, so earlier votes do not count.
+            # The other peer has a newer membership, so restart the election: earlier votes do not count.
             self.start(*self._history, None)
         voters = self._core.quorum.voters
         self._silent.pop(src, None)
@@ -145,10 +145,11 @@ class Election:
         if vote.leader not in voters:
             return
         if vote.leader == self._core.my_id and (self._core.incomplete or self._core.in_doubt):
-            # The sender's vote refers to this peer's state before it lost data; the sender will detect the loss itself.
+            # The sender votes for this peer because of data that this peer has lost. The sender will detect the loss
+            # itself.
             return
         if vote.zxid == NO_DATA_ZXID:
-            # There is no need to wait for its vote.
+            # The sender has lost data and does not vote, so do not wait for its vote.
             self._silent[src] = None
             self._check()
             return
@@ -179,7 +180,7 @@ class Election:
         return all(peer == me for peer in self._agreed) and not quorum.contains({me: None})
 
     def go_on(self) -> None:
-        """Stay in the current round at the next start, so that no peer leaves another leader because of it."""
+        """Keep the current round at the next start, so that no peer leaves another leader because of a newer round."""
         self._goes_on = True
 
     def pass_over(self) -> None:
@@ -213,9 +214,9 @@ class Election:
         elif self._prefers(vote, self.proposal):
             self._propose(vote)
         elif better(self.proposal, vote) or self._received.get(src) != vote:
-            # Our vote may have reached the sender before it was LOOKING, or not at all. ZooKeeper relies on the
-            # re-sending 200 ms later. (Both sides use the same order in this condition; otherwise two replies could
-            # follow each other forever.)
+            # Send our vote again, because the sender may have received it before it was LOOKING, or not at all.
+            # ZooKeeper relies on the re-sending 200 ms later. (Both sides compare votes in the same order; otherwise
+            # the two could reply to each other forever.)
             self._send(src)
         self._received[src] = vote
         self._check()
@@ -302,7 +303,7 @@ class Election:
                 self._send(voter)
 
     def _send(self, to: PeerId) -> None:
-        # No peer needs to reach the round of a peer that does not vote.
+        # An incomplete peer does not vote, so other peers must not adopt its round: send 0.
         round = 0 if self._core.incomplete else self.round
         notification = Notification(PeerState.LOOKING, self.proposal, round, self._core.reconfiguration.text)
         self._core.out.append(SendNotification(to, notification))

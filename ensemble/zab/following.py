@@ -178,13 +178,13 @@ class Following:
         self._commit_common()
 
     def _commit_common(self) -> None:
-        """Commit the transactions that are in both logs, except while a membership change may change the quorum."""
+        """Commit what is in the logs of both leader and follower, unless a membership change may change the quorum."""
         pending, end = self._core.pending, self._common.chosen_zxid
         if pending and pending[0].zxid <= end and not self._core.reconfiguration.under_way:
             self._commit(end)
 
     def _commit(self, zxid: Zxid) -> None:
-        """Commit everything up to `zxid`, which is chosen; part or all of it may have been committed before."""
+        """Commit everything up to `zxid`, which a quorum has logged; some of it may have been committed before."""
         pending = self._core.pending
         if pending and pending[0].zxid <= zxid:
             if self.master is not None:

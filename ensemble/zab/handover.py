@@ -69,7 +69,7 @@ class Handover:
         core.reconfiguration.activate(membership, designated)
         if designated != core.my_id:
             self.successor = designated
-            # The learners should close their links, which shows that they have received it; but the wait is limited.
+            # Learners confirm by closing their links. Wait for that, but only for a limited time.
             core.set_timer(HANDOVER_TIMER, core.ticks_ms(core.config.sync_limit))
         return designated
 
@@ -77,9 +77,9 @@ class Handover:
 def designated_leader(my_id: PeerId, before: Membership, after: Membership, logged: Mapping[PeerId, int]) -> PeerId:
     """Return the leader of a newly committed membership.
 
-    This is the leader that committed the membership, if that leader is a voter in it at the same address, or its whole
-    quorum. Otherwise it is the voter that acknowledged the membership and has logged most. A server without weight
-    never leads (FastLeaderElection.totalOrderPredicate).
+    This is the leader that committed the membership, if it is a voter at the same address in the new membership, or if
+    it alone is a quorum there. Otherwise it is the voter that acknowledged the membership and has logged most. A server
+    without weight never leads (FastLeaderElection.totalOrderPredicate).
     """
     address = quorum_address(after, my_id)
     if address is not None and address == (quorum_address(before, my_id) or address):

@@ -124,7 +124,7 @@ class Leader:
         self._links[link] = LearnerLink(link, self._core.now.mono_ms)
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None:
-        """Handle a link that was requested as a learner and is up too late."""
+        """Handle a link that this peer requested as a learner; the peer leads now, so the link is too late."""
         self._core.close(link, "no longer wanted")
 
     def on_link_failed(self, to: PeerId) -> None:
@@ -142,7 +142,7 @@ class Leader:
         peer = self._links.pop(link, None)
         if peer is None:
             return
-        # Its acknowledgements do not count after a reconnect, because its synchronisation may truncate its log.
+        # Forget the acknowledgements of this learner, because its next synchronisation may truncate its log.
         self._broadcast.forget(peer)
         self._adopted.pop(peer.peer_id, None)
         cause = cause or link_cause(peer.peer_id)
@@ -276,7 +276,7 @@ class Leader:
         core.epoch_floor = max(core.epoch_floor, info.accepted_epoch)
         if self._epoch is not None and info.accepted_epoch > self._epoch:
             if not core.reconfiguration.expects(info.peer_id):
-                # It has no vote in this leader's membership, so no quorum needs it and it does not end this leader's
+                # This server has no vote in the leader's membership, so no quorum needs it. Reject it and continue this
                 # term.
                 self._drop(
                     peer,
@@ -284,8 +284,9 @@ class Leader:
                     f"this is epoch {self._epoch}; restart each server with the new list",
                 )
                 return
-            # It accepted a higher epoch from a failed leader, and might never follow this one. Epochs are cheap, so
-            # open a higher epoch, which it accepts. (ZooKeeper excludes such a server until the next election.)
+            # The server accepted a higher epoch from a failed leader and might never follow this one. Resign, and let
+            # the next election open an epoch that is higher still. (ZooKeeper excludes such a server until the next
+            # election.)
             core.leave(f"server {peer.peer_id} has accepted epoch {info.accepted_epoch}", request_cause("FOLLOWERINFO"))
         elif peer.counts_for_epoch and self._epoch is None:
             self._accepted_epochs[peer.peer_id] = info.accepted_epoch
@@ -400,10 +401,10 @@ class Leader:
             self._drop(peer, "what it lacks cannot be read from the log any more")
         elif progress is Progress.DONE:
             known = self._core.reconfiguration
-            # A membership that an earlier leader left uncommitted takes effect when this leader is established.
+            # If an earlier leader left a membership uncommitted, it takes effect only when this leader is established.
             membership = known.current if self.established else known.last_seen
             begin_forwarding(self._core, peer, self._newleader_zxid, membership)
-            self._broadcast.close_proposal()  # Not sent to this learner, because it already has it.
+            self._broadcast.close_proposal()  # do not send it to this learner, which already has it
 
     @property
     def _newleader_zxid(self) -> Zxid:
@@ -460,7 +461,7 @@ class Leader:
 
     def _on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
         if counter_of(zxid) == 0:
-            # This acknowledges NEWLEADER, then UPTODATE. An acknowledgement of another epoch does not count.
+            # A learner sends this zxid to acknowledge NEWLEADER, and again for UPTODATE. Ignore other epochs.
             if peer.step is Step.SYNCING and zxid == self._newleader_zxid:
                 self._on_newleader_ack(peer)
         elif wrong := self._broadcast.ack_error(peer, zxid):

@@ -42,11 +42,11 @@ With more, packets and turns limit the throughput, and an additional packet woul
 """
 REMINDER_TIMER = "leader.reminder"
 REMINDER_MS = 20
-"""Maximum time until a follower whose own disk has not logged a transaction yet is notified of its commit."""
+"""Maximum time until a follower is notified of a commit if its own disk has not logged the transaction yet."""
 
 
 class LeaderAcks:
-    """A leader's acknowledgements of its own log to its learners.
+    """Acknowledgements that a leader sends to its learners for its own log.
 
     `asked_by` is the link that requested the last proposal, because a client waits there. It is None for a client of
     the leader, whose reply needs no packet.
@@ -64,9 +64,9 @@ class LeaderAcks:
         """Zxid up to which COMMITs were sent, or omitted because a learner commits by itself."""
 
     def send_durable(self, zxid: Zxid, peers: Iterable[LearnerLink]) -> None:
-        """Acknowledge this log where it helps.
+        """Acknowledge the leader's own log to the followers that can use this acknowledgement to commit.
 
-        It is durable up to `zxid`, and contains uncommitted transactions.
+        The log is durable up to `zxid`, and contains uncommitted transactions.
         """
         core = self._core
         if self.asked_by is None or len(core.pending) > OUTSTANDING_MAX or core.leaving is not None:
@@ -80,10 +80,11 @@ class LeaderAcks:
                 core.send(peer.link, ack)
 
     def _can_commit(self, peer: LearnerLink) -> bool:
-        """Return whether that learner and this server are a quorum."""
+        """Return whether that learner and this server together form a quorum."""
         if not peer.heeds_acks or not peer.counts:
             return False
-        # If the oracle allows it, this server alone is a quorum, and a learner without a vote adds nothing.
+        # Require a vote: if the oracle allows it, this server alone is a quorum, and a learner without a vote adds
+        # nothing.
         quorum = self._core.quorum
         return peer.peer_id in quorum.voters and quorum.contains((self._core.my_id, peer.peer_id))
 
@@ -154,5 +155,5 @@ class CommonLog:
 
     @property
     def chosen_zxid(self) -> Zxid:
-        """Highest chosen zxid, if the leader has sent acknowledgements."""
+        """Highest zxid that is durable in both logs and therefore chosen, if the leader has sent acknowledgements."""
         return min(self.leaders, self.own)

@@ -332,7 +332,7 @@ class Learner:
     def _on_recovery(self, packet: messages.Packet) -> None:
         step = self._step
         if isinstance(packet, messages.Ping):
-            return  # Not acknowledged before UPTODATE, because the leader expects other packets.
+            return  # do not reply before UPTODATE: the leader expects other packets
         if isinstance(packet, messages.LeaderInfo) and step is LearnerStep.INTRODUCED:
             self._on_leader_info(packet)
         elif isinstance(packet, messages.Diff | messages.Trunc | messages.Snap) and step is LearnerStep.PROMISED:
@@ -375,13 +375,13 @@ class Learner:
             current_epoch = -1 if core.incomplete else core.current_epoch
             core.save_accepted_epoch(info.epoch, lambda: self._acknowledge_epoch(core.last_logged, current_epoch))
         elif core.needs_snapshot:
-            # The log cannot be truncated to the point where this leader's history diverges. This ACKEPOCH does not
-            # count, so it can contain a zxid that only a snapshot can serve.
+            # The log cannot be truncated to the point where the leader's history diverges, so request a snapshot with a
+            # special zxid. The epoch -1 keeps this ACKEPOCH from counting.
             self._forces_snapshot = True
             core.barrier(lambda: self._acknowledge_epoch(FORCE_SNAP_ZXID, -1))
         else:
-            # The epoch was accepted earlier, perhaps from another leader, so this does not count; but the barrier makes
-            # it durable.
+            # The epoch was accepted earlier, perhaps from another leader, so this ACKEPOCH must not count (epoch -1).
+            # The barrier makes the accepted epoch durable first.
             core.barrier(lambda: self._acknowledge_epoch(core.last_logged, -1))
 
     def _acknowledge_epoch(self, last_zxid: Zxid, current_epoch: int) -> None:
@@ -416,7 +416,8 @@ class Learner:
         if zxid > core.last_logged:
             self._broken(f"TRUNC to 0x{zxid:x}, which this log does not reach")
         elif 0 < zxid < core.base:
-            # The log begins after that point, at a snapshot received from a leader that was never established.
+            # The log begins after that point, at a snapshot from a leader that was never established, so truncation
+            # cannot reach it.
             core.needs_snapshot = True
             core.leave(f"the log cannot be cut back to 0x{zxid:x}: a snapshot is needed", request_cause("TRUNC"))
         else:
@@ -492,7 +493,7 @@ class Learner:
             self._snapshot = None
         core.append([self._queued.popleft() for _ in range(self._committed)])
         self._committed = 0
-        # Do not apply these as committed: if this leader is not established yet, it is unknown whether they are.
+        # Apply them only as pending: if this leader is not established yet, it is unknown whether they are committed.
         core.apply_pending()
         if core.incomplete and not self._observer:
             proposed = what_both_may_commit(self._queued)

@@ -56,7 +56,8 @@ class LearnerLink:
         self.observer = False
         self.cumulative = self.heeds_acks = self.wants_snapshot = False
         self.last_zxid = Zxid(0)
-        # The transaction after which the log is being read for this learner, and whether any transaction was read.
+        # `reading`: the zxid after which the log is being read for this learner. `reads_on`: whether any transaction
+        # was read.
         self.reading: Zxid | None = None
         self.reads_on = False
         self.heard_ms = now_ms
@@ -96,7 +97,7 @@ class LearnerLink:
         """Whether the learner's ACKEPOCH and history count for the epoch.
 
         An observer of this implementation stores both like a follower, and may be a voter in a membership that it has
-        not received yet: without it, such a membership might never become active.
+        not received yet: if the observer did not count, such a membership might never become active.
         """
         return not self.observer or self.cumulative
 
@@ -116,7 +117,7 @@ class LearnerLink:
         return self.cumulative and not self.observer and self.step >= _SYNCING
 
     def too_slow(self, now_ms: int, silence_ms_max: int, unacked_ms_max: int) -> str:
-        """Return why to stop waiting for the learner; empty while it keeps up."""
+        """Return why to stop waiting for the learner, or an empty string while it responds in time."""
         if now_ms - self.heard_ms > silence_ms_max:
             return "it was not heard from in time"
         if self.unacked_zxid is not None and now_ms - self.unacked_since_ms > unacked_ms_max:

@@ -1,12 +1,12 @@
 """Sends a learner its missing history: from memory, from the log on disk, or as a whole tree.
 
-The log is used if the learner is too old for the transactions in memory, and its own last transaction is in this
-peer's history. That history consists of the transactions replayed at the start and logged since (`Core.base` and
-later). Other transactions in the directory may never have been committed (ZOOKEEPER-2846), and some may be missing:
-autopurge keeps the logs that snapshots need, not all that a learner might need. So the transactions that are read
-must be exactly the ones in this peer's history, also across the ends of epochs (`Core.borders`). They are read in
-pieces, outside the log's thread. The transactions in memory follow them without a gap (ZOOKEEPER-2418), in the turn
-that adds the learner to the broadcast.
+The log is used if the learner is too old for the transactions in memory, and its own last transaction is in this peer's
+history. That history consists of the transactions replayed at the start and logged since (`Core.base` and later). Other
+transactions in the directory may never have been committed (ZOOKEEPER-2846), and some may be missing: autopurge keeps
+the logs that snapshots need, not all that a learner might need. So the transactions that are read must be exactly the
+transactions in this peer's history, also across the ends of epochs (`Core.borders`). They are read in pieces, outside
+the log's thread. The transactions in memory follow them without a gap (ZOOKEEPER-2418), in the turn that adds the
+learner to the broadcast.
 """
 
 from __future__ import annotations
@@ -84,8 +84,7 @@ def begin_forwarding(core: Core, peer: LearnerLink, newleader_zxid: Zxid, member
     reconnecting learner then treats a change that may fail as committed, and passes it on, and the ensemble can split.)
     """
     outstanding = tuple(core.pending) if not peer.observer else ()
-    # The last membership that a learner receives is the last one seen, so send the proposed one after the current
-    # one.
+    # A learner uses the last membership that it receives, so send the proposed membership after the current one.
     before = what_both_may_commit(outstanding)
     after = outstanding[len(before) :]
     newleader = NewLeader(newleader_zxid, membership.text)

@@ -47,7 +47,8 @@ class Notification(msgspec.Struct, frozen=True):
     config: str = ""
 
 
-# The field `zxid` is the packet's zxid; the content of ZooKeeper's `data` is in separate fields.
+# The field `zxid` is the packet's zxid. The other fields contain what ZooKeeper puts into the packet's
+# `data`.
 
 
 class FollowerInfo(msgspec.Struct, frozen=True):
@@ -89,7 +90,7 @@ class AckEpoch(msgspec.Struct, frozen=True):
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """Leader's message that the learner's history is a prefix of its own.
+    """Leader's message that the learner's history is a prefix of the leader's history.
 
     The missing transactions follow as Proposal and Commit.
     """
@@ -138,7 +139,8 @@ class Ack(msgspec.Struct, frozen=True):
     """Learner's acknowledgement that `zxid` is durable; also its reply to NewLeader (and UpToDate), with epoch << 32.
 
     `cumulative` acknowledges everything up to zxid, only between peers that agreed to it. From a leader to a follower
-    that supports it (`heeds_acks`): `zxid` is durable in the leader's log, and transactions in both logs are chosen.
+    that supports it (`heeds_acks`): `zxid` is durable in the leader's log, and transactions in the logs of both are
+    committed.
     """
 
     zxid: Zxid

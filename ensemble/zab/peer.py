@@ -212,7 +212,10 @@ class Peer:
 
     @property
     def rare_syncs(self) -> tuple[int, int]:
-        """Counts of learners that got a DIFF from the log on disk, and of waits of learners that may be ahead."""
+        """Counts of learners that received a DIFF from the log on disk, and of learners that had to wait.
+
+        A learner waits if it may have committed more than this peer.
+        """
         return self._core.log_diffs_sent, self._core.syncs_put_off
 
     @property
@@ -297,7 +300,7 @@ class Peer:
         elif len(self._parked) >= PARKED_LINKS_MAX or self._halted:
             self._core.close(link, "too many learners wait for an election")
         else:
-            # Other peers may finish an election before this peer does; keep their links until this peer has decided.
+            # Other peers may finish an election before this one. Keep their links until this peer has decided.
             self._parked[link] = []
         return self._finish()
 
@@ -399,7 +402,7 @@ class Peer:
         for connection, message in messages:
             core.perform(on_client(now, connection, message))
             if core.leaving is not None:
-                break  # All client connections are being closed.
+                break  # all client connections are being closed
         return self._finish()
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
@@ -487,7 +490,8 @@ class Peer:
         for link in parked:
             core.close(link, "this peer does not lead")
         source = self._source_of(vote.leader)
-        # The second vote with the same epoch is accepted, because the new epoch may never be announced.
+        # If this vote equals the previous one, accept any epoch, because the leader's new epoch may never be
+        # announced.
         leads_until = vote.peer_epoch if source != vote.leader and vote != self._observed else None
         self._observed = vote
         core.role = Learner(core, vote.leader, source, handed_over=handed_over, leads_until=leads_until)
@@ -496,8 +500,9 @@ class Peer:
     def _source_of(self, leader: PeerId) -> PeerId:
         """Return the peer to learn from.
 
-        This is the leader. For an observer that uses followers to reduce the leader's load, it is each follower in turn
-        until one accepts the observer (QuorumPeer.findLearnerMaster). A leader does not serve observers in that case.
+        This is the leader. For an observer that uses followers to reduce the leader's load, try one follower after
+        another until a follower accepts the observer (QuorumPeer.findLearnerMaster). A leader does not serve observers
+        in that case.
         """
         core = self._core
         if not (core.config.observes_followers and core.reconfiguration.observes):
@@ -532,8 +537,9 @@ def why_unusable(recovered: Recovered) -> str | None:
         if not follows(last, txn.zxid):
             return f"transaction 0x{txn.zxid:x} follows 0x{last:x} in the log: transactions in between are missing"
         last = txn.zxid
-    # The last zxid can have a higher epoch than currentEpoch after a crash between writing a synchronisation's
-    # history and its epoch. Such a peer did not count in that epoch, and does not claim it now.
+    # The last zxid can have a higher epoch than currentEpoch, if a synchronisation wrote the history but crashed
+    # before the epoch. The peer did not count in that epoch then, so accept this. An epoch above acceptedEpoch is
+    # damage.
     if epoch_of(last) > recovered.accepted_epoch:
         return f"the log reaches epoch {epoch_of(last)}, but acceptedEpoch is {recovered.accepted_epoch}"
     return None

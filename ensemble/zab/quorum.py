@@ -120,7 +120,7 @@ class SurvivorQuorum:
     """Quorums of two voters, of which `survivor` alone is sufficient.
 
     An oracle guarantees that the other voter does not continue alone. Acknowledgements of the other voter still count:
-    while it logs proposals, both must have them.
+    while that voter logs proposals, both voters must have logged a proposal before it is committed.
     """
 
     __slots__ = ("_pair", "_survivor", "voters")

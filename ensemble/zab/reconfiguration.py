@@ -152,8 +152,8 @@ class Reconfiguration:
         """Return whether enough of these peers follow a leader for this peer to try it.
 
         A quorum of either membership is sufficient: following is not binding, and a failed proposal of a membership
-        that this peer has seen must not exclude it. If an oracle has not chosen this peer, it tries a leader that the
-        oracle may have chosen.
+        that this peer has seen must not exclude this peer. If an oracle has not chosen this peer, it tries a leader
+        that the oracle may have chosen.
         """
         if self._asks_oracle and not self._oracle_agrees and any(voter in peers for voter in self.current.voters):
             return True
@@ -183,7 +183,7 @@ class Reconfiguration:
     def see(self, membership: Membership) -> None:
         """Set the last seen membership; it is on disk before any effect queued later.
 
-        A leader's message may also revert a membership that failed.
+        A leader's message may also restore the earlier membership, if the proposal of a new one failed.
         """
         if not self.enabled or membership.version == self.last_seen.version:
             return

@@ -34,7 +34,7 @@ class SyncRequests:
     """Waiting syncs, oldest first. The rounds and zxids that they wait for never decrease.
 
     Syncs that need no round overtake the others. A learner applies a reply to its oldest sync. This is safe, because
-    the condition of a later sync includes those of the earlier ones.
+    the condition of a later sync includes the conditions of the earlier ones.
     """
 
     __slots__ = ("_confirmed", "_waiting", "round")

@@ -19,7 +19,8 @@ def floors(extras: Sequence[str]) -> list[str]:
     """Return one line per requirement.  Raises KeyError for an unknown extra, ValueError if a floor is missing."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
-    # If an extra repeats a requirement of the plain installation, the extra needs a newer version of it.
+    # Later lines replace earlier ones: an extra repeats a requirement of the plain installation only if it needs
+    # a newer version.
     pinned = dict(_floor(line) for line in lines if not line.startswith(f"{project['name']}["))
     return [f"{name}=={version}" for name, version in pinned.items()]
 

@@ -79,7 +79,7 @@ class FakeAgent(Agent):
         self.processes = {n: ProcessInfo(n, "running", 100 + i, None, 1) for i, n in enumerate(NODES)}
         self.statuses: dict[str, tuple[float, dict[str, Any]]] = {}
         self.fresh_statuses: dict[str, dict[str, Any]] = {}
-        """Statuses by node that arrive only when a fresh snapshot is requested."""
+        """Node statuses, keyed by node, that the agent returns only when a fresh snapshot is requested."""
         self._show()
 
     def _now_s(self) -> float:
@@ -218,7 +218,8 @@ class FakeWorkloads:
 
 
 class FakePlayer:
-    """Library of three scripts. The second cannot be played, and playing the last one never ends."""
+    """Fake of the process that plays outage scripts. It has three scripts: the second fails, and the third never
+    ends."""
 
     SCRIPTS: ClassVar[list[dict[str, Any]]] = [
         {"name": "kafka-708", "title": "An empty ISR", "hypothesis": "The last member stays.", "source": "KAFKA-708",

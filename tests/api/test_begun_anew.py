@@ -67,7 +67,7 @@ class Host:
         self.collector.number_due(everything=True)
 
     def collected(self) -> list[tuple[int, int, int]]:
-        """Return each event's number, the node's number for it, and the accepted epoch."""
+        """Return (number in the collected history, number in the node's journal, accepted epoch) for each event."""
         entries = [decode_line(event.json) for event in self.collector.after(0, 10_000)]
         return [(e.seq, e.node_seq, e.event.accepted_epoch) for e in entries if isinstance(e.event, EpochAccepted)]
 
@@ -131,7 +131,7 @@ def test_all_files_of_the_new_journal_are_read_after_api_restart(host: Host) -> 
     assert host.collected() == once(*range(1, 61))
 
 
-def test_rotation_and_restart_are_not_a_new_journal(host: Host) -> None:
+def test_rotation_or_restart_is_not_detected_as_new_journal(host: Host) -> None:
     host.writer.close()
     host.start_node(file_bytes_max=300, files_max=3)
     for epoch in range(1, 31):
@@ -163,7 +163,7 @@ def test_cause_in_a_restarted_journal_is_renumbered(host: Host) -> None:
     assert [e.caused_by for e in events if isinstance(e, ControllerElected)] == ["broker-1#3", "broker-2#1"]
 
 
-def test_state_is_folded_from_the_restarted_journal(host: Host) -> None:
+def test_state_is_computed_from_the_restarted_journal(host: Host) -> None:
     host.writer.write(ControllerElected(1, 5, 5))
     host.writer.flush()
     host.collect()

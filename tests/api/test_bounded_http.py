@@ -225,7 +225,7 @@ def test_client_that_reads_slowly_gets_the_whole_response(long_answer: tuple[soc
     received, began = 0, time.monotonic()
     while data := link.recv(1 << 20):
         received += len(data)
-        # Keep reading slowly for longer than a client may go without reading.
+        # Read slowly for 3 s, which is longer than a client may pause without reading.
         if time.monotonic() - began < 3:
             time.sleep(0.1)
     assert received > len(LONG) * LONG_COUNT

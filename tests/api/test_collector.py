@@ -188,7 +188,7 @@ def test_restarted_collector_continues_numbering_without_repeats(collector: Make
     first = collector(clock)
     first.accept_chunk(chunk("peer-1", (1, 10, A), (2, 20, A)))
     first.number_due()
-    # The first collector was killed, not closed.
+    # Start a second collector without closing the first, as after a kill.
     second = collector(clock)
     second.accept_chunk(chunk("peer-1", (1, 10, A), (2, 20, A), (3, 30, A)))
     second.number_due()
@@ -299,7 +299,7 @@ def test_full_disk_pauses_the_history_without_losing_events(
     found.accept_chunk(chunk("peer-1", (1, 10, A)))
     found.number_due()
     size = next(tmp_path.glob("*.collected")).stat().st_size
-    # The limit is reached in the middle of the second of two lines.
+    # A file may grow until the middle of the second of two lines.
     with no_file_grows_beyond(size + 150):
         found.accept_chunk(chunk("peer-1", (2, 20, A), (3, 30, A)))
         for _ in range(3):
@@ -453,7 +453,7 @@ def test_older_file_is_indexed_only_up_to_the_requested_event(tmp_path: Path, mo
     written.close()
     written.append([Entry("peer-1", 5_001, 5_001, 0, A)])
     written.close()
-    # At the start only the newest file is known, not the older file.
+    # A new journal knows only the newest file at its start, not the older one.
     again = NumberedJournal(tmp_path)
     assert [entry.seq for entry, _ in again.recover(lambda _: True)] == [5_001]
     looked: list[bytes] = []
@@ -468,7 +468,7 @@ def test_older_file_is_indexed_only_up_to_the_requested_event(tmp_path: Path, mo
     assert len(looked) <= 5_005, "no line is parsed twice"
 
 
-def test_gap_in_a_files_numbers_does_not_hide_later_events(tmp_path: Path) -> None:
+def test_sequence_gap_in_a_file_does_not_hide_later_events(tmp_path: Path) -> None:
     written = NumberedJournal(tmp_path)
     written.append([Entry("peer-1", number, number, 0, A) for number in range(1, 101)])
     written.close()
@@ -583,7 +583,9 @@ def test_file_deleted_by_rotation_is_skipped(tmp_path: Path) -> None:
     ids=["a number that is none", "a number without end", "a pid beyond 64 bits", "a moment beyond 64 bits"],
 )
 def test_bad_line_is_counted_once_and_the_history_continues(collector: MakeCollector, bad: bytes) -> None:
-    """An invalid line was once renumbered fifty times a second with all lines after it, and crashed a restarted API."""
+    """An invalid line was once renumbered fifty times a second, together with all lines after it, and crashed the API
+    at its next start.
+    """
     clock = Clock()
     found = collector(clock)
     others = [encode_line("host-1", n, 20 + n, 0, A) for n in range(3, 300)]
@@ -600,7 +602,7 @@ def test_bad_line_is_counted_once_and_the_history_continues(collector: MakeColle
 def test_error_after_numbering_does_not_number_events_twice(
     collector: MakeCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The events are already in the files when folding them fails."""
+    """The error occurs after the numbered events have been written to the files."""
     found = collector(Clock())
     found.accept_chunk(
         JournalChunk("host-1", b"".join(encode_line("host-1", n, 20 + n, 0, A) for n in range(1, 4)), None)

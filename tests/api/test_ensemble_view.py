@@ -181,7 +181,7 @@ def test_cluster_is_shown_despite_invalid_znodes(tmp_path: Any, seed: int) -> No
     assert msgspec.json.decode(cluster.model_dump_json())["unreadable"] == list(fresh.reading.unreadable)
 
 
-def test_failed_session_task_ends_the_view_for_a_restart(
+def test_failed_session_task_ends_the_view_so_it_is_restarted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def fails() -> None:
@@ -336,7 +336,7 @@ def looked_at(own: list[int]) -> EnsembleView:
     return asyncio.run(asyncio.wait_for(look(), 20))
 
 
-def test_brokers_with_journals_do_not_shorten_the_poll_interval() -> None:
+def test_own_brokers_do_not_shorten_the_poll_interval() -> None:
     assert looked_at([1]).interval_s == IDLE_INTERVAL_S
 
 

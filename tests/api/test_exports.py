@@ -59,7 +59,7 @@ def test_export_of_a_stored_run_has_its_events(http: httpx.Client) -> None:
     assert contents["runs"][0]["events"] == http.get(f"{V1}/runs/{run['id']}/journal?limit=10000").json()
 
 
-def test_export_of_a_part_contains_that_time_alone(http: httpx.Client) -> None:
+def test_export_of_a_part_contains_only_events_of_its_period(http: httpx.Client) -> None:
     run = http.post(f"{V1}/runs", content=lines(played())).json()
     begin_us, end_us = run["first_us"] + 2_000_000, run["first_us"] + 9_000_000
     part = contents_of(http.get(f"{V1}/runs/{run['id']}/export?from={begin_us}&to={end_us}").text)["runs"][0]
@@ -71,7 +71,7 @@ def test_export_of_a_part_contains_that_time_alone(http: httpx.Client) -> None:
     assert (refused.status_code, refused.json()["detail"]) == (422, "no event of the run is in that time")
 
 
-def test_export_as_a_trace_has_its_own_type_and_name(http: httpx.Client) -> None:
+def test_trace_export_has_the_media_type_and_name_of_its_format(http: httpx.Client) -> None:
     run = http.post(f"{V1}/runs", content=lines(played()), params={"name": "mine"}).json()
     for form, media, name in (
         ("perfetto", "application/json", "zabka-mine.perfetto.json"),
@@ -83,11 +83,11 @@ def test_export_as_a_trace_has_its_own_type_and_name(http: httpx.Client) -> None
     assert http.get(f"{V1}/runs/{run['id']}/export?format=pdf").status_code == 422
 
 
-def test_export_of_an_unknown_run_is_not_found(http: httpx.Client) -> None:
+def test_export_of_an_unknown_run_returns_404(http: httpx.Client) -> None:
     assert http.get(f"{V1}/runs/r00000000/export").status_code == 404
 
 
-def test_uploaded_export_is_stored_with_its_pair(http: httpx.Client, runs: list[Recorded]) -> None:
+def test_uploaded_export_is_stored_as_two_runs_of_a_bug_pair(http: httpx.Client, runs: list[Recorded]) -> None:
     page = page_of(runs, runs[1].about.id).encode()
     answer = http.post(f"{V1}/runs", content=page, params={"name": "kafka-1211.html"})
     assert answer.status_code == 201
@@ -113,18 +113,18 @@ def test_uploaded_export_is_stored_with_its_pair(http: httpx.Client, runs: list[
         (b'<!doctype html><script type="text/plain" id="runs">A</script>', "cannot be read"),
     ],
 )
-def test_other_html_is_no_history(data: bytes, reason: str) -> None:
+def test_html_without_a_readable_run_is_rejected(data: bytes, reason: str) -> None:
     with pytest.raises(NoHistory, match=reason):
         opened(data)
 
 
-def test_part_of_a_run_cannot_be_uploaded(runs: list[Recorded]) -> None:
+def test_exported_part_of_a_run_cannot_be_uploaded(runs: list[Recorded]) -> None:
     part = runs[0].part(runs[0].about.first_us + 3_000_000, None)
     with pytest.raises(NoHistory, match="a part of a run"):
         opened(page_of([part], part.about.id).encode())
 
 
-def test_part_of_a_part_has_the_state_before_it(runs: list[Recorded]) -> None:
+def test_part_of_a_part_equals_the_same_part_of_the_run(runs: list[Recorded]) -> None:
     run = runs[0]
     first_us = run.about.first_us
     part = run.part(first_us + 3_000_000, None).part(first_us + 6_000_000, first_us + 9_000_000)
@@ -134,12 +134,12 @@ def test_part_of_a_part_has_the_state_before_it(runs: list[Recorded]) -> None:
         run.part(first_us + 1_000_000_000, None)
 
 
-def test_exported_run_is_the_same_each_time(runs: list[Recorded]) -> None:
+def test_repeated_export_of_a_run_is_identical(runs: list[Recorded]) -> None:
     again = scenario_runs(LIBRARY["kafka-1211"])
     assert page_of(again, again[1].about.id) == page_of(runs, runs[1].about.id)
 
 
-def test_incidents_of_a_run_are_those_of_the_pipeline(http: httpx.Client, runs: list[Recorded]) -> None:
+def test_incidents_of_a_run_equal_the_pipelines_incidents(http: httpx.Client, runs: list[Recorded]) -> None:
     run = runs[1]
     page = page_of(runs, run.about.id)
     stored = http.post(f"{V1}/runs", content=page.encode()).json()

@@ -59,7 +59,7 @@ def test_concurrently_created_faults_both_apply(tmp_path: Path) -> None:
     assert asyncio.run(both()) == ["broker-1", "broker-2"]
 
 
-def test_new_fault_does_not_restore_a_healed_one(tmp_path: Path) -> None:
+def test_new_fault_does_not_reactivate_a_healed_fault(tmp_path: Path) -> None:
     service = _service(tmp_path)
 
     async def one_for_another() -> list[str]:
@@ -117,7 +117,9 @@ def test_faults_are_removed_when_all_agents_restart() -> None:
 
 
 def test_silent_agent_receives_the_faults_when_it_replies_again() -> None:
-    """Otherwise a link stays partitioned (or healed) at one end only, but is listed as partitioned (or healed)."""
+    """Otherwise a link would be partitioned (or healed) at one end only, although the API lists the whole link as
+    partitioned (or healed).
+    """
     agents, (first, second) = _hosts("host-1", "host-2")
 
     async def change(faults: list[AnyFault]) -> str:
@@ -126,7 +128,7 @@ def test_silent_agent_receives_the_faults_when_it_replies_again() -> None:
             await agents.set_faults(faults)
         assert first.held == faults != second.held
         second.frozen = False
-        # Until the agent receives the faults, its own older list does not count.
+        # The agent still has an older list of faults, which must not count until it has received the new one.
         assert await agents.faults() == faults
         await _until(agents, lambda: second.held == faults)
         return refusal.value.detail
@@ -157,8 +159,9 @@ def test_error_names_every_agent_that_did_not_reply() -> None:
 
 
 def test_restarted_agent_also_receives_a_silent_agents_faults() -> None:
-    """It receives the faults known to the responding agents immediately, and all faults once the silent agent
-    responds."""
+    """The restarted agent receives the faults known to the responding agents immediately, and all faults once the
+    silent agent responds.
+    """
     agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
 
     async def run() -> None:

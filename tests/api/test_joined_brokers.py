@@ -74,7 +74,7 @@ def looking(state: ClusterState) -> tuple[JoinedBrokers, list[Event]]:
 
 
 def test_joined_broker_is_reported_once_per_registration() -> None:
-    """Its election as controller is also reported once."""
+    """The joined broker's election as controller is also reported only once."""
     joined, reported = looking(ClusterState())
     reading = a_reading(ControllerZnodes(4, 7, 7, None, 60))
     joined.report_changes(reading)

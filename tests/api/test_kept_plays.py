@@ -1,4 +1,4 @@
-"""Runs that are kept: a script with and without its bug, and seeds, played by the real player process."""
+"""Kept runs of scripts (with and without their bug) and of seeds, played by the real simulation process."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_requested_run_of_a_script_is_kept_with_its_bug_pair(tmp_path: Path) -> 
     collector.close()
 
 
-def test_seed_played_twice_has_the_same_hash(tmp_path: Path) -> None:
+def test_seed_played_twice_has_the_same_journal_hash(tmp_path: Path) -> None:
     requested = (3, NewSeedRun(scenario="ensemble"))
     (first, second), runs, collector = play(tmp_path, requested, requested)
 
@@ -107,7 +107,7 @@ def test_seed_played_twice_has_the_same_hash(tmp_path: Path) -> None:
     collector.close()
 
 
-def test_seed_of_full_processes_is_kept_with_its_messages(tmp_path: Path) -> None:
+def test_full_process_seed_is_kept_with_its_messages(tmp_path: Path) -> None:
     (run,), runs, collector = play(tmp_path, (3, NewSeedRun(scenario="whole-cluster")))
 
     kept = runs.get(run.id)
@@ -119,7 +119,7 @@ def test_seed_of_full_processes_is_kept_with_its_messages(tmp_path: Path) -> Non
     collector.close()
 
 
-def test_api_accepts_the_seed_kinds_of_replay() -> None:
+def test_api_accepts_the_seed_kinds_of_the_replay_command() -> None:
     assert SEEDS == SEARCHED
 
 
@@ -143,7 +143,7 @@ def test_invalid_seed_is_rejected(tmp_path: Path, seed: str, body: dict[str, Any
 
 
 def test_run_with_unstorable_journal_keeps_its_verdict(tmp_path: Path) -> None:
-    """The player of this test writes no journal."""
+    """The process that runs the script in this test writes no journal."""
 
     async def scenario() -> ScenarioRun:
         plays = ScenarioRuns(FakePlayer(), KeptRuns(tmp_path), HERE)
@@ -160,7 +160,7 @@ def test_run_with_unstorable_journal_keeps_its_verdict(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pair_is_kept_completely_or_not_at_all(tmp_path: Path) -> None:
+def test_bug_pair_is_kept_completely_or_not_at_all(tmp_path: Path) -> None:
     played, runs = tmp_path / "played", tmp_path / "runs"
     played.mkdir()
     _, lines = run_with_journal(1, "kafka-1211")

@@ -60,7 +60,7 @@ def post(server: Server, body: Any = None) -> httpx.Response:
     return httpx.post(server.url + PATH, json=body, trust_env=False)
 
 
-def test_acknowledgement_survives_a_restart(journalled: Server, tmp_path: Path) -> None:
+def test_loss_acknowledgement_survives_a_restart(journalled: Server, tmp_path: Path) -> None:
     answer = post(journalled)
     assert (answer.status_code, answer.json()) == (200, {"through_seq": 2, "losses": 1, "producers": {"w1": 389}})
     cluster = httpx.get(f"{journalled.url}/api/v1/cluster", trust_env=False).json()
@@ -72,18 +72,18 @@ def test_acknowledgement_survives_a_restart(journalled: Server, tmp_path: Path) 
     again.close()
 
 
-def test_loss_after_the_acknowledged_seq_stays_unacknowledged(journalled: Server) -> None:
+def test_loss_after_the_acknowledged_event_is_unacknowledged(journalled: Server) -> None:
     assert post(journalled, {"through_seq": 1}).json()["losses"] == 0
     cluster = httpx.get(f"{journalled.url}/api/v1/cluster", trust_env=False).json()
     assert [loss["acknowledged"] for loss in cluster["losses"]] == [False]
 
 
-def test_acknowledgement_beyond_the_journal_end_is_rejected(journalled: Server) -> None:
+def test_loss_acknowledgement_beyond_journal_end_is_rejected(journalled: Server) -> None:
     answer = post(journalled, {"through_seq": 99})
     assert (answer.status_code, answer.json()["detail"]) == (422, "through_seq: the journal ends at 2")
 
 
-def test_unstorable_acknowledgement_is_an_error(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unstorable_loss_acknowledgement_is_an_error(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes_losses, "KEPT_WITHIN_S", 0.1)
     server.collect(Journal("broker-1").chunk(e.RecordsLost(1, "orders", 0, 90, 120, 31, 30, "diverging_epoch")))
     answer = post(server)

@@ -94,7 +94,7 @@ def test_every_tick_updates_the_date_header(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("ends_by_itself", [True, False])
-def test_stream_sends_its_last_chunk_on_every_kind_of_end(
+def test_stream_sends_last_chunk_at_its_end_and_at_server_stop(
     monkeypatch: pytest.MonkeyPatch, ends_by_itself: bool
 ) -> None:
     async def scene() -> list[Message]:

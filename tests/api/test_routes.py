@@ -113,7 +113,7 @@ def _assert_no_status(http: httpx.Client) -> None:
     assert (broker["believes"]["controller_id"], broker["believes"]["age_ms"]) == (-1, None)
 
 
-def test_new_process_does_not_show_its_predecessors_state(server: Server, http: httpx.Client) -> None:
+def test_restarted_process_does_not_show_its_previous_state(server: Server, http: httpx.Client) -> None:
     _lived(server)
     for path, target in (("brokers/1", "broker-1"), ("peers/1", "peer-1")):
         assert http.post(f"{V1}/{path}/kill").json()["process"] == "down"
@@ -454,7 +454,7 @@ def test_openapi_document_describes_every_route(http: httpx.Client) -> None:
                 assert list(operation["responses"][status]["content"]) == ["application/problem+json"], where
             if method != "get":
                 assert {"401", "403"} <= errors, where
-            if "{" in path and "topics" not in path and "{seed}" not in path:  # Every number is a seed.
+            if "{" in path and "topics" not in path and "{seed}" not in path:  # every number is a valid seed, so no 404
                 assert "404" in errors, where
     for name in ("Peer", "Broker", "Controller", "Topic", "Workload", "FaultView", "Znode", "ProblemDocument",
                  "NewTopic", "NewElection", "NewWorkload", "NewFault", "ElectionResult", "ProcessResult", "Scenario",
@@ -599,7 +599,7 @@ def test_zookeeper_group_with_an_invalid_znode_name_is_rejected(http: httpx.Clie
 
     assert refused.status_code == 422
     assert f"this is not a valid znode name: {group}" in refused.json()["detail"]
-    # For Kafka this is a valid group; the request fails because these brokers have no such topic.
+    # Kafka accepts this group name; the request fails with 404 because these brokers do not have the topic.
     assert http.post(f"{V1}/workloads", json=body).status_code == 404
 
 

@@ -77,7 +77,7 @@ def test_live_spans_survive_deletion_of_the_oldest_events(tmp_path: Path) -> Non
     history = collect_history(collector, copies(played(), 5))
     oldest = collector.oldest_seq
     assert oldest > 1
-    # Spans that ended before the oldest kept event were deleted with the older events.
+    # Events before the oldest kept one were deleted, and so were the spans that ended before it.
     gone_us = max(entry.wall_us for entry in history[: oldest - 1])
 
     def check(rewind: Rewind, from_us: int | None) -> None:
@@ -155,7 +155,7 @@ def test_spans_within_one_bin_are_merged_with_their_states() -> None:
     assert len(whole["spans"]) == 7
 
 
-def test_spans_from_the_cache_yield_to_other_tasks(tmp_path: Path) -> None:
+def test_reading_cached_spans_yields_to_other_tasks(tmp_path: Path) -> None:
     history = tuple(copies(played(), 3))
     rewind = kept_rewind(tmp_path, history, Checkpoints())
     turns = 0

@@ -128,7 +128,7 @@ def test_run_queue_is_bounded_and_cancelled_at_api_shutdown(tmp_path: Path) -> N
     assert server.player.cancelled.is_set()
 
 
-def test_player_bug_ends_its_run_and_the_next_one_runs(tmp_path: Path) -> None:
+def test_scenario_player_bug_ends_only_its_own_run(tmp_path: Path) -> None:
     class Mistaken(FakePlayer):
         async def ask(self, *arguments: str, patience_s: float = 0) -> bytes:
             if "kafka-708" in arguments:
@@ -189,7 +189,7 @@ def test_script_is_played_in_its_own_process() -> None:
         ("import os; os.abort()", "exited with code -6: it printed nothing"),
     ],
 )
-def test_player_failure_is_reported_in_one_line(code: str, message: str) -> None:
+def test_scenario_player_failure_is_reported_in_one_line(code: str, message: str) -> None:
     patience_s = 0.1 if "sleep" in code else 10
     with pytest.raises(PlayerFailed, match=message):
         asyncio.run(ScenarioProcess([sys.executable, "-S", "-c", code]).ask("list", patience_s=patience_s))
@@ -208,7 +208,7 @@ time.sleep(60)
 """
 
 
-def test_player_can_repair_the_cluster_after_a_timeout(tmp_path: Path) -> None:
+def test_scenario_player_can_repair_cluster_after_a_timeout(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster"
     asked = ScenarioProcess([sys.executable, "-S", "-c", AFTERWARDS]).ask(str(cluster), patience_s=2)
 
@@ -221,7 +221,7 @@ def await_broken(cluster: Path) -> None:
         time.sleep(0.01)
 
 
-def test_player_can_repair_the_cluster_after_cancellation(tmp_path: Path) -> None:
+def test_scenario_player_can_repair_cluster_after_cancellation(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster"
 
     async def cancel() -> None:
@@ -234,12 +234,12 @@ def test_player_can_repair_the_cluster_after_cancellation(tmp_path: Path) -> Non
     assert cluster.read_text() == "put right"
 
 
-def test_player_can_repair_after_cancellation_during_its_start(tmp_path: Path) -> None:
+def test_scenario_player_can_repair_if_cancelled_while_starting(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster"
 
     async def cancel() -> None:
         asking = asyncio.create_task(ScenarioProcess([sys.executable, "-S", "-c", AFTERWARDS]).ask(str(cluster)))
-        # The process starts and then the loop is blocked, so that the loop has not processed the start yet.
+        # Start the process, then block the loop, so that the loop has not processed the start when it is cancelled.
         for _ in range(2):
             await asyncio.sleep(0)
         await_broken(cluster)

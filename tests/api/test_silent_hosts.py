@@ -174,5 +174,5 @@ def test_agents_are_polled_more_often_while_clients_read() -> None:
     assert agents.interval_s == POLL_INTERVAL_S
     now_s += WATCHED_S
     assert agents.interval_s == IDLE_INTERVAL_S
-    # One slow response must not count as silence.
+    # The timeout must cover several intervals, so that one slow response does not count as silence.
     assert IDLE_INTERVAL_S <= SILENT_AFTER_S / 4

@@ -70,7 +70,7 @@ def test_resumable_stream_gets_no_snapshot(server: Server) -> None:
 
 
 @pytest.mark.parametrize("asked", [{"headers": {"Last-Event-ID": "5000"}}, {"params": {"after": "6"}}])
-def test_stream_after_a_future_number_is_rejected(server: Server, asked: dict[str, dict[str, str]]) -> None:
+def test_stream_after_a_future_event_number_is_rejected(server: Server, asked: dict[str, dict[str, str]]) -> None:
     collect_elections(server, 1, 5)
     with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http:
         answer = http.get("/api/v1/events", **asked)  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ def test_stream_after_a_future_number_is_rejected(server: Server, asked: dict[st
     assert "request the events after 0" in answer.json()["detail"]
 
 
-def test_stream_after_the_last_number_waits_for_events(server: Server) -> None:
+def test_stream_after_the_last_event_number_waits_for_events(server: Server) -> None:
     collect_elections(server, 1, 5)
     with (
         httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http,
@@ -116,8 +116,8 @@ def named(server: Server, last_event_id: int) -> str:
 def test_history_name_changes_only_when_its_directory_is_emptied(
     tmp_path: Path,
 ) -> None:
-    """A browser once slept through `down` and `up` in an emptied directory. It then received the new cluster's events,
-    continued from its last event number of the old cluster.
+    """A browser was once suspended while the cluster was stopped and created again in an emptied directory. It then
+    received the new cluster's events only from the old cluster's last event number on.
     """
     names = []
     for place in ("first", "first", "emptied"):

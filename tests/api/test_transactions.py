@@ -93,7 +93,7 @@ def test_report_of_a_silent_coordinator_is_stale(server: Server) -> None:
     assert (found["coordinator_process"], found["stale"]) == ("unknown", True)
 
 
-def test_held_offset_names_its_transaction_or_none_if_hanging(server: Server) -> None:
+def test_held_back_lso_names_its_transaction_or_none_if_hanging(server: Server) -> None:
     server.collect(chunk("broker-2", payments()))
     server.collect(chunk("broker-1", held(0, 7), held(1, 7)))
     named, hanging = answered(server)["held"]

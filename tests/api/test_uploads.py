@@ -48,14 +48,14 @@ def test_node_order_is_kept_when_its_uploaded_clock_steps_back() -> None:
     assert order(data) == [("peer-2", 1), ("peer-1", 1), ("peer-1", 2)]
 
 
-def test_collected_history_keeps_its_number_order() -> None:
+def test_collected_history_is_ordered_by_its_event_numbers() -> None:
     entries = [Entry("peer-2", 1, 90, 0, EpochAccepted(1), 41), Entry("peer-1", 1, 10, 0, EpochAccepted(1), 44)]
     data = b"".join(msgspec.json.encode(entry.to_dict()) + b"\n" for entry in entries)
 
     assert order(data) == [("peer-2", 1), ("peer-1", 1)]
 
 
-def test_simulated_history_keeps_its_order_and_uses_world_time() -> None:
+def test_simulated_history_keeps_its_order_and_uses_true_time() -> None:
     """The nodes' clocks are wrong on purpose. Replay writes the events in their true order."""
     taken = read_history(lines(played()))
 

@@ -38,12 +38,12 @@ def compiler() -> None:
         pytest.skip(reason)
 
 
-def test_works_are_listed_once_in_table_order() -> None:
+def test_requested_workloads_are_listed_once_in_table_order() -> None:
     assert [work.name for work in parse_works("get, set,get")] == ["set", "get"]
 
 
 @pytest.mark.parametrize("text", ["set,foo", "", " , "])
-def test_unknown_work_error_lists_the_known_works(text: str) -> None:
+def test_unknown_workload_error_lists_the_known_workloads(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="the works are set, create, get, mix, set64, set1"):
         parse_works(text)
 
@@ -62,7 +62,7 @@ def test_bad_option_is_rejected_before_anything_starts(options: list[str], monke
     assert "Error" in answer.output and "Traceback" not in answer.output
 
 
-def test_options_select_works_seconds_rounds_and_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_select_workloads_seconds_rounds_and_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[tuple[object, tuple[Side, ...]]] = []
     monkeypatch.setattr(ensemble, "build_zkload", lambda directory: Path("zkload"))
     monkeypatch.setattr("bench.run.missing", lambda apache: None)
@@ -102,7 +102,7 @@ class NoServers:
         return 1.0
 
 
-def test_sides_alternate_and_each_has_its_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compared_sides_alternate_and_each_has_its_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[tuple[Side, int, int]] = []
     sample = Sample(1, 1.0, 0, 0, 0, 1.0, 1.0)
 
@@ -199,7 +199,7 @@ def test_interrupt_stops_every_server_and_removes_its_data(number: signal.Signal
     run = subprocess.Popen(command(*options), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 60
-        # Three servers and the load generator.
+        # Wait for the three servers and the load generator.
         while len(started := children(run.pid)) < 4:
             assert run.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)

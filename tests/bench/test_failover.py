@@ -93,7 +93,8 @@ def test_frozen_servers_are_detected_without_loss(as_json: bool, capsys: pytest.
     _, *found = map(json.loads, capsys.readouterr().out.splitlines())
     assert [each["work"] for each in found] == ["leader frozen", "followers frozen"]
     assert found[0]["figures"]["lost"] == found[0]["figures"]["sessions_lost"] == 0
-    # Followers wait for syncLimit; the leader's own limit counts from its last ping, which may be half a tick earlier.
+    # Followers wait for syncLimit. The frozen leader's own limit counts from its last ping, up to half a tick
+    # earlier.
     assert found[0]["figures"]["took_ms"] > 300
 
 

@@ -60,7 +60,7 @@ def test_apache_rows_come_second() -> None:
 
 
 @pytest.mark.parametrize("side", ["ours", "zookeeper"])
-def test_single_side_has_no_ratio(side: Side) -> None:
+def test_table_of_a_single_side_has_no_ratio(side: Side) -> None:
     table = comparison_table("", measured(side, 20_000), [RATE])
     assert len(cells(table)) == 1 and table.caption is None
 
@@ -100,7 +100,8 @@ def test_progress_line_has_figures_and_problems() -> None:
 
 
 def test_confidence_bounds_of_nine_pairs_are_second_and_eighth() -> None:
-    # With probability 1/26, at least eight of nine coins show the same side.
+    # One ratio is excluded at each end: at least eight of nine fair coins show the same side with probability
+    # 1/26.
     assert ratio_of([0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 9.0]) == (1.3, 1.0, 1.6)
 
 

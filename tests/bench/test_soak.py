@@ -57,7 +57,7 @@ def test_sample_counts_this_process_and_skips_an_exited_one(tmp_path: Path) -> N
     assert os.getpid() in descendants(os.getppid())
 
 
-def test_sent_garbage_leaks_no_connections() -> None:
+def test_garbage_sent_to_servers_leaks_no_connections() -> None:
     stopping, made = threading.Event(), list[int]()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         usage: Usage = {}

@@ -8,7 +8,7 @@ import typer
 from bench.transactions import PRODUCERS, RECORDS, Work, main
 
 
-def test_titles_of_transactional_works_differ() -> None:
+def test_titles_of_transactional_workloads_differ() -> None:
     titles = {Work(producers, records).title for producers in PRODUCERS for records in RECORDS}
     assert len(titles) == len(PRODUCERS) * len(RECORDS)
 

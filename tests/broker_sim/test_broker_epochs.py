@@ -55,12 +55,13 @@ def test_request_with_an_earlier_broker_epoch_is_rejected(cluster: Cluster, key:
 @pytest.mark.scenario(19)
 @KINDS
 def test_request_with_a_later_broker_epoch_is_accepted(cluster: Cluster, key: ApiKey, version: int) -> None:
-    # KAFKA-9839: the controller can read a registration before the broker receives its response.
+    # KAFKA-9839: the controller can read a registration and send its broker epoch before the broker itself
+    # receives the response.
     assert send(cluster, key, version, 1).error_code is ErrorCode.none
 
 
 @KINDS
-def test_new_broker_rejects_previously_replaced_controllers(cluster: Cluster, key: ApiKey, version: int) -> None:
+def test_restarted_broker_rejects_controller_of_an_older_epoch(cluster: Cluster, key: ApiKey, version: int) -> None:
     # Kafka's broker accepts the first request from any controller (seed 400039): the controller of epoch 8, which
     # had not noticed its successor, made a restarted broker leader again.
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"9")
@@ -70,7 +71,7 @@ def test_new_broker_rejects_previously_replaced_controllers(cluster: Cluster, ke
     broker = node.boot()
     node.runtime.spawn(broker.start(), "start")
     while broker.controller.broker_epoch < 0:
-        # Until then no request is served, so there is nothing to reject.
+        # Before its registration the broker serves no request, so wait for that.
         cluster.scheduler.step()
     assert broker.replicas.controller_epoch == 0
     sent = request(key, version, controller_id=1, controller_epoch=8, broker_epoch=int(broker.controller.broker_epoch))
@@ -80,7 +81,7 @@ def test_new_broker_rejects_previously_replaced_controllers(cluster: Cluster, ke
 
 
 @KINDS
-def test_late_request_on_a_closed_controller_connection_fails(cluster: Cluster, key: ApiKey, version: int) -> None:
+def test_request_on_an_older_controller_connection_is_rejected(cluster: Cluster, key: ApiKey, version: int) -> None:
     node = cluster.nodes[2]
 
     def obeys(connection: int, controller_epoch: int = 1) -> bool:
@@ -104,8 +105,8 @@ def test_late_request_on_a_closed_controller_connection_fails(cluster: Cluster, 
 
 
 def test_late_leader_and_isr_does_not_block_a_recreated_topic(cluster: Cluster) -> None:
-    # It passes all of Kafka's checks. The replica that it creates has another topic id than the new topic, so
-    # requests fail with INCONSISTENT_TOPIC_ID until an administrator removes the directory.
+    # The late request passes all of Kafka's checks. The replica that it creates has another topic id than the new
+    # topic, so requests fail with INCONSISTENT_TOPIC_ID until an administrator removes the directory.
     node = next(node for node in cluster.nodes.values() if node is not cluster.controller)
     sent: list[KafkaMessage] = []
 
@@ -146,7 +147,7 @@ def test_newly_elected_controller_rejects_its_predecessor(cluster: Cluster) -> N
     assert cluster.on(successor, successor.broker.handle(sent)).error_code is ErrorCode.stale_controller_epoch
 
 
-def test_unreadable_controller_epoch_does_not_fence() -> None:
+def test_unreadable_controller_epoch_does_not_fence_requests() -> None:
     cluster = Cluster(1)
     cluster.start()
     cluster.expire(cluster.nodes[1])

@@ -1,8 +1,8 @@
-"""Cases of kfake's control functions and faults (franz-go, pkg/kfake), as rules of a broker.
+"""Cases of kfake's control functions and faults (franz-go, pkg/kfake), as request fault rules of a broker.
 
-A control function that answers once is a rule with `times=1`; a function that is kept is a rule until it is removed; a
-function that sleeps is `delay_before`. kfake can also apply a request and answer an error; here the answer to an
-applied request is lost.
+A control function that replies once becomes a rule with `times=1`. A control function that is kept becomes a rule
+that applies until it is removed. A function that sleeps becomes `delay_before`. kfake can also apply a request and
+return an error; a rule here loses the response to an applied request instead.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ def commit_errors(answer: Any) -> list[str]:
     return [row.error_code.name for topic in answer.topics for row in topic.partitions]
 
 
-def test_partition_is_refused_and_the_others_are_served(cluster: Cluster) -> None:
+def test_produce_fault_rejects_only_its_partition(cluster: Cluster) -> None:
     hold(cluster, refusal("NOT_ENOUGH_REPLICAS", topic="orders", partition=1))
     errors = produced_errors(ask(cluster, produce(partitions=(0, 1))))
     assert sorted(errors["orders"]) == ["none", "not_enough_replicas"]
     assert (log_end(cluster), log_end(cluster, partition=1)) == (1, 0)
 
 
-def test_heartbeat_fault_is_for_its_group(cluster: Cluster) -> None:
+def test_heartbeat_fault_applies_only_to_its_group(cluster: Cluster) -> None:
     hold(cluster, refusal("REBALANCE_IN_PROGRESS", api="Heartbeat", group="g"))
     assert (beat(cluster, "g"), beat(cluster, "h") != "rebalance_in_progress") == ("rebalance_in_progress", True)
     assert counts(cluster) == {"f1": [1, 1]}
 
 
-def test_commit_fault_refuses_every_partition_of_its_group(cluster: Cluster) -> None:
+def test_commit_fault_rejects_every_partition_of_its_group(cluster: Cluster) -> None:
     load_coordinator(cluster, "g")
     hold(cluster, refusal("NOT_COORDINATOR", api="OffsetCommit", group="g"))
     assert commit_errors(ask(cluster, commit("g"))) == ["not_coordinator"] * 2
@@ -82,7 +82,7 @@ def test_commit_fault_refuses_every_partition_of_its_group(cluster: Cluster) -> 
     assert counts(cluster) == {"f1": [1, 1]}
 
 
-def test_one_of_two_described_groups_is_refused(cluster: Cluster) -> None:
+def test_describe_groups_fault_rejects_only_its_group(cluster: Cluster) -> None:
     hold(cluster, refusal("GROUP_AUTHORIZATION_FAILED", api="DescribeGroups", group="g"))
     answer: Any = ask(cluster, request(ApiKey.DESCRIBE_GROUPS, 5, groups=["g", "h"]))
     errors = {row.group_id: row.error_code.name for row in answer.groups}
@@ -90,7 +90,7 @@ def test_one_of_two_described_groups_is_refused(cluster: Cluster) -> None:
     assert set(errors) == {"g", "h"} and errors["h"] != errors["g"]
 
 
-def test_transactional_id_is_refused_at_each_of_its_requests(cluster: Cluster) -> None:
+def test_transactional_id_is_rejected_in_each_kind_of_request(cluster: Cluster) -> None:
     apis = ("InitProducerId", "EndTxn", "TxnOffsetCommit")
     hold(cluster, *(refusal("PRODUCER_FENCED", api=api, id=api, transactional_id="x") for api in apis))
     begin = request(
@@ -108,7 +108,7 @@ def test_transactional_id_is_refused_at_each_of_its_requests(cluster: Cluster) -
     assert counts(cluster) == {api: [1, 1] for api in apis}
 
 
-def test_rule_applies_once_or_until_it_is_removed(cluster: Cluster) -> None:
+def test_request_fault_applies_once_or_until_it_is_removed(cluster: Cluster) -> None:
     hold(cluster, refusal("NOT_ENOUGH_REPLICAS", times=1))
     answers = [produced_errors(ask(cluster, produce())) for _ in range(2)]
     assert answers == [{"orders": ["not_enough_replicas"]}, {"orders": ["none"]}]
@@ -118,7 +118,7 @@ def test_rule_applies_once_or_until_it_is_removed(cluster: Cluster) -> None:
     assert produced_errors(ask(cluster, produce())) == {"orders": ["none"]}
 
 
-def test_oldest_of_two_rules_answers_and_alone_is_used(cluster: Cluster) -> None:
+def test_only_the_oldest_of_two_matching_faults_is_applied(cluster: Cluster) -> None:
     hold(
         cluster,
         refusal("NOT_ENOUGH_REPLICAS", topic="orders"),
@@ -130,7 +130,7 @@ def test_oldest_of_two_rules_answers_and_alone_is_used(cluster: Cluster) -> None
     assert [used for _, used in counts(cluster).values()] == [1, 0, 1]
 
 
-def test_sleeping_request_lets_those_of_others_pass(cluster: Cluster) -> None:
+def test_delayed_request_does_not_delay_other_clients(cluster: Cluster) -> None:
     hold(cluster, fault(effect="delay_before", delay_ms=500, client_id="shop-1"))
     node = cluster.nodes[1]
     asking = node.runtime.spawn(node.broker.handle(produce(), "shop-1"), "asking")
@@ -141,7 +141,7 @@ def test_sleeping_request_lets_those_of_others_pass(cluster: Cluster) -> None:
     assert (asking.done(), log_end(cluster)) == (True, 1)
 
 
-def test_rule_added_during_a_sleep_is_for_later_requests(cluster: Cluster) -> None:
+def test_fault_added_during_a_delay_applies_to_later_requests(cluster: Cluster) -> None:
     hold(cluster, fault(effect="delay_before", delay_ms=500, times=1))
     node = cluster.nodes[1]
     asking = node.runtime.spawn(node.broker.handle(produce(), "shop-1"), "asking")
@@ -152,7 +152,7 @@ def test_rule_added_during_a_sleep_is_for_later_requests(cluster: Cluster) -> No
     assert (asking.done(), log_end(cluster)) == (True, 1)
 
 
-def test_commit_whose_answer_is_lost_is_stored(cluster: Cluster) -> None:
+def test_offset_commit_with_a_lost_response_is_stored(cluster: Cluster) -> None:
     load_coordinator(cluster, "g")
     hold(cluster, fault(api="OffsetCommit", group="g", effect="drop_response"))
     assert raised(cluster, commit("g")) is RequestRefused
@@ -161,7 +161,7 @@ def test_commit_whose_answer_is_lost_is_stored(cluster: Cluster) -> None:
     assert [row.committed_offset for row in answer.topics[0].partitions] == [7, 7]
 
 
-def test_topic_whose_answer_is_lost_is_created(cluster: Cluster) -> None:
+def test_create_topics_with_a_lost_response_creates_the_topic(cluster: Cluster) -> None:
     hold(cluster, fault(api="CreateTopics", topic="later", effect="drop_response"))
     topic = {"name": "later", "num_partitions": 1, "replication_factor": 1}
     asked = request(ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout=5_000)
@@ -170,7 +170,7 @@ def test_topic_whose_answer_is_lost_is_created(cluster: Cluster) -> None:
     assert log_end(cluster, "later") == 0
 
 
-def test_records_whose_answer_is_lost_are_deleted(cluster: Cluster) -> None:
+def test_delete_records_with_a_lost_response_deletes_records(cluster: Cluster) -> None:
     for _ in range(3):
         ask(cluster, produce())
     hold(cluster, fault(api="DeleteRecords", topic="orders", effect="drop_response"))

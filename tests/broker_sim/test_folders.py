@@ -20,7 +20,7 @@ def imported(module: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("folder", ORDER)
-def test_folder_imports_only_lower_folders(folder: str) -> None:
+def test_package_imports_only_packages_of_lower_layers(folder: str) -> None:
     later = [f"zabka.broker_sim.{name}" for name in ORDER[ORDER.index(folder) + 1 :]]
     modules = list((BROKER_SIM / folder).glob("*.py"))
     assert len(modules) > 1

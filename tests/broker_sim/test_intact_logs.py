@@ -59,7 +59,7 @@ def lose_power_and_wait_in_vain(cluster: Cluster, node: Node) -> None:
     task.cancel()
 
 
-def test_new_broker_does_not_register_an_intact_log(cluster: Cluster) -> None:
+def test_first_start_of_a_broker_registers_no_intact_log(cluster: Cluster) -> None:
     assert [is_intact(cluster, node) for node in cluster.nodes.values()] == [False, False, False]
 
 
@@ -95,7 +95,7 @@ def test_log_is_intact_after_power_loss_once_roles_are_assigned(
     assert is_intact(cluster, node)
 
 
-def test_kill_before_role_assignment_keeps_the_previous_state(cluster: Cluster) -> None:
+def test_kill_before_role_assignment_keeps_log_state_not_intact(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     first_session = node.session.session_id
     lose_power_and_wait_in_vain(cluster, node)

@@ -40,7 +40,7 @@ def test_inter_broker_listener_is_used_for_fetch_and_isr_changes(cluster: Cluste
         return int(produced.error)
 
     assert cluster.on(cluster.nodes[1], produce(acks=-1)) == 0
-    # The replica lags and catches up again, and the controller changes the ISR both times.
+    # Pause a follower: it leaves the ISR and later returns, and the controller must change the ISR both times.
     lagging = next(node for node in (cluster.nodes[2], cluster.nodes[3]) if not node.broker.controller.is_active)
     lagging.runtime.pause()
     assert cluster.on(cluster.nodes[1], produce(acks=1)) == 0

@@ -111,7 +111,9 @@ async def ask(port: int, message: KafkaMessage) -> KafkaMessage:
 
 
 def test_clients_leave_reserved_descriptors_to_brokers() -> None:
-    """This works as max.connections does. Otherwise replicas that cannot fetch leave the ISR, and producers fail."""
+    """The inter-broker listener can use the reserved descriptors, just as it is exempt from max.connections. Otherwise
+    replicas that cannot fetch leave the ISR, and producers fail.
+    """
 
     async def test() -> None:
         async with serving() as (served, port):
@@ -125,7 +127,9 @@ def test_clients_leave_reserved_descriptors_to_brokers() -> None:
 
 
 def test_connection_needing_the_last_descriptors_is_closed() -> None:
-    """These are reserved for logs and checkpoints. A broker that cannot open one takes the log directory offline."""
+    """The last descriptors are reserved for logs and checkpoints. A broker that cannot open such a file takes the log
+    directory offline.
+    """
 
     async def test() -> None:
         async with serving() as (served, _):

@@ -1,4 +1,4 @@
-"""Faults of links with clients at the Kafka port: when a rule is in force for a connection, and what it holds back."""
+"""Faults of links with clients at the Kafka port: when a rule applies to a connection, and which data it delays."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def fault(source: str, target: str = "*", kind: Any = "cut", **fields: Any) -> H
     return HeldFault(source, target, kind, **{"id": "f1", **fields})
 
 
-def test_rule_is_in_force_for_an_open_connection_at_once() -> None:
+def test_link_fault_applies_immediately_to_an_open_connection() -> None:
     async def test(links: Links) -> None:
         client = await links.client()
         assert await client.ask() == 1
@@ -97,7 +97,7 @@ def test_rule_is_in_force_for_an_open_connection_at_once() -> None:
     check(test)
 
 
-def test_rule_is_in_force_for_the_first_request_of_a_connection() -> None:
+def test_link_fault_applies_to_first_request_of_a_connection() -> None:
     async def test(links: Links) -> None:
         links.hold(fault("client:shop"))
         client, other = await links.client(), await links.client("other")
@@ -111,7 +111,7 @@ def test_rule_is_in_force_for_the_first_request_of_a_connection() -> None:
     check(test)
 
 
-def test_cut_towards_the_client_holds_back_answers_only() -> None:
+def test_cut_towards_the_client_holds_back_only_responses() -> None:
     async def test(links: Links) -> None:
         links.hold(fault("broker-1", "client:shop", both_ways=False))
         client = await links.client()
@@ -125,7 +125,7 @@ def test_cut_towards_the_client_holds_back_answers_only() -> None:
     check(test)
 
 
-def test_address_matches_clients_but_no_brokers() -> None:
+def test_address_fault_affects_clients_but_not_brokers() -> None:
     async def test(links: Links) -> None:
         links.hold(fault("127.0.0.0/8"))
         client, broker, page = await links.client(), await links.client("broker-2"), await links.client("api-admin")
@@ -136,7 +136,7 @@ def test_address_matches_clients_but_no_brokers() -> None:
     check(test)
 
 
-def test_delay_holds_back_both_directions() -> None:
+def test_delay_fault_applies_in_both_directions() -> None:
     async def test(links: Links) -> None:
         links.hold(fault("client:shop", kind="delay", delay_ms=60))
         client = await links.client()
@@ -147,7 +147,7 @@ def test_delay_holds_back_both_directions() -> None:
     check(test)
 
 
-def test_bandwidth_limits_the_bytes_of_a_second() -> None:
+def test_bandwidth_fault_limits_the_bytes_per_second() -> None:
     async def test(links: Links) -> None:
         links.hold(fault("client:shop", kind="bandwidth", bytes_per_s=500, both_ways=False))
         client = await links.client()
@@ -161,7 +161,7 @@ def test_bandwidth_limits_the_bytes_of_a_second() -> None:
     check(test)
 
 
-def test_fault_is_journalled_once_for_each_client() -> None:
+def test_link_fault_is_journalled_once_for_each_client() -> None:
     async def test(links: Links) -> None:
         links.hold(fault("client:shop-*", kind="delay", delay_ms=1))
         for client_id in ("shop-1", "shop-1", "shop-2", "other"):
@@ -174,7 +174,7 @@ def test_fault_is_journalled_once_for_each_client() -> None:
     check(test)
 
 
-def test_connection_has_no_link_without_rules() -> None:
+def test_connection_without_link_faults_uses_plain_transport() -> None:
     async def test(links: Links) -> None:
         client = await links.client()
         await client.ask()
@@ -190,7 +190,7 @@ def test_connection_has_no_link_without_rules() -> None:
     check(test)
 
 
-def test_client_is_named_once_its_id_is_complete() -> None:
+def test_client_is_identified_once_its_client_id_is_complete() -> None:
     frame = encode_request(1, "shop", request(ApiKey.API_VERSIONS, 0))
     head = 4 + 2 + 2 + 4 + 2 + len("shop")
     assert [first_client(frame[:size]) for size in (0, head - 5, head - 1)] == [None] * 3

@@ -197,7 +197,7 @@ def test_lost_request_or_response_raises_and_appends_accordingly(
     assert log_end(cluster) == appended
 
 
-def test_truncate_fault_marks_the_response_for_the_port(cluster: Cluster) -> None:
+def test_truncate_fault_marks_the_response_as_truncated(cluster: Cluster) -> None:
     hold(cluster, fault(effect="truncate"))
     context = RequestContext("shop-1", "PLAINTEXT")
     cluster.on(cluster.nodes[1], cluster.nodes[1].broker.serve(produce(), context))
@@ -266,7 +266,7 @@ def test_stale_metadata_omits_topics_created_later(cluster: Cluster) -> None:
 # ---- counts and the journal ---------------------------------------------------------------------------------------
 
 
-def test_fault_application_is_journalled_with_its_cause(cluster: Cluster) -> None:
+def test_applied_request_fault_is_journalled_with_its_cause(cluster: Cluster) -> None:
     hold(cluster, fault(effect="error", error="NOT_LEADER_OR_FOLLOWER", topic="orders", every=2))
     for _ in range(4):
         ask(cluster, produce())

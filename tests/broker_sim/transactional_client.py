@@ -35,7 +35,7 @@ def produce(
     epoch: int = 0,
     version: int = 11,
 ) -> Any:
-    """Produce a record in a transaction, and return the partition's row of the response."""
+    """Produce a record in a transaction, and return the partition's entry in the response."""
     data = build_batch(
         [Record(b"k", b"v", 5)],
         producer_id=PRODUCER,
@@ -56,7 +56,7 @@ def produce(
 
 
 def marker(*partitions: TopicPartition, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> dict[str, Any]:
-    """Return a marker row of WriteTxnMarkers."""
+    """Return one marker entry of a WriteTxnMarkers request."""
     return {
         "producer_id": PRODUCER,
         "producer_epoch": epoch,

@@ -67,7 +67,8 @@ VIEWPORT: ViewportSize = {"width": 1440, "height": 900}
 class Watched:
     """A page, and its unexpected console messages.
 
-    The tests of a file share one page: each further tab needs a new process, which costs another second of CPU time.
+    The tests of a file share one page, because each further tab needs a new process, which costs another second of CPU
+    time.
     """
 
     def __init__(self, context: BrowserContext) -> None:

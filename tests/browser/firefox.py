@@ -69,7 +69,7 @@ class Firefox:
             "--profile", str(profile), "--width", str(width), "--height", str(height),
         ]  # fmt: skip
         self._log = (directory / "firefox.log").open("wb")
-        # With a separate home directory, it finds no other profile, and its files are deleted afterwards.
+        # Use a temporary home directory, so that Firefox finds no other profile and leaves no files.
         self._process = subprocess.Popen(
             argv, stdout=self._log, stderr=self._log, env={"HOME": str(directory), "MOZ_HEADLESS": "1"}
         )

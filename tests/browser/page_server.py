@@ -35,8 +35,8 @@ ALL = 1_000_000
 
 
 class JournallingAgent(FakeAgent):
-    """Agent that carries out every request, and serves the journal lines that the test writes. It outlives the API's
-    process.
+    """Agent that carries out every request, and serves the journal lines that the test writes. The agent outlives the
+    API's process.
     """
 
     def __init__(self, address: Any) -> None:
@@ -120,7 +120,7 @@ class PageServer:
 
     def stop(self) -> None:
         """Stop serving; the collected history stays on disk."""
-        # Like on SIGTERM: sse-starlette watches this handler to end its streams.
+        # Call the handler of SIGTERM, because sse-starlette watches it to end its streams.
         self._server.handle_exit(signal.SIGTERM, None)
         self._thread.join(WAIT_S)
         AppStatus.should_exit = False

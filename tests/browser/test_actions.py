@@ -229,7 +229,9 @@ def test_page_resumes_when_the_api_returns(watched: Watched, server: PageServer)
 
 
 def recreate_cluster(server: PageServer, directory: Path) -> None:
-    """Create another cluster in the same place. Its history is already longer when a browser reconnects."""
+    """Create another cluster in the same directory, and add events until its history is longer than the old one before
+    a browser reconnects.
+    """
     server.stop()
     shutil.rmtree(directory / "api" / "collected")
     before = server.last_seq
@@ -258,7 +260,7 @@ def test_page_of_a_recreated_cluster_shows_no_old_state(watched: Watched, server
 def test_link_to_a_past_moment_shows_the_recreated_cluster(
     watched: Watched, server: PageServer, tmp_path: Path
 ) -> None:
-    """The moment's event number now refers to the new history."""
+    """The event number in the link now refers to an event of the new cluster's history."""
     page = watched.page
     page.goto(f"{server.url}#tab=table&run=live&at={server.last_seq}")
     controller_terms = page.get_by_role("list", name="Controller terms, newest first")

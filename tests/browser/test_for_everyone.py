@@ -76,7 +76,7 @@ def test_focus_stays_in_the_panel_after_a_topic_deletion(page: Page) -> None:
     assert page.evaluate("document.activeElement.id") == "partitions"
 
 
-def test_failover_is_announced_with_its_result(page: Page, server: PageServer) -> None:
+def test_failover_status_message_includes_its_result(page: Page, server: PageServer) -> None:
     expect(row(page, "Partition orders-0")).to_be_visible()
     server.is_controller(3, 4)
     server.append_events(
@@ -162,7 +162,7 @@ def test_belief_table_of_seven_brokers_fits_the_first_screen(browser_process: Br
         server.settle()
         context = browser_process.new_context(viewport={"width": 1440, "height": 900})
         page = context.new_page()
-        # This API's response has three of each; the journal has five and seven.
+        # Block this request: the API would respond with three peers and brokers, but the journal has five and seven.
         page.route("**/api/v1/cluster", lambda route: route.abort())
         page.goto(f"{server.url}#tab=table")
         last = row(page, "Belief of broker 7")

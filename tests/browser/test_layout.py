@@ -22,7 +22,7 @@ def test_row_of_seven_replicas_fits_next_to_the_rail(page: Page, server: PageSer
         e.TopicCreated("payments", "id2", {0: SEVEN}),
         e.LeaderElected("payments", 0, 1, 0, SEVEN, SEVEN, 0, 3, False, "new"),
     )
-    # This API's response has three brokers; the journal has seven.
+    # Block this request: the API would respond with three brokers, but the journal has seven.
     page.route("**/api/v1/cluster", lambda route: route.abort())
     page.reload()
 
@@ -35,7 +35,7 @@ def test_row_of_seven_replicas_fits_next_to_the_rail(page: Page, server: PageSer
     assert region(page, "Partitions").locator(".scroll").evaluate(OVERFLOW) <= 0
 
 
-def test_header_with_six_faults_at_a_past_moment_stays_low(page: Page, server: PageServer) -> None:
+def test_header_with_six_faults_at_a_past_moment_is_compact(page: Page, server: PageServer) -> None:
     slow = [HeldFault(f"peer-{peer}", "broker-2", "delay", id=f"d{peer}", delay_ms=9) for peer in (1, 2, 3)]
     server.agent.held = [*slow, *(HeldFault("broker-2", f"broker-{b}", "cut", id=f"c{b}") for b in (1, 3))]
     for fault in server.agent.held:
@@ -54,7 +54,7 @@ def test_header_with_six_faults_at_a_past_moment_stays_low(page: Page, server: P
     assert box["height"] <= 100
 
 
-def test_time_without_a_controller_is_as_wide_as_its_reason(page: Page, server: PageServer) -> None:
+def test_controller_gap_box_is_as_wide_as_its_reason(page: Page, server: PageServer) -> None:
     server.agent.write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
     server.agent.write("broker-2", e.ControllerElected(2, 4, 4), e.ControllerReady(2, 4, 3, 1))
     server.settle()

@@ -27,9 +27,13 @@ UNIT = """() => {
   }
   return sum;
 }"""
-"""As much work as parsing 400 events of 500 rows: it calibrates the measurement to the speed of this machine."""
+"""JavaScript that does as much work as parsing 400 events of 500 rows. Its CPU time calibrates the test to this
+machine.
+"""
 UNITS_OF_5_S_MAX = 16
-"""Processing 30 such events and drawing their changes takes about 4 units."""
+"""Maximum CPU time for 5 s of load, as a multiple of the time of `UNIT`. Processing 30 such events and drawing
+their changes takes about 4.
+"""
 
 
 def bytes_received(network: CDPSession) -> list[int]:

@@ -67,7 +67,7 @@ def folds(server: PageServer, numbers: list[int]) -> dict[int, Any]:
     return found
 
 
-def test_moments_of_20000_events_equal_their_folds(page: Page, long_history: PageServer) -> None:
+def test_moments_of_20000_events_equal_the_folded_states(page: Page, long_history: PageServer) -> None:
     numbers = random.Random(11).sample(range(1, long_history.last_seq), MOMENTS)
     expected = folds(long_history, numbers)
     for seq in numbers:
@@ -77,7 +77,7 @@ def test_moments_of_20000_events_equal_their_folds(page: Page, long_history: Pag
         assert shown["state"] == expected[seq], seq
 
 
-def test_steps_across_a_page_boundary_visit_each_number_once(page: Page) -> None:
+def test_steps_across_a_page_boundary_visit_each_event_once(page: Page) -> None:
     page.evaluate(GO, PAGE_END - 15)
     page.evaluate(VISIT)
     for key in ["ArrowRight"] * 30 + ["ArrowLeft"] * 30:

@@ -49,7 +49,7 @@ class Failover:
         self.tap = MessageTap()
         verdict = play(LIBRARY["kafka-1211"], self.tap, MessageTap())
         journal = [msgspec.structs.replace(e, wall_us=SIMULATION_BEGINS_US + e.mono_us) for e in verdict.journal]
-        # During the failover, broker 4 becomes a follower of broker 3.
+        # Choose the moment at which broker 4 becomes a follower of broker 3, during the failover.
         follows = [seq for seq, entry in enumerate(journal, 1) if entry.node == "broker-4" and followed(entry)]
         self.seq = follows[-1]
         times = [entry.wall_us for entry in journal]
@@ -108,7 +108,9 @@ def number(text: str) -> int:
 
 
 def drawn_and_hidden(page: Page, tap: MessageTap) -> tuple[int, int]:
-    """Return the numbers of drawn and of hidden (only counted) messages. Their sum is all messages of the window."""
+    """Return the numbers of drawn and of hidden (only counted) messages. Their sum must be the number of messages in
+    the window.
+    """
     asked = page.evaluate(ASKED)
     begin, end = (int(found) for found in re.findall(r"(?:from|to)_us=(\d+)", asked))
     there = [

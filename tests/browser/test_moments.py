@@ -106,7 +106,7 @@ def test_link_to_a_past_moment_disables_actions(watched: Watched, failed_over: P
     assert watched.complaints == []
 
 
-def test_steps_visit_each_number_once_and_end_returns_to_live(tracks: Page, failed_over: PageServer) -> None:
+def test_steps_visit_each_event_once_and_end_returns_to_live(tracks: Page, failed_over: PageServer) -> None:
     last = failed_over.numbered()[-1].seq
     tracks.evaluate(
         """async () => {
@@ -170,7 +170,7 @@ def test_keys_e_i_x_jump_to_election_isr_change_and_loss(tracks: Page, failed_ov
 def test_jump_continues_across_several_api_responses(
     page: Page, server: PageServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cluster under load can report nothing but progress: 200,000 lines in an hour."""
+    """An hour of a loaded cluster's history can consist of 200,000 lines that report nothing but progress."""
     monkeypatch.setattr(pages, "BATCH_EVENTS", 250)
     monkeypatch.setattr(pages, "LOOKED_THROUGH_MAX", 500)
     progress = [e.ReplicaProgressed(2, [("orders", 0, 120 + i, 121 + i)]) for i in range(1_200)]

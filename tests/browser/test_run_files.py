@@ -65,7 +65,7 @@ def test_chosen_and_dropped_journals_are_opened(page: Page, tmp_path: Path) -> N
     expect(page.locator(".banner")).to_contain_text("not events of one history")
 
 
-def test_link_of_a_scenario_plays_it_and_works_again(page: Page, playing: PageServer) -> None:
+def test_scenario_link_and_its_copy_play_the_scenario(page: Page, playing: PageServer) -> None:
     page.goto("about:blank")
     page.goto(f"{playing.url}#scenario=kafka-1211&bug=yes&at=700&with=pair")
     expect(page.locator(".when")).to_contain_text("event 700", timeout=PLAYED_MS)
@@ -83,6 +83,6 @@ def test_link_of_a_scenario_plays_it_and_works_again(page: Page, playing: PageSe
     assert page.locator("#run option").count() == stored
 
 
-def test_link_of_an_unknown_scenario_says_why(page: Page) -> None:
+def test_link_of_an_unknown_scenario_shows_an_error(page: Page) -> None:
     page.evaluate("location.hash = '#scenario=kafka-1&at=5'")
     expect(page.locator(".banner")).to_contain_text("there is no scenario kafka-1", timeout=PLAYED_MS)

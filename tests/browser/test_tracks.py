@@ -81,7 +81,7 @@ def place(page: Page, lane: str, number: int) -> tuple[float, float, int]:
 
 def test_click_selects_an_event_wheel_zooms_and_drag_moves(tracks: Page) -> None:
     expect(slider(tracks).locator("canvas")).to_be_visible()
-    # At a past moment the picture does not move.
+    # Go to a past moment, at which the tracks do not move.
     tracks.keyboard.press("ArrowLeft")
     expect(tracks.locator(".when.past")).to_contain_text("PAST")
     x, y, controller_terms = place(tracks, "controller", 3)
@@ -118,7 +118,7 @@ def test_hovering_shows_the_span_under_the_pointer(tracks: Page) -> None:
 def test_unchanged_tracks_are_not_redrawn(tracks: Page) -> None:
     tracks.keyboard.press("ArrowLeft")
     expect(tracks.locator(".when.past")).to_contain_text("PAST")
-    # Zoomed in so far that the moving end is not visible.
+    # Zoom in until the moving end of the tracks is not visible.
     for _ in range(9):
         tracks.keyboard.press("+")
     wait_until(tracks, ZOOMED)
@@ -167,7 +167,7 @@ def test_failover_can_be_triggered_with_only_the_keyboard(watched: Watched, serv
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("previous event, next event")
     page.keyboard.press("Escape")
     page.keyboard.press("End")
-    # Actions are disabled until the page shows live state.
+    # Wait for live state, because actions are disabled until then.
     expect(page.locator(".when")).to_contain_text("LIVE")
     for _ in range(60):
         page.keyboard.press("Tab")

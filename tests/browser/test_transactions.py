@@ -105,7 +105,7 @@ def test_marker_removes_the_transaction_from_the_live_page(page_of_stuck: Page, 
     expect(row(page_of_stuck, "Consumers of orders-0")).to_contain_text("payments")
 
 
-def test_tracks_show_a_held_offset_until_its_release(page_of_stuck: Page, stuck: PageServer) -> None:
+def test_tracks_show_a_held_back_lso_until_its_release(page_of_stuck: Page, stuck: PageServer) -> None:
     page_of_stuck.goto(f"{stuck.url}#tab=tracks")
     expect(slider(page_of_stuck)).to_be_visible()
     assert page_of_stuck.evaluate(LANES)["trouble:orders-0"] == ["held"]

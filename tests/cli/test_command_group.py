@@ -30,6 +30,6 @@ def test_similar_command_or_option_is_suggested(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("args", [["statistics"], ["scenarios", "listing"], ["status", "--database"]])
 def test_dissimilar_command_or_option_is_not_suggested(capsys: pytest.CaptureFixture[str], args: list[str]) -> None:
-    """These only have letters in common with `status`, `list` and `--data`."""
+    """The arguments of this test only have letters in common with `status`, `list` and `--data`."""
     text = refused(capsys, args)
     assert "No such" in text and "mean" not in text and "Possible" not in text

@@ -117,7 +117,7 @@ def test_delete_records_reports_a_missing_partition_immediately(zabka_cluster: L
     ]
 
 
-def test_consumer_reads_on_while_one_partition_has_no_leader(zabka_cluster: LiveCluster) -> None:
+def test_consumer_continues_while_one_partition_has_no_leader(zabka_cluster: LiveCluster) -> None:
     lonely = 1 if zabka_cluster.controller is None or zabka_cluster.controller.id != 1 else 2
     zabka_cluster.topics.create("halves", assignment={0: [lonely], 1: [3]})
     with started(zabka_cluster, "consume", "--topic", "halves", "--from-beginning") as consumer:

@@ -61,7 +61,7 @@ def test_live_cluster_is_exported_by_its_url(tmp_path: Path) -> None:
         ({"run": "live", "on": "http://127.0.0.1:9"}, "127.0.0.1:9"),
     ],
 )
-def test_wrong_arguments_are_refused(
+def test_invalid_arguments_are_rejected_with_the_reason(
     given: dict[str, object], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(typer.Exit) as ended:

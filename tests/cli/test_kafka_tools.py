@@ -86,7 +86,7 @@ def test_get_offsets_accepts_the_names_of_special_times() -> None:
 
 
 def test_keys_are_assigned_to_partitions_as_in_kafka() -> None:
-    # The values in Kafka's own test of its hash.
+    # These values are from Kafka's own test of its murmur2.
     known = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536}
     assert {text: murmur2(text.encode()) for text in known} == {text: hash_ % 2**32 for text, hash_ in known.items()}
     assert [partition_for(None, 3, turn) for turn in range(4)] == [0, 1, 2, 0]
@@ -185,7 +185,7 @@ def test_missing_option_is_reported_with_exit_code_1(
 
 
 def test_moving_partition_is_not_under_replicated() -> None:
-    """Its row lists the replicas that are being added and removed."""
+    """The partition's line in the output lists the replicas that are being added and removed."""
     row = PartitionInfo(
         partition=0, leader=1, leader_epoch=0, replicas=(3, 1, 2), isr=(1, 2), offline=(), error=ErrorCode.none
     )
@@ -252,7 +252,7 @@ def test_record_passes_through_all_command_line_tools(zabka_cluster: LiveCluster
         rows = {broker["broker"]: broker["logDirs"][0]["partitions"] for broker in directories["brokers"]}
         return sorted(broker for broker in rows if any(row["partition"] == "t-0" for row in rows[broker]))
 
-    # Broker 2 receives a request to delete its log, but the tool does not wait for that.
+    # The tool does not wait until broker 2 has deleted its replica.
     zabka_cluster.until(lambda: brokers_with_a_log() == [1, 3])
 
 

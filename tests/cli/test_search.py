@@ -114,7 +114,7 @@ def test_invalid_search_option_is_reported_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_long_search_releases_ended_worlds(tmp_path: Path) -> None:
+def test_long_search_frees_memory_of_ended_simulations(tmp_path: Path) -> None:
     gc.collect()
     before = _worlds()
     runs = 2 * SEEDS_A_COLLECTION + 1

@@ -116,7 +116,7 @@ def _make_bases(engine: Sequence[str], python: str | None, node: str | None) -> 
         packages = "python3,python3-venv,ca-certificates,libstdc++6"
         must("debootstrap", "--variant=minbase", f"--include={packages}", SUITE, str(root), timeout_s=1200)
         if Path("/", CERTIFICATES).is_file():
-            # Certificates of a proxy between this machine and the registries must be trusted here.
+            # Trust the certificates of a proxy between this machine and the registries.
             shutil.copyfile(Path("/", CERTIFICATES), root / CERTIFICATES)
         (root / "etc" / "pip.conf").write_text(f"[global]\ncert = /{CERTIFICATES}\n")
         for directory in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/share/man"):

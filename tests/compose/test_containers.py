@@ -140,7 +140,7 @@ def test_agents_and_the_api_have_health_checks() -> None:
     probe = ["CMD", "python", "-I", "-m", "zabka.compose.healthcheck", "7070"]
     for name, service in services().items():
         assert service["healthcheck"]["test"] == ([*probe, "8080"] if name == "api" else probe)
-        # No probe can fail in the time that a busy machine takes to start seven containers.
+        # Failed probes do not count in this period, which is enough for a busy machine to start seven containers.
         assert service["healthcheck"]["start_period"] == "180s"
 
 

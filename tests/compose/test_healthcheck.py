@@ -25,8 +25,8 @@ from zabka.compose.host import STALE_MS, Host
 from zabka.compose.plan import Requested, plan
 
 INTERPRETERS_MAX = 3
-"""Maximum cost of a probe in idle interpreters. It takes 1.3 times the CPU time of one, or 5 times if it imports an
-HTTP client.
+"""Maximum CPU time of a probe, as a multiple of an interpreter that does nothing. A probe takes 1.3, or 5 if it
+imports an HTTP client.
 """
 
 

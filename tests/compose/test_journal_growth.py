@@ -45,7 +45,7 @@ def growth(journal: Path) -> Iterator[JournalGrowth]:
 
 
 @needs_inotify
-def test_close_wakes_the_waiters(growth: JournalGrowth) -> None:
+def test_close_wakes_the_waiting_journal_readers(growth: JournalGrowth) -> None:
     async def scene() -> None:
         waiting = asyncio.create_task(growth.grown(growth.next_growth(), 2 * LONG_S))
         await asyncio.sleep(0)
@@ -56,7 +56,7 @@ def test_close_wakes_the_waiters(growth: JournalGrowth) -> None:
 
 
 @needs_inotify
-def test_new_line_wakes_the_waiters(journal: Path, growth: JournalGrowth) -> None:
+def test_new_line_wakes_the_waiting_journal_readers(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
         waiting = asyncio.create_task(growth.grown(notice, 2 * LONG_S))
@@ -80,12 +80,12 @@ def test_line_written_between_read_and_wait_is_not_missed(journal: Path, growth:
 
 
 @needs_inotify
-def test_every_waiter_is_notified(journal: Path, growth: JournalGrowth) -> None:
+def test_every_waiting_journal_reader_is_notified(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         waiting = [asyncio.create_task(growth.grown(growth.next_growth(), 2 * LONG_S)) for _ in range(3)]
         await asyncio.sleep(0)
         add(journal / FIRST)
-        # A later waiter receives the kernel's notification instead of the earlier waiters.
+        # The kernel's notification now goes to a later waiter instead of the earlier ones.
         growth.next_growth()
         await asyncio.gather(*waiting)
 
@@ -93,7 +93,7 @@ def test_every_waiter_is_notified(journal: Path, growth: JournalGrowth) -> None:
 
 
 @needs_inotify
-def test_message_log_does_not_wake_the_waiters(journal: Path, growth: JournalGrowth) -> None:
+def test_message_log_does_not_wake_the_waiting_readers(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
         add(journal / MESSAGES)

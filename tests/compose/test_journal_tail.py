@@ -73,7 +73,7 @@ def test_added_file_is_read(tmp_path: Path) -> None:
 
 
 def test_file_added_within_one_clock_step_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Make this independent of how long this machine takes between the two files.
+    # Increase the limit, so that the test does not depend on the time between the writes of the two files.
     monkeypatch.setattr(journal_files, "SETTLED_NS", 3600 * 10**9)
     (tmp_path / FIRST).write_bytes(b"one\n")
     stamp = tmp_path.stat().st_mtime_ns
@@ -146,14 +146,14 @@ def test_journal_with_a_deleted_first_file_continues(tmp_path: Path) -> None:
     assert found == JournalChunk("peer-1", b"nine\n", Position(SECOND, 5))
 
 
-def test_journal_that_lost_its_end_is_not_a_new_journal(tmp_path: Path) -> None:
+def test_truncated_journal_is_not_detected_as_a_new_journal(tmp_path: Path) -> None:
     (tmp_path / FIRST).write_bytes(line(OLD))
 
     found = JournalTail(tmp_path, "peer-1").read_on(Position(FIRST, 4000, first=OLD))
     assert found == JournalChunk("peer-1", line(OLD), Position(FIRST, len(line(OLD))))
 
 
-def test_damaged_first_line_is_not_a_new_journal(tmp_path: Path) -> None:
+def test_damaged_first_line_is_not_detected_as_a_new_journal(tmp_path: Path) -> None:
     (tmp_path / FIRST).write_bytes(b"rot\ntwo\n")
 
     found = JournalTail(tmp_path, "peer-1").read_on(Position(FIRST, 4, first=OLD))

@@ -162,7 +162,7 @@ def test_settings_are_split_between_kafka_and_zookeeper_by_key() -> None:
     assert found.kafka == {"replica.lag.time.max.ms": "1000", "zookeeper.session.timeout.ms": "4000"}
 
 
-def test_zabka_historical_applies_only_to_brokers() -> None:
+def test_zabka_historical_setting_applies_only_to_brokers() -> None:
     found = split_settings(["zabka.historical=empty-isr,ghost-controller"])
     assert found == Overrides({}, {"zabka.historical": "empty-isr,ghost-controller"})
 

@@ -102,7 +102,7 @@ def test_process_that_ignores_sigstop_is_not_reported_paused(tmp_path: Path, mon
             await process.pause()
         process.observe()
         assert (process.state, watched.changes) == ("running", [("running", "start")])
-        # Once the child has opened its pipe, the signal takes effect and is noticed.
+        # Open the other end of the pipe: the child returns from its open call, and the pending SIGSTOP takes effect.
         os.close(await asyncio.to_thread(os.open, pipe, os.O_WRONLY))
         await wait_for(lambda: (process.observe(), process.state == "paused")[1])
         assert watched.changes[-1] == ("paused", "stopped")
@@ -250,7 +250,7 @@ def test_log_size_is_bounded_while_its_process_runs(tmp_path: Path, monkeypatch:
             await wait_for(lambda: watched.log.stat().st_size > 10_000)
             process.observe()
         await wait_for(lambda: watched.log.stat().st_size > 10_000)
-        # While the process is running, it may write as much again before the next check.
+        # Pause the process first, because it may otherwise fill the log again before the next check.
         await process.pause()
         process.observe()
         assert watched.log.stat().st_size == 0

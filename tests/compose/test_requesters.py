@@ -18,7 +18,9 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
 def test_process_changes_name_their_requesters(tmp_path: Path) -> None:
-    """The process exits on its own, and when its host stops. A start by the host itself has no requester."""
+    """The journal also contains exits of the process by itself and at the end of its host. A start by the host has no
+    requester.
+    """
     topology = plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(topology, topology.hosts[0], tmp_path)
     process = ManagedProcess("peer-1", SLEEP, tmp_path / "log", host._changed)

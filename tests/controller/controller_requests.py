@@ -85,7 +85,7 @@ def reassign(world: World, partition: TopicPartition, target: Sequence[int] | No
 
 
 def reassignment_answer(world: World, partition: TopicPartition, target: Sequence[int] | None) -> Any:
-    """Send AlterPartitionReassignments for one partition, and return its row of the response."""
+    """Send AlterPartitionReassignments for one partition, and return its entry in the response."""
     request = reassignment_request(partition, target)
     response = world.call(world.active().controller.alter_partition_reassignments(request))
     assert response.error_code is KafkaError.none

@@ -29,8 +29,8 @@ class Transcript:
 
         def multi(ops: Sequence[Op], session: int) -> list[OpResult]:
             results = apply(ops, session)
-            # Count only writes of controllers: tests have no session, and brokers that are only registered have other
-            # session ids.
+            # Count only writes by controllers. Writes by tests have no session, and brokers that are only registered
+            # have session ids outside this range.
             if 0x1000 <= session < 0x7000 and all(result.error is ErrorCode.OK for result in results):
                 for op, result in zip(ops, results, strict=True):
                     self._written(op, result)

@@ -194,7 +194,7 @@ class FakeSession:
         self.sends_zxid = True
         """Whether watch events contain their zxid. They do not after a reconnection, or from servers before 3.9."""
         self.lose_replies = 0
-        """Number of next replies to lose after the request was applied."""
+        """Number of upcoming replies to lose. Their requests are applied nevertheless."""
         self.lose_requests = 0
         self.lose_reply_to: Callable[[Sequence[Op]], bool] = lambda ops: False
         self.multis: list[list[Op]] = []

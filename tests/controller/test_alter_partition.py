@@ -41,8 +41,8 @@ def alter(
     partition: int = 0,
     member_epochs: dict[int, int] | None = None,
 ) -> Any:
-    """Send AlterPartition as the leader of t-0, with correct defaults. Return the row of the response, or a response
-    without rows.
+    """Send AlterPartition as the leader of t-0, with correct defaults. Return the partition's entry in the response, or
+    a response without partition entries.
     """
     context = world.active().controller.term.context
     state = context.leadership[T0]
@@ -163,7 +163,7 @@ def test_only_the_leader_can_change_isr_and_only_to_replicas(world: World) -> No
 
 @pytest.mark.scenario(46)
 def test_recovering_isr_keeps_one_member_after_unclean_election() -> None:
-    # testAlterPartitionErrorsAfterUncleanElection
+    # Port of Kafka's testAlterPartitionErrorsAfterUncleanElection.
     world = World()
     world.start(1)
     world.join(2, 3)

@@ -98,7 +98,7 @@ def test_rejected_start_can_be_retried(world: World) -> None:
 
 
 def test_registration_waits_for_another_session_and_journals_it(world: World) -> None:
-    # KAFKA-14845: Kafka's broker remains outside the cluster until it is restarted.
+    # KAFKA-14845: in this case, Kafka's broker stays outside the cluster until it is restarted.
     world.start(1)
     node = world.nodes[1]
     world.ensemble.end_session(node.session.session_id)
@@ -168,7 +168,7 @@ def test_bounced_broker_is_handled_as_failure_and_startup(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     old = world.active().controller.term.context.broker_epoch(2)
-    # The broker leaves and returns before the controller reads the list of children, which is then unchanged.
+    # Broker 2 leaves and returns before the controller reads the list of brokers, so the list is unchanged.
     world.ensemble.end_session(0x9002)
     world.join(2)
     world.settle()
@@ -376,7 +376,7 @@ def test_controlled_shutdown_with_a_stale_epoch_is_rejected(world: World) -> Non
 
 @pytest.mark.scenario(37)
 def test_all_brokers_can_shut_down_in_turn(world: World) -> None:
-    # testControlledShutdown
+    # Port of Kafka's testControlledShutdown.
     world.start(9)
     world.join(0, 1, 2)
     world.create_topic("t", {0: [0, 1, 2]})
@@ -407,7 +407,7 @@ def test_controlled_shutdown_moves_leadership_by_one_epoch(world: World) -> None
     world.settle()
     received = world.requests("LeaderAndIsr", 2)[-1]
     assert received.partitions()[T0].leader == 3
-    # The broker stops; the partitions whose leadership it gave up remain unchanged.
+    # Stop the broker. The partitions whose leadership it has already handed over must not change.
     world.leave(2)
     world.settle()
     assert world.brief("t") == (3, (3,), 1) and world.brief("alone") == (-1, (2,), 1)

@@ -136,7 +136,7 @@ def test_zombie_is_fenced_and_resigns_without_a_write(world: World, work: str) -
     zombie.session.hold_watches = True
     take_over(world)
     received = len(world.received)
-    # The zombie notices these changes, although it does not notice the change of /controller.
+    # The zombie receives watch events of these changes, but not that of /controller.
     if work == "topic_creation":
         world.create_topic("new", {0: [2, 3]})
     elif work == "topic_deletion":
@@ -213,7 +213,7 @@ def test_unsent_batch_is_an_illegal_state_and_causes_a_failover(world: World) ->
     assert [e.reason for e in world.events(ControllerResigned)] == ["illegal_state"]
     [failed] = world.events(ControllerEventFailed)
     assert failed.event == "TopicChange" and "unsent" in failed.problem
-    # The new controller finishes the work of the old one, which stays a candidate.
+    # The new controller completes the work. The old one is still a candidate, and wins the next election.
     assert world.brief("u") == (3, (3,), 0)
     world.kill(second.broker_id)
     world.run(3_000)
@@ -319,8 +319,9 @@ def test_first_broker_creates_the_persistent_paths() -> None:
 
 
 def test_term_ended_by_session_expiry_reports_no_fenced_write(world: World) -> None:
-    """Its /controller znode was deleted with the session. A resignation that deletes nothing is not a rejected
-    write."""
+    """The term's /controller znode was deleted together with the session. A resignation that finds nothing to delete is
+    not a rejected write.
+    """
     world.start(1)
     world.ensemble.end_session(world.nodes[1].session.session_id)
     world.settle()
@@ -403,7 +404,7 @@ def test_shutdown_skips_queued_events_and_fails_their_callers(world: World) -> N
     world.create_topic("t", {0: [2]})
     world.settle()
     controller = world.nodes[1].controller
-    # One event is in progress, and requests of every kind are queued after it.
+    # Queue requests of every kind while one event is being processed.
     world.create_topic("u", {0: [2]})
     world.run(3)
     alter = controller.alter_partition(AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=()))
@@ -420,7 +421,7 @@ def test_shutdown_skips_queued_events_and_fails_their_callers(world: World) -> N
     assert world.brief("u") == (2, (2,), 0)
     assert not controller.is_active
     assert [e.reason for e in world.events(ControllerResigned)] == ["shutdown"]
-    # Afterwards no caller waits.
+    # A request after the shutdown fails at once, so that its caller does not wait for ever.
     again = controller.alter_partition(AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=()))
     assert world.call(again).error_code is KafkaError.not_controller
     world.call(controller.shutdown())

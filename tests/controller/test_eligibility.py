@@ -172,7 +172,8 @@ def test_eligible_replica_without_an_intact_log_is_removed(world: World) -> None
     leader_epoch = world.state("t").leader_epoch
     join(world, 3, intact=False)
     assert stands(world) == (2, (2,), ())
-    # The leader receives the change; otherwise its partition epoch would be outdated.
+    # The controller must send the new state to the leader; otherwise the leader's partition epoch would be
+    # outdated.
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader_epoch == leader_epoch + 1
 
 
@@ -216,7 +217,7 @@ def test_last_isr_member_leads_if_no_replica_has_an_intact_log(world: World) -> 
     assert stands(world) == (2, (2,), ()) and world.state("t").doubtful == ()
 
 
-def test_doubtful_replica_is_elected_if_unclean_is_allowed(world: World) -> None:
+def test_replica_with_lost_records_leads_if_unclean_is_allowed(world: World) -> None:
     world.create_topic("u", {0: [4, 3, 2]}, min_insync_replicas="3", unclean_leader_election_enable="true")
     world.settle()
     leave(world, 4, 3, 2)
@@ -238,9 +239,10 @@ def test_next_controller_handles_a_return_that_no_controller_saw(world: World) -
     assert stands(world) == (3, (3,), ())
 
 
-def test_unseen_return_is_handled_even_if_the_state_is_newer(world: World) -> None:
+def test_unseen_broker_return_is_handled_if_state_is_newer(world: World) -> None:
     leave(world, 4, 3)
-    # The replica returns unnoticed; the controller writes the state again, as after a shrink, and dies.
+    # Replica 3 returns while the controller receives no watch events. The controller then writes the state again,
+    # as after a shrink, and dies.
     node = world.active()
     node.session.hold_watches = True
     world.join(3)
@@ -253,7 +255,7 @@ def test_unseen_return_is_handled_even_if_the_state_is_newer(world: World) -> No
     assert stands(world) == (2, (2,), ())
 
 
-def test_doubtful_replica_survives_a_change_of_controller(world: World) -> None:
+def test_possibly_incomplete_replica_stays_marked_on_failover(world: World) -> None:
     leave(world, 4, 3, 2)
     join(world, 2, intact=False)
     world.kill(1)
@@ -263,7 +265,7 @@ def test_doubtful_replica_survives_a_change_of_controller(world: World) -> None:
 
 
 def test_state_without_eligible_replicas_round_trips() -> None:
-    """The content of the znode identifies a repeated write."""
+    """A repeated write is recognized by the content of the znode, so decoding must return exactly what was encoded."""
     state = LeaderAndIsr(2, 7, (2,), 3, 11, eligible=(3,), eligible_by_zxid=9)
     for changed in (with_isr(state, (2, 3)), not_eligible(state, [3]), without_eligible(state)):
         assert znodes.decode_partition_state(znodes.encode_partition_state(changed), 11) == changed
@@ -276,7 +278,7 @@ def test_broker_without_a_replica_is_removed_from_eligible(world: World) -> None
     assert written == world.state("t") == without_eligible(written)
 
 
-def test_doubtful_replica_stays_in_the_isr() -> None:
+def test_possibly_incomplete_replica_stays_in_the_isr() -> None:
     state = LeaderAndIsr(2, 7, (2, 3), 3, 11, eligible=(4,), eligible_by_zxid=9)
     assert given_way(state, [3]) == state._replace(doubtful=(3,))
     assert given_way(state, [2]) == state._replace(leader=-1, doubtful=(2,))

@@ -34,7 +34,7 @@ def test_election_event_has_previous_leader_and_candidates() -> None:
 
 
 def test_write_without_an_election_has_no_candidates() -> None:
-    """The leader stays, or it is removed and a later election follows."""
+    """A write without an election either keeps the leader, or removes it and leaves the election to a later write."""
     world = World()
     led_by_the_second(world)
     context = world.active().controller.term.context

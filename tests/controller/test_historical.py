@@ -121,7 +121,7 @@ def test_poisoned_batch_loses_changes_of_the_next_controller(world: World, on: b
     moved_unnoticed(world)
     world.leave(3)
     world.settle()
-    # Broker 1 is fenced while it removes 3 from the ISR, and is then elected again.
+    # Broker 1 loses the controller's role while it removes broker 3 from the ISR. It is then elected again.
     world.ensemble.end_session(0x7777)
     world.settle()
     assert world.nodes[1].controller.is_active
@@ -248,7 +248,7 @@ def test_broker_that_is_shutting_down_can_join_an_isr(world: World, on: bool) ->
 
 
 @ON_AND_OFF
-def test_empty_isr_elects_no_leader(world: World, on: bool) -> None:
+def test_empty_isr_bug_elects_no_leader(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.EMPTY_ISR)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})

@@ -115,5 +115,6 @@ def test_notifications_left_by_a_dead_controller_are_removed(world: World) -> No
     world.offline_replicas[2] = {T0}
     world.start(5)
     assert not world.ensemble.nodes[znodes.LOG_DIR_EVENT_NOTIFICATION].children
-    # In any case every broker receives its replicas and reports the lost ones.
+    # The notification is not needed: every broker receives its replicas at the start and reports its offline
+    # ones.
     assert world.brief("t") == (3, (3,), 1)

@@ -75,7 +75,7 @@ def test_events_are_timed_by_controller_state(world: World) -> None:
     world.run(10_000)
     before = stats(world)
     world.leave(2)
-    world.settle()  # Takes 300 ms, so no event can have taken longer.
+    world.settle()  # takes 300 ms, so no event can have taken longer
     ask_for_isr(world, [3])
     after = stats(world)
     risen = {name for name in after if name.endswith("_Count") and after[name] > before[name]}

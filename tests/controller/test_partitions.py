@@ -151,7 +151,7 @@ def test_broker_default_allows_unclean_elections() -> None:
     assert (last.unclean, last.cause, last.leader) == (True, "unclean", 3)
     assert world.active().controller.metrics()["ControllerStats"]["UncleanLeaderElectionsPerSec_Count"] == 1
     assert world.requests("LeaderAndIsr", 3)[-1].partitions()[T0].leader_recovery_state == 1
-    # The old leader returns as a follower.
+    # When the old leader returns, it becomes a follower.
     world.join(2)
     world.settle()
     assert world.brief("t") == (3, (3,), 3)
@@ -319,7 +319,7 @@ REPLICA_PREVIOUS = {
 
 
 @pytest.mark.parametrize("target", list(PartitionState))
-def test_partition_transitions_follow_the_table(world: World, target: PartitionState) -> None:
+def test_partition_transitions_need_a_valid_previous_state(world: World, target: PartitionState) -> None:
     term = world.active().controller.term
     for current in PartitionState:
         world.create_topic("t", {0: [2, 3]})
@@ -338,7 +338,7 @@ def test_partition_transitions_follow_the_table(world: World, target: PartitionS
 
 
 @pytest.mark.parametrize("target", list(ReplicaState))
-def test_replica_transitions_follow_the_table(world: World, target: ReplicaState) -> None:
+def test_replica_transitions_need_a_valid_previous_state(world: World, target: ReplicaState) -> None:
     term = world.active().controller.term
     replica = Replica(T0, 3)
     for current in ReplicaState:

@@ -131,14 +131,14 @@ def test_reassignment_by_znode_takes_three_leader_epochs(world: World) -> None:
     assert world.brief("orders") == (1, (1,), 0)
     world.received.clear()
     ask_by_znode(world, orders=[2])
-    # Phase A: the leader receives the new list, and the new replica starts.
+    # Phase A: the leader receives the new replica list, and the new replica starts to fetch.
     assert world.brief("orders") == (1, (1,), 1)
     assert assignment(world) == ReplicaAssignment((2, 1), (2,), (1,))
     first = world.requests("LeaderAndIsr", 2)[0].partitions()[P0]
     assert (first.is_new, first.leader, first.adding_replicas, first.removing_replicas) == (True, 1, (2,), (1,))
     assert not world.requests("LeaderAndIsr", 1)[0].partitions()[P0].is_new
     assert not path_is_gone(world)
-    # Phase B: as soon as it is in sync.
+    # Phase B begins as soon as the new replica is in sync.
     caught_up(world, [1, 2])
     assert world.brief("orders") == (2, (2,), 3)
     assert assignment(world) == ReplicaAssignment((2,))
@@ -151,7 +151,7 @@ def test_reassignment_by_znode_takes_three_leader_epochs(world: World) -> None:
 
 
 @pytest.mark.scenario(49)
-def test_dead_target_halts_the_reassignment_after_one_epoch(world: World) -> None:
+def test_dead_target_halts_reassignment_after_one_leader_epoch(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     world.leave(2)
@@ -182,7 +182,7 @@ def test_reassignment_to_in_sync_target_completes_immediately(world: World) -> N
     world.create_topic("orders", {0: [1, 2, 3]})
     world.settle()
     assert reassign(world, [2, 1]) == (KafkaError.none, None)
-    # One epoch to send the shorter list, and one to remove the replica from the ISR.
+    # The leader epoch increases twice: to send the shorter list, and to remove the replica from the ISR.
     assert world.brief("orders") == (1, (1, 2), 2)
     assert assignment(world) == ReplicaAssignment((2, 1))
 
@@ -240,7 +240,8 @@ def test_new_target_supersedes_and_stops_unneeded_replicas(world: World) -> None
 
 
 def test_superseded_leader_is_replaced_by_an_isr_member(world: World) -> None:
-    # Kafka's controller leaves the partition without a leader, and the reassignment never ends (seed 500116).
+    # In this case Kafka's controller leaves the partition without a leader, and the reassignment never ends (seed
+    # 500116).
     world.create_topic("orders", {0: [3]})
     world.settle()
     assert reassign(world, [2, 1, 4])[0] is KafkaError.none
@@ -256,7 +257,7 @@ def test_superseded_leader_is_replaced_by_an_isr_member(world: World) -> None:
 
 
 def test_reassignment_cannot_delete_every_in_sync_replica(world: World) -> None:
-    # Kafka's controller deletes them, and all their records are lost.
+    # In this case Kafka's controller deletes all in-sync replicas, so all records are lost.
     world.create_topic("orders", {0: [3]})
     world.settle()
     reassign(world, [2, 1, 4])
@@ -290,7 +291,7 @@ def test_reassignment_request_removes_only_its_znode_entries(world: World) -> No
     assert world.state("users").leader_epoch == 1, "the remaining reassignments are not restarted"
     caught_up(world, [1, 2], topic="users")
     assert path_is_gone(world)
-    # The controller notices the next list.
+    # The controller still watches the znode, so it notices the next list.
     ask_by_znode(world, users=[3])
     assert assignment(world, "users").adding == (3,)
 
@@ -372,7 +373,7 @@ def test_leaderless_new_partition_starts_on_its_target_replicas(leaderless: Worl
 
 def test_returning_replica_gets_the_started_partition_again(leaderless: World) -> None:
     reassign(leaderless, [2, 3])
-    # The controller searches for partitions that can have a leader, and the leader proposes an ISR.
+    # A broker leaves, so the controller elects a leader for the partition; that leader then proposes an ISR.
     leaderless.leave(4)
     leaderless.settle()
     caught_up(leaderless, [2, 3])
@@ -415,7 +416,7 @@ def test_replicas_removed_together_receive_no_later_leader(world: World) -> None
     world.settle()
     caught_up(world, [1, 3])
     world.received.clear()
-    # Broker 1 leaves the ISR and 2 is not in it, so one state is sent for the removal of both.
+    # One state covers the removal of both replicas: broker 1 leaves the ISR, and broker 2 was not in it.
     reassign(world, [3])
     assert world.brief("orders")[:2] == (3, (3,))
     assert world.requests("LeaderAndIsr", 3)
@@ -468,7 +469,7 @@ def test_replicas_are_not_removed_while_no_target_can_lead(world: World) -> None
 
 
 def begun_with_its_only_leader_on_the_way_out(world: World) -> None:
-    """Make broker 1, which is shutting down, the only in-sync replica of the partition."""
+    """Start a reassignment of the partition to broker 1, its only in-sync replica, which is shutting down."""
     world.create_topic("orders", {0: [1, 2]})
     world.settle()
     world.leave(2)
@@ -498,7 +499,7 @@ def test_cancellation_without_removals_needs_no_leader(world: World) -> None:
     assert not world.events(ControllerEventFailed)
 
 
-def test_next_controller_reads_a_list_written_before_its_term(world: World) -> None:
+def test_next_controller_runs_reassignments_requested_earlier(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     world.kill(9)
@@ -520,7 +521,7 @@ def test_isr_change_by_a_leader_completes_a_reassignment(world: World) -> None:
 def test_partitions_added_during_a_reassignment_are_kept(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
-    # The request arrives before the watch event of the znode.
+    # The reassignment request arrives before the watch event of the changed topic znode.
     world.create_topic("orders", {0: [1], 1: [3]})
     assert reassign(world, [2]) == (KafkaError.none, None)
     world.settle()

@@ -196,7 +196,7 @@ def test_imbalance_check_skips_a_partition_being_reassigned() -> None:
 
 
 def test_admin_request_is_journaled_only_by_the_controller() -> None:
-    """Otherwise every broker that rejected the request would appear to have run it."""
+    """Otherwise the journals would show that every broker that rejected the request had run it."""
     world = World()
     for broker_id in (1, 2):
         world.start(broker_id)
@@ -241,7 +241,7 @@ def test_imbalance_check_ignores_a_small_imbalance() -> None:
 
 
 def test_imbalance_check_waits_for_reassignments() -> None:
-    """As in KafkaController.checkAndTriggerAutoLeaderRebalance."""
+    """Kafka does the same (KafkaController.checkAndTriggerAutoLeaderRebalance)."""
     world = World()
     world.start(1, leader_imbalance_check_interval_seconds=7)
     world.join(2, 3)

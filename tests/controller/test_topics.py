@@ -143,7 +143,7 @@ def test_topic_id_removed_by_an_old_tool_is_restored(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     before = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]
-    # kafka-topics --zookeeper --alter of Kafka 2.4 to 2.7.
+    # This znode is written by kafka-topics --zookeeper --alter of Kafka 2.4 to 2.7, which omits the topic id.
     rows = '{"0":[2,3],"1":[3,2]}'
     old = f'{{"version":2,"partitions":{rows},"adding_replicas":{{}},"removing_replicas":{{}}}}'
     world.ensemble.put("/brokers/topics/t", old.encode())
@@ -266,7 +266,9 @@ def test_topic_deletion_removes_replicas_then_znodes(world: World) -> None:
 
 
 def test_topic_with_many_partitions_is_deleted_in_few_requests(world: World) -> None:
-    """A thousand partitions have 2,002 znodes. The event queue and every election wait for their deletion."""
+    """A topic of a thousand partitions has 2,002 znodes. The event queue and every election wait until they are
+    deleted.
+    """
     world.create_topic("t", {number: [2, 3] for number in range(1_000)})
     world.run(3_000)
     world.ensemble.put(znodes.delete_topic_path("t"))
@@ -310,7 +312,7 @@ def test_failover_with_many_dead_replicas_is_not_quadratic(world: World, monkeyp
     world.start(9)
     world.run(2_000)
     assert len(received) < 1_000
-    # The live brokers get their requests nevertheless.
+    # Requests to the live brokers must not be affected.
     assert world.requests("LeaderAndIsr", 2) and world.requests("LeaderAndIsr", 3)
 
 
@@ -328,7 +330,7 @@ def test_deleted_topic_can_be_recreated(world: World) -> None:
     world.settle()
     assert world.brief("t") == (3, (3,), 0) and world.state("t").partition_epoch == 0
     assert world.events(TopicCreated)[1].topic_id != first
-    # The controller watches the topic again.
+    # The controller watches the recreated topic, so it notices the added partition.
     world.create_topic("t", {0: [3], 1: [2]})
     world.settle()
     assert world.brief("t", 1) == (2, (2,), 0)
@@ -471,7 +473,8 @@ def test_broker_failure_during_a_deletion_halts_it(world: World) -> None:
     world.settle()
     assert not gone(world, "t")
     assert states[Replica(T0, 2)] is ReplicaState.DELETION_SUCCESSFUL
-    # The replica was ineligible for deletion, so it returned to its earlier state, and a retry is possible.
+    # The replica was ineligible for deletion. It has returned to its earlier state, so the deletion can be
+    # retried.
     assert states[Replica(T0, 3)] is ReplicaState.OFFLINE
     metrics = world.active().controller.metrics()["KafkaController"]
     assert (metrics["TopicsToDeleteCount"], metrics["TopicsIneligibleToDeleteCount"]) == (1, 1)
@@ -571,7 +574,7 @@ def test_disabled_deletion_only_removes_the_request() -> None:
     world.settle()
     assert world.brief("t") == (2, (2,), 0)
     assert znodes.delete_topic_path("t") not in world.ensemble.nodes
-    # This includes a request written while there was no controller.
+    # A request that was written while there was no controller is removed as well.
     world.kill(1)
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.start(4, delete_topic_enable=False)

@@ -255,7 +255,7 @@ def test_unclean_election_sends_the_expected_requests() -> None:
 
 
 @pytest.mark.scenario(37)
-def test_controlled_shutdown_of_three_brokers_in_turn() -> None:
+def test_controlled_shutdowns_in_turn_send_expected_requests() -> None:
     world, transcript = cluster(0, 1, 2)
     world.create_topic("t", {0: [0, 1, 2]})
     transcript.take()
@@ -286,7 +286,7 @@ def test_controlled_shutdown_of_three_brokers_in_turn() -> None:
 
 
 @pytest.mark.scenario(37)
-def test_controlled_shutdown_of_the_leader() -> None:
+def test_controlled_shutdown_of_leader_sends_expected_requests() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -407,7 +407,7 @@ def test_start_and_stop_of_a_broker_without_replicas() -> None:
 
 
 @pytest.mark.scenario(34)
-def test_death_of_a_leader_that_is_also_the_controller() -> None:
+def test_death_of_leading_controller_sends_expected_requests() -> None:
     world = World()
     world.start(1)
     world.start(2)

@@ -1,4 +1,6 @@
-"""Brokers that bounce while there is no controller. The next controller detects it by czxid and mzxid."""
+"""Brokers that bounce while there is no controller. The next controller detects the bounce by comparing czxid and
+mzxid.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def test_isr_member_replaces_leader_that_bounced_unseen(world: World) -> None:
     world.kill(1)
     bounce(world, 2)
     next_controller(world)
-    # The same result as if a controller had seen the bounce.
+    # The result is the same as if a controller had noticed the bounce.
     assert world.brief("t") == (3, (3,), 1)
     assert causes(world) == ["new_topic", "bounced"]
     assert [event.unclean for event in world.events(LeaderElected)] == [False, False]
@@ -118,7 +120,7 @@ def test_isr_that_bounced_keeps_members_with_intact_logs(world: World) -> None:
     assert world.state("t").eligible == ()
 
 
-def test_doubtful_replica_does_not_count_for_min_isr(world: World) -> None:
+def test_possibly_incomplete_replica_is_not_counted_for_min_isr(world: World) -> None:
     world.join(5)
     create(world, 2, 3, 4, 5, min_insync_replicas="3")
     for broker_id in (5, 4):
@@ -167,7 +169,7 @@ def test_first_isr_member_leads_after_a_cluster_restart(world: World, back: int)
     create(world, 2, 3, 4, unclean_leader_election_enable="false")
     world.leave(2, 3, 4)
     world.kill(1)
-    # The old controller no longer noticed this.
+    # The old controller died before it noticed that the brokers had left.
     assert world.brief("t") == (2, (2, 3, 4), 0)
     world.join(back)
     next_controller(world)
@@ -199,7 +201,7 @@ def test_state_newer_than_the_registration_is_not_changed(world: World) -> None:
     bounce(world, 3)
     world.settle()
     assert world.brief("t") == (2, (2, 4), 1)
-    # The replica catches up, and its leader adds it to the ISR again.
+    # Replica 3 catches up, so its leader adds it to the ISR again.
     controller = world.nodes[1].controller
     epoch = controller.term.context.broker_epoch(2)
     row = alter_v3.PartitionData(
@@ -237,7 +239,7 @@ def test_bounces_before_and_after_a_failover_are_both_handled(world: World) -> N
     next_controller(world)
     bounce(world, 3)
     world.settle()
-    # The replica was the last member of the ISR, and it left and returned.
+    # Broker 3 was the last ISR member when it left and returned.
     assert world.brief("t") == (3, (3,), 3)
 
 
@@ -313,7 +315,7 @@ def test_isr_after_any_bounce_contains_the_leader() -> None:
                 assert new.leader == leader
 
 
-def test_pending_bounce_is_handled_after_a_later_return(
+def test_pending_bounce_is_handled_after_a_later_broker_return(
     world: World,
 ) -> None:
     create(world, 2, 3, min_insync_replicas="2")
@@ -343,7 +345,9 @@ def test_pending_bounce_is_handled_after_a_later_return(
 
 @pytest.mark.parametrize(("written_in", "fenced"), [(-1, True), (0, True), (1, False)])
 def test_state_of_a_later_controller_is_not_changed(world: World, written_in: int, fenced: bool) -> None:
-    """Epochs are compared with this controller's own. It can overwrite its own writes."""
+    """A state is fenced if its controller epoch is later than this controller's epoch. The controller can overwrite its
+    own writes.
+    """
     create(world, 2, 3)
     context = world.active().controller.term.context
     state = context.leadership[T0]._replace(controller_epoch=context.epoch + written_in)

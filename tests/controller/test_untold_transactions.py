@@ -95,7 +95,7 @@ def test_liveness_change_is_caused_by_the_list_transaction(world: World) -> None
     assert last_election_cause(world) == registration_cause(2, epoch)
 
 
-def test_topic_creation_event_is_its_own_cause(world: World) -> None:
+def test_topic_created_event_is_caused_by_the_topic_creation(world: World) -> None:
     world.create_topic("u", {0: [3, 4]})
     world.settle()
     [made] = world.events(TopicCreated)

@@ -111,7 +111,7 @@ def test_removed_list_znode_is_recreated_and_watched(world: World, path: str, is
     world.start(1, 2)
     world.join(3)
     if not is_active_controller:
-        # No controller reads this until the next controller is elected.
+        # Only the controller that is elected next reads the znode.
         world.active().session.hold_watches = True
     world.ensemble.delete(path)
     world.settle()

@@ -62,8 +62,8 @@ class Started:
         pytest.fail(f"`make up` ended with {self.process.wait()}:\n{output}")
 
     def end(self) -> str:
-        """Send SIGINT to make alone, and return the last output. This is harder than Ctrl-C in a terminal, which
-        signals all processes.
+        """Send SIGINT to make alone, and return the last output. This is a stricter test than Ctrl-C in a terminal,
+        which signals all processes.
         """
         assert self.process.stdout is not None
         self.process.send_signal(signal.SIGINT)
@@ -78,7 +78,7 @@ class Started:
         while time.monotonic() < deadline:
             with urllib.request.urlopen(f"http://{self.url}/api/v1/brokers", timeout=10) as answer:
                 brokers = json.load(answer)
-            # A killed and restarted broker waits until its old session has expired.
+            # Wait for a broker that was killed and restarted: it registers only when its old session has expired.
             running = [broker for broker in brokers if broker["process"] != "down"]
             if all((broker["status"] or {}).get("state") == "running" for broker in running):
                 return

@@ -1,4 +1,6 @@
-"""The tutorial about deterministic tests: its service fails in the seed that it names, and its correction holds."""
+"""The tutorial about deterministic tests: its service fails with the seed that the tutorial names, and passes after
+the tutorial's correction.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ def test_seed_of_the_tutorial_finds_the_bug_and_shows_notes(project: Path) -> No
 
 
 @pytest.mark.timeout(300)
-def test_corrected_service_holds(project: Path) -> None:
+def test_corrected_service_passes_with_faults(project: Path) -> None:
     with_faults(project)
     (project / "points.py").write_text(CORRECTED)
     assert "1 passed" in run(project, "--zabka-seeds", f"{SEED}:{int(SEED) + 4}")

@@ -1,4 +1,6 @@
-"""Every row of docs/how-to/upgrade.md, tested with files that an older or newer zabka could have written."""
+"""Every row of the table in docs/how-to/upgrade.md, tested with files that an older or newer zabka could have
+written.
+"""
 
 from __future__ import annotations
 

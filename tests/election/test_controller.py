@@ -24,7 +24,7 @@ def controller_of(cluster: Cluster) -> Broker:
 
 
 def successor_of(cluster: Cluster, dead: Broker, epoch: int) -> Broker:
-    """Wait until the epoch has increased, and return the controller."""
+    """Wait until the controller epoch has increased, and return the controller."""
     return cluster.until(
         lambda: cluster.controller_epoch > epoch and cluster.controller not in (None, dead) and cluster.controller,
         2 * failover_ms_max(cluster) / 1000,
@@ -84,9 +84,9 @@ def test_killed_leader_increments_the_leader_epoch_once(cluster: Cluster) -> Non
     cluster.until(lambda: not first.registered, failover_ms_max(cluster) / 1000)
     led, followed = cluster.until(lambda: led_on(before, now := orders.partitions, first, bump=1) and now)
 
-    # The next replica of the assignment leads.
+    # The next replica in the assignment becomes leader.
     assert led.leader == second.id
-    # Partitions that it only followed lose it from their ISR, and keep their leader.
+    # If the dead broker was a follower, it leaves the ISR, and the partition keeps its leader.
     cluster.until(lambda: orders.partitions[1].isr == [second.id, controller.id])
     assert followed.leader == second.id
     assert cluster.controller == controller
@@ -94,7 +94,7 @@ def test_killed_leader_increments_the_leader_epoch_once(cluster: Cluster) -> Non
 
     first.start()
     cluster.until(lambda: all_in_sync(cluster, "orders"))
-    # Back in the ISR it follows, until a preferred election makes it leader again.
+    # The returned broker is a follower, until a preferred election makes it leader again.
     assert orders.partitions[0].leader == second.id
     assert cluster.elect("PREFERRED", "orders", 0) is None
     cluster.until(lambda: orders.partitions[0].leader == first.id)
@@ -139,7 +139,7 @@ def test_every_broker_learns_the_current_controller(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("zabka_seed", range(20))
-def test_controller_is_replaced_in_time_in_every_world(zabka_world: SimulatedCluster) -> None:
+def test_controller_is_replaced_in_time_in_every_simulation(zabka_world: SimulatedCluster) -> None:
     for _ in range(3):
         controller = controller_of(zabka_world)
         epoch = zabka_world.controller_epoch

@@ -68,7 +68,7 @@ def kill_leaders(cluster: Cluster, count: int) -> None:
     nothing_was_elected(cluster, since_us)
     assert cluster.controller == controller
     assert cluster.controller_epoch == epoch
-    # Records do not pass through the ensemble.
+    # Records are still acknowledged, because producing does not need the ensemble.
     counts = workload.stop()
     assert (counts.failed, counts.lost, counts.verified) == (0, 0, True)
     epochs = [event["epoch"] for event in cluster.events("leader_established", after_us=since_us)]
@@ -92,7 +92,7 @@ def writing(hosts: str) -> Iterator[list[int]]:
             try:
                 client.create(f"/written/{number}", str(number).encode())
             except KazooException:
-                # It may or may not have been written: it was not acknowledged.
+                # The result of this unacknowledged write is unknown.
                 done.wait(0.02)
             else:
                 acknowledged.append(number)
@@ -156,11 +156,12 @@ def test_without_quorum_records_flow_but_no_leader_is_elected(cluster: Cluster) 
     cluster.until(lambda: workload.counts.acknowledged > 10)
 
     since_us = cluster.now_us
-    # In the other order, the two that remain may elect one of themselves first, and wait for initLimit.
+    # Kill the follower first. In the other order, the two remaining servers may elect one of themselves before
+    # the second kill, and the last server then waits for initLimit.
     other.kill()
     leader.kill()
     cluster.until(lambda: left.state == "LOOKING")
-    # Longer than any session lasts: no server can expire sessions now.
+    # Wait longer than any session timeout. Without a quorum no server can expire sessions.
     cluster.let_pass(session_s + 1)
 
     assert cluster.zab_leader is None

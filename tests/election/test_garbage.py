@@ -122,7 +122,7 @@ def test_incomplete_frames_do_not_block_other_clients(zabka_cluster: LiveCluster
             for garbage in (GARBAGE["half a frame"], GARBAGE["a length and nothing"], b"", b"\x00"):
                 held.enter_context(sent(address, garbage))
         assert_undisturbed(zabka_cluster, before)
-        # And there is still room for an election's connections.
+        # The open connections must not prevent an election.
         leader = zabka_cluster.until(lambda: zabka_cluster.zab_leader)
         leader.kill()
         zabka_cluster.until(lambda: zabka_cluster.zab_leader not in (None, leader))

@@ -11,9 +11,11 @@ from zabka.testing.cluster import Broker, Cluster, Happening, Topic, Workload, o
 from zabka.testing.worlds.cluster import SimulatedCluster
 
 SLACK_US = 100_000
-"""Tolerance: under load, a follower last caught up slightly before the fault, and an eviction takes one reply."""
+"""Tolerance: under load, a follower was last caught up slightly before the fault, and its removal from the ISR
+takes one more controller reply.
+"""
 LIVE_SLACK_US = 500_000
-"""The same tolerance on a busy machine."""
+"""The tolerance `SLACK_US` for real processes on a busy machine."""
 
 
 class Roles(NamedTuple):
@@ -52,7 +54,8 @@ def falls_behind(cluster: Cluster, roles: Roles, held_up_us: int) -> int:
     before = roles.orders.partitions[0]
     (left,) = cluster.until(lambda: isr_changes(cluster, held_up_us), 3 * lag_us / 1_000_000, "the follower's eviction")
     assert (left["isr"], left["cause"]) == ([roles.leader.id], "lag")
-    # The leader checks at half that interval; this and the controller's reply are added to the lag.
+    # The leader checks for lag at half of the interval, so the ISR change takes up to 1.5 times the lag, and the
+    # controller's reply adds to it.
     took_us: int = left["mono_us"] - held_up_us
     assert lag_us - slack_us < took_us < 1.5 * lag_us + slack_us
     after = cluster.until(lambda: (now := roles.orders.partitions[0]).isr == [roles.leader.id] and now)
@@ -129,7 +132,7 @@ def test_slow_link_alone_does_not_shrink_the_isr(zabka_world: SimulatedCluster) 
 
 @pytest.mark.zabka(settings={"replica.lag.time.max.ms": "1000"})
 @pytest.mark.parametrize("zabka_seed", range(10))
-def test_isr_eviction_bounds_hold_in_every_world_for_any_lag(zabka_world: SimulatedCluster) -> None:
+def test_isr_eviction_bounds_hold_in_simulation_for_any_lag(zabka_world: SimulatedCluster) -> None:
     roles = under_load(zabka_world)
     for _ in range(5):
         paused_us = zabka_world.now_us
@@ -152,7 +155,7 @@ def test_acks_all_is_rejected_with_too_few_in_sync_replicas(cluster: Cluster) ->
 
     with pytest.raises(AssertionError, match=r"(?i)not_?enough_?replicas"):
         cluster.produce("orders", ["with one"], timeout_s=1)
-    # Only acks=all requires min.insync.replicas.
+    # This write succeeds, because only acks=all requires min.insync.replicas.
     cluster.produce("orders", ["with one, and that is enough"], acks=1)
     # A record on one replica only is not committed, and no consumer can read it.
     assert cluster.consume("orders") == ["with both"]

@@ -10,7 +10,9 @@ from zabka.testing.worlds.cluster import SimulatedCluster
 
 
 def reassign(cluster: SimulatedCluster, topic: str, replicas: list[int] | None) -> KafkaMessage:
-    """Send AlterPartitionReassignments for partition 0, as kafka-reassign-partitions does. Return its response row."""
+    """Send AlterPartitionReassignments for partition 0, as kafka-reassign-partitions does. Return its entry in the
+    response.
+    """
     row = {"partition_index": 0, "replicas": replicas}
     asked = request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, topics=[{"name": topic, "partitions": [row]}])
     answer = cluster.ask(cluster.admin.at_controller(asked, lambda message: [message.error_code], 10_000))

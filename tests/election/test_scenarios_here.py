@@ -72,7 +72,7 @@ CUT = world_steps.Cut("broker-1", ("broker-2",))
 PAUSE = world_steps.Pause("broker-3")
 
 
-def test_step_with_unexpected_error_is_a_problem_and_is_undone(
+def test_unexpected_step_error_is_reported_and_script_undone(
     zabka_cluster: LiveCluster,
 ) -> None:
     script = WorldScenario("s", "", "", "", "", brokers=3, steps=(CUT, PAUSE, world_steps.Kill(("broker-9",))))
@@ -84,7 +84,7 @@ def test_step_with_unexpected_error_is_a_problem_and_is_undone(
     assert {node.process for node in zabka_cluster.brokers.values()} == {"running"}
 
 
-def test_externally_stopped_play_is_undone(zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_externally_stopped_script_is_undone(zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def play_step(stage: LiveStage, step: AnyWorldStep) -> None:
         if isinstance(step, world_steps.Wait):
             raise KeyboardInterrupt

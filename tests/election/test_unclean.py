@@ -1,8 +1,10 @@
-"""The last in-sync replica dies. The topic's owner chooses between offline with all records, and available without
+"""The last in-sync replica dies, with unclean elections enabled or disabled.
+
+Depending on the topic's configuration, the partition stays offline with all records, or becomes available without
 some.
 
-Section 4.6 of the reference on Kafka's behavior: A is leader and the whole ISR, with m1, m2 and m3; B has m1. A dies,
-and B returns.
+Section 4.6 of the reference on Kafka's behavior: A is leader and the whole ISR, and has m1, m2 and m3. B has only
+m1. A dies, and B returns.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def offline_case(cluster: Cluster) -> OfflineCase:
     since_us = cluster.now_us
     a.kill()
     offline = cluster.until(lambda: (now := orders.partitions[0]).offline and now)
-    # An ISR is never empty: it names the replica that has every record.
+    # An ISR is never empty: it still contains A, the last replica with every record.
     assert offline.isr == [a.id]
     assert offline.leader_epoch == before.leader_epoch + 1
     b.start()
@@ -86,7 +88,7 @@ def a_returns_and_the_logs_converge(cluster: Cluster, case: OfflineCase) -> None
 def test_partition_without_unclean_election_waits_for_old_leader(cluster: Cluster) -> None:
     case = offline_case(cluster)
 
-    # B is available for election, in vain.
+    # B is live but must not be elected.
     cluster.let_pass(1)
     assert case.orders.partitions[0].offline
     with pytest.raises(AssertionError):
@@ -174,7 +176,7 @@ def test_topic_override_applies_after_a_controller_failover(zabka_world: Simulat
 
 
 @pytest.mark.parametrize("zabka_seed", range(10))
-def test_logs_converge_in_every_world(zabka_world: SimulatedCluster) -> None:
+def test_logs_converge_in_every_simulation(zabka_world: SimulatedCluster) -> None:
     case = offline_case(zabka_world)
     case.orders.set_config({UNCLEAN: "true"})
     b_leads(zabka_world, case)

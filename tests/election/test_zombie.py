@@ -15,7 +15,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
     epoch = cluster.controller_epoch
     session_s = int(cluster.settings()["zookeeper.session.timeout.ms"]) / 1000
     dead, _ = (broker for broker in cluster.brokers.values() if broker.id != zombie.id)
-    # It has work left: a broker that is already dead, the requests to that broker, and a topic to create.
+    # Give the controller unfinished work: a dead broker, requests to that broker, and a topic to create.
     dead.kill()
     cluster.topics.create("early", partitions=3)
     zombie.pause()
@@ -28,7 +28,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
     assert successor
     assert successor != zombie
     assert cluster.controller_epoch == epoch + 1
-    # The zombie's belief is wrong, and this is visible.
+    # The zombie believes that it is the controller, and its status shows this.
     assert zombie.is_controller
     assert (zombie.believes.controller_id, zombie.believes.controller_epoch) == (zombie.id, epoch)
     cluster.until(lambda: dead.registered and dead.believes.controller_id == successor.id)
@@ -36,7 +36,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
     resumed_us = cluster.now_us
     zombie.resume()
 
-    # It resigns; its last writes and its last requests are rejected.
+    # The zombie resigns. Its last writes and requests are rejected.
     (resigned,) = cluster.until(
         lambda: only(cluster.events("controller_resigned", after_us=resumed_us), broker_id=zombie.id)
     )
@@ -44,7 +44,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
     written = cluster.until(lambda: only(cluster.events("write_fenced", after_us=resumed_us), broker_id=zombie.id))
     assert {event["controller_epoch"] for event in written} == {epoch}
     asked = cluster.until(lambda: only(cluster.events("request_fenced", after_us=resumed_us), sender_id=zombie.id))
-    # Its decisions as a controller and its requests as a leader all have an old epoch.
+    # All rejected requests have an old epoch, both those it sent as controller and those it sent as leader.
     assert {event["reason"] for event in asked} <= {
         "STALE_CONTROLLER_EPOCH",
         "STALE_BROKER_EPOCH",
@@ -55,7 +55,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
         lambda: (zombie.believes.controller_id, zombie.believes.controller_epoch) == (successor.id, epoch + 1)
     )
 
-    # All replicas are in sync again, and only the successor has made decisions since.
+    # All replicas are in sync again, so only the successor's decisions have taken effect.
     cluster.until(lambda: all(partition.in_sync for partition in cluster.topics["early"].partitions))
     for event in cluster.events("leader_elected", "isr_changed", "controller_elected", after_us=resumed_us):
         assert event["controller_epoch"] == epoch + 1
@@ -69,7 +69,7 @@ def test_zombie_controller_is_fenced_and_changes_no_state(cluster: Cluster) -> N
 
 
 @pytest.mark.parametrize("zabka_seed", range(1, 21))
-def test_zombie_controller_is_fenced_in_every_world(zabka_world: SimulatedCluster) -> None:
+def test_zombie_controller_is_fenced_in_every_simulation(zabka_world: SimulatedCluster) -> None:
     a_zombie_is_fenced(zabka_world)
 
 

@@ -115,7 +115,7 @@ def test_contradictory_rule_is_rejected_with_the_reason(body: str, reason: str) 
         rule(body)
 
 
-def test_rule_of_the_contract_round_trips() -> None:
+def test_request_fault_json_round_trips() -> None:
     body = (
         '{"kind":"request","effect":"error","api":"Produce","client_id":"shop-*","topic":"orders",'
         '"error":"NOT_LEADER_OR_FOLLOWER","times":1}'
@@ -194,7 +194,7 @@ def test_zookeeper_rule_selects_by_operation_and_path() -> None:
     assert not matches(for_zookeeper(opcode="*"), subject_of(Request(-2, OpCode.PING, None)))
 
 
-def test_principal_of_a_kafka_client_is_refused() -> None:
+def test_kafka_request_fault_with_a_principal_is_rejected() -> None:
     with pytest.raises(ValueError, match="the Kafka port has no authentication yet"):
         RequestFault(kind="request", api="Produce", effect="close", principal="User:alice")
 

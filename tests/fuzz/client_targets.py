@@ -194,7 +194,7 @@ def reply_streams() -> list[bytes]:
     ]  # fmt: skip
     seeds = []
     for answer in answers:
-        # The head selects ops; a seed for each op makes each reply fit once.
+        # The first bytes select the requests. One seed per request makes each reply match its request once.
         for op in range(len(REQUESTS)):
             seeds.append(bytes([op] * 6 + [0] * 10) + framed(hello, Reply(1, 5, 0, answer)))
     watch = Reply(-1, -1, 0, WatcherEvent(3, 3, "/a"))

@@ -1,7 +1,7 @@
 """One peer with its real service, and links that deliver anything in any order.
 
-The link is closed or the packet ignored. The peer continues, and can be elected, follow and lead afterwards.
-Everything that it sends can be encoded.
+For any invalid packet, the peer closes the link or ignores the packet. It continues, and can be elected, follow and
+lead afterwards. Everything that it sends can be encoded.
 """
 
 from __future__ import annotations

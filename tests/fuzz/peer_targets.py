@@ -253,7 +253,7 @@ def transaction(data: bytes) -> None:
     assert decode_body(txn.type, reader) == txn.body
     if reader.left >= 12:
         assert int.from_bytes(data[reader.pos + 4 : reader.pos + 12], "big") == txn.digest
-    # A new object, without the bytes that it was decoded from.
+    # Create the object again, so that it must be encoded instead of returning the bytes that it was decoded from.
     fresh = Txn(txn.session_id, txn.cxid, txn.zxid, txn.time_ms, txn.type, txn.body, txn.digest)
     again = Txn.decode(fresh.encoded())
     assert again.body == txn.body and again.digest == txn.digest and again.type == txn.type

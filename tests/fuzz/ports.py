@@ -98,7 +98,7 @@ class Attack:
         elif manner == 5:
             for byte in _stream(kind, random)[:20]:
                 connection.send(bytes([byte]))
-        # 6 sends nothing at all.
+        # In manner 6 nothing is sent.
         if random.random() < 0.2:
             connection.settimeout(0.02)
             connection.recv(4096)
@@ -163,7 +163,8 @@ def fuzz_ports(
     """Attack a running ensemble for `seconds` and return the result. Raises AssertionError if the ensemble fails."""
     attack = Attack(ports, Random(seed), context)
     processes = dict(ensemble.processes)
-    # Loaded once: everything that a first connection needs.
+    # Connect a few times first, so that everything needed by a first connection is loaded before memory is
+    # measured.
     for _ in range(50):
         attack.once()
     before = {i: _memory_bytes(process.pid) for i, process in processes.items()}

@@ -120,9 +120,10 @@ def _frames(choices: Choices, *, leads: bool) -> list[bytes]:
         frame = choices.one(_TOKENS) if choices.below(16) == 15 else choices.one(_FRAMES)
         if choices.below(2):
             frame = spoil(frame, choices)
-        frame = frame.ljust(8, b"\0")  # The port accepts no shorter one.
+        frame = frame.ljust(8, b"\0")  # the port rejects shorter frames
         request = Request.decode(frame)
-        # A leader turns a malformed write into an error in the history; the general path answers it directly.
+        # Leave out malformed writes to a leader: normally they become an error in the history, but the general path
+        # rejects them directly.
         if not (leads and request.op in PLAIN_WRITES and request.body is None):
             frames.append(frame)
     return frames

@@ -71,7 +71,7 @@ def sent_by(server: int, frame: bytes) -> tuple[Ensemble, list[object]]:
 
 @pytest.mark.parametrize("op", WHOLE)
 def test_learner_rejects_a_malformed_write_itself(op: OpCode) -> None:
-    """A leader of another implementation might crash on it."""
+    """A leader of another implementation might crash on such a write."""
     whole = WHOLE[op]
     huge, null = struct.pack(">i", 0x7FFFFFFF), struct.pack(">i", -1)
     for frame in (
@@ -85,7 +85,7 @@ def test_learner_rejects_a_malformed_write_itself(op: OpCode) -> None:
         assert ensemble.history == []
         assert [message.err for message in replies if isinstance(message, Reply)] == [ErrorCode.MARSHALLING_ERROR]
     assert len(sent_by(1, whole)[0].history) == 1
-    # A null path is decoded as an empty one here, and is forwarded as an empty one.
+    # Here a null path is decoded and forwarded as an empty path.
     ensemble, replies = sent_by(1, whole[:8] + null + whole[14 if op != OpCode.SET_DATA else 13 :])
     assert len(ensemble.history) == 1 and ensemble.history[0].type == OpCode.ERROR
 
@@ -121,7 +121,7 @@ def test_multi_whose_transaction_grows_too_large_is_rejected() -> None:
     assert ensemble.ask(connection, create("/m0")).err == 0
 
 
-def test_session_with_too_many_ephemerals_deletes_all_of_them() -> None:
+def test_closed_session_with_many_ephemerals_deletes_them_all() -> None:
     ensemble = Ensemble(servers=2)
     connection = ensemble.connect()
     for n in range(3):
@@ -255,6 +255,6 @@ def test_lines_end_only_at_javas_line_separators() -> None:
         "server.1=h:1:2\nversion=" + "f" * 17,
     ],
 )
-def test_membership_with_a_number_of_any_length_is_rejected(text: str) -> None:
+def test_membership_with_an_invalid_number_is_rejected(text: str) -> None:
     with pytest.raises(BadMembership):
         Membership.parse(text)

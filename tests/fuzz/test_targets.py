@@ -68,13 +68,13 @@ def test_wrong_length_field_reserves_no_memory(name: str) -> None:
 def test_large_packet_in_small_pieces_is_joined_once() -> None:
     data = next(iter(transactions())).encoded()
     size = 8 * 1024 * 1024
-    # A NEWLEADER with a long text, then a proposal.
+    # Send a NEWLEADER with a long payload, then a proposal.
     stream = struct.pack(">iqi", 10, 1 << 32, size) + b"x" * size + b"\xff" * 4
     stream += struct.pack(">iqi", 2, transactions()[0].zxid, len(data)) + data + b"\xff" * 4
     codec = QuorumCodec(learner=True)
     packets = [packet for at in range(0, len(stream), 1024) for packet in codec.feed(stream[at : at + 1024])]
     assert len(packets) == 2 and isinstance(packets[1], Proposal)
-    # Copying all of it for every piece would move tens of gigabytes.
+    # The codec keeps no data. If it copied all data for every piece, it would copy tens of gigabytes.
     assert codec._buffer == b"" and codec._late == []
 
 

@@ -61,7 +61,7 @@ def circles(graph: Graph) -> list[list[str]]:
     return found
 
 
-def test_cycle_is_found_with_attached_modules() -> None:
+def test_import_cycle_contains_only_modules_on_the_cycle() -> None:
     graph = {"a": ["b"], "b": ["c"], "c": ["a", "d"], "d": [], "e": ["a", "f"], "f": ["e"], "g": ["g"]}
     assert sorted(circles(graph)) == [["a", "b", "c"], ["e", "f"]]
 

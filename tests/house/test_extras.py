@@ -127,7 +127,7 @@ def packages_of(requirements: list[str]) -> set[str]:
     return {package for package in found if not package.startswith("_")}
 
 
-def test_extras_of_the_project_equal_the_table() -> None:
+def test_project_extras_equal_the_table_of_extra_packages() -> None:
     extras = dict(PROJECT["optional-dependencies"])
     assert extras.pop("all") == [f"zabka[{','.join(sorted(extras))}]"]
     assert set(extras) == set(PACKAGES)

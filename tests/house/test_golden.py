@@ -10,7 +10,7 @@ from zabka.journal.events import BY_NAME
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
-def test_every_golden_history_has_its_state() -> None:
+def test_every_golden_history_has_a_state_file() -> None:
     names = {path.name.split(".")[0] for path in (GOLDEN / "histories").iterdir()}
     expected = {f"{name}.jsonl" for name in names} | {f"{name}.state.json" for name in names}
     assert {path.name for path in (GOLDEN / "histories").iterdir()} == expected

@@ -125,7 +125,7 @@ def test_every_ensemble_package_has_a_layer() -> None:
     assert folders | {"base"} == set(ENSEMBLE_LAYERS)
 
 
-def test_listed_shells_exist() -> None:
+def test_listed_impure_modules_exist() -> None:
     assert [name for name in sorted(SHELLS) if not (ROOT / name).exists()] == []
 
 
@@ -140,7 +140,7 @@ def test_pure_module_does_not_import_input_or_output(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PURE_MODULES)
-def test_pure_module_imports_no_shell(name: str) -> None:
+def test_pure_module_imports_no_impure_module(name: str) -> None:
     shells = {module_of(ROOT / shell) for shell in (*SHELLS, *SHELL_FOLDERS) if not shell.endswith("__init__.py")}
     wrong = [
         f"line {line}: {module}"

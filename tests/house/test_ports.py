@@ -27,7 +27,7 @@ PATHS_OWN_IO = {
     "rglob", "rmdir", "samefile", "symlink_to", "touch", "write_bytes", "write_text",
 }  # fmt: skip
 OF_BOTH = {"open", "rename", "resolve", "stat", "unlink"}
-"""Methods that the port has too. The object that they are called on shows which one is meant."""
+"""Methods of both `pathlib.Path` and the port. The name of the object shows which one is called."""
 THREADS = {"Thread", "ThreadPoolExecutor", "Timer", "to_thread", "run_in_executor", "sleep"}
 
 
@@ -52,7 +52,7 @@ def _bypasses(tree: ast.Module) -> list[str]:
     for call in _calls(tree):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-        # A string's replace has two arguments; a path's has one.
+        # str.replace has two arguments, Path.replace has one.
         of_a_path = name in PATHS_OWN_IO and owner and not (name == "replace" and len(call.args) == 2)
         on_no_port = name in OF_BOTH and owner and not owner.endswith(("files", "_inner", "_directory", "directory"))
         if of_a_path and owner.endswith("files"):

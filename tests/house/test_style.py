@@ -103,5 +103,5 @@ def test_lock_file_pins_every_package_by_hash() -> None:
     assert all(line.rstrip().endswith("\\") for line in pinned), "a pin without hashes"
 
 
-def test_page_lock_file_has_no_download_address() -> None:
+def test_web_page_lock_file_has_no_download_address() -> None:
     assert '"resolved"' not in (ROOT / "package-lock.json").read_text()

@@ -29,7 +29,7 @@ def test_suite_passes_its_arguments_to_one_pytest_run() -> None:
     assert suite.runs(["tests/controller", "-q"], cores=2) == [["tests/controller", "-q"]]
 
 
-def test_failure_of_the_first_run_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suite_returns_the_failure_of_its_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
     codes = iter([1, 0, 0])
     monkeypatch.setattr(suite.subprocess, "call", lambda command, cwd: next(codes))
     assert suite.main([]) == 1

@@ -1,6 +1,6 @@
-"""Fixtures for aiokafka's own tests: brokers that run already, instead of a container of Docker.
+"""Fixtures for aiokafka's own tests, with brokers that already run instead of a Docker container.
 
-It replaces the suite's conftest.py, and reads the address of a broker and the version from the environment.
+This file replaces the suite's conftest.py, and reads the broker's address and version from the environment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 @pytest.fixture(scope="class")
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop for the tests of a class."""
+    """Event loop for the tests of one class."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     yield loop
@@ -26,7 +26,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture(scope="class")
 def setup_test_class(request: pytest.FixtureRequest, loop: asyncio.AbstractEventLoop) -> None:
-    """The attributes that the suite's classes read."""
+    """Set the attributes that the suite's test classes read."""
     host, _, port = os.environ["AIOKAFKA_TESTS_BROKER"].partition(":")
     attributes = {
         "loop": loop,
@@ -41,5 +41,5 @@ def setup_test_class(request: pytest.FixtureRequest, loop: asyncio.AbstractEvent
 
 @pytest.fixture(scope="class")
 def setup_test_class_serverless(request: pytest.FixtureRequest, loop: asyncio.AbstractEventLoop) -> None:
-    """The event loop for classes without a broker."""
+    """Set the event loop of test classes that need no broker."""
     request.cls.loop = loop

@@ -1,10 +1,10 @@
-"""aiokafka's own test suite in simulated worlds: a pytest plugin in place of the suite's conftest.
+"""aiokafka's own test suite in simulated worlds: a pytest plugin that replaces the suite's conftest.py.
 
     cp aiokafka_suite.py COPY_OF_AIOKAFKA && cd COPY_OF_AIOKAFKA && rm tests/conftest.py
     PYTHONHASHSEED=0 PYTHONPATH=. pytest -p aiokafka_suite tests
 
-`docs/how-to/test-your-own-code.md` has the results.  Each class of tests gets a world with one broker; its
-loop is that of a program in it, which runs until the awaited coroutine is done.
+`docs/how-to/test-your-own-code.md` has the results. Each test class gets a world with one broker. The class uses the
+event loop of a program in this world, which runs until the awaited coroutine has ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIMIT_MS = 600_000
 
 
 class SuiteLoop:
-    """The loop of a program in a world, with `run_until_complete` for tests outside."""
+    """Event loop of a simulated program, with `run_until_complete` for tests, which run outside the simulated world."""
 
     def __init__(self, world: SimulatedCluster) -> None:
         self._world = world
@@ -37,7 +37,7 @@ class SuiteLoop:
         world.let_pass(0.1)
 
     def run_until_complete(self, work: Awaitable[Any]) -> Any:
-        """Let the world run until a coroutine is done."""
+        """Advance the simulated world until the coroutine has ended, and return its result."""
 
         async def do() -> Any:
             return await work
@@ -57,14 +57,14 @@ async def _forever(_: str) -> None:
 
 @pytest.fixture(scope="class")
 def world() -> Iterator[SimulatedCluster]:
-    """A world with one broker, which creates topics of two partitions on request."""
+    """Simulated world with one broker, which creates topics with two partitions on request."""
     with running_world(peers=1, brokers=1, settings=SETTINGS) as started:
         yield started
 
 
 @pytest.fixture(scope="class")
 def setup_test_class_serverless(request: pytest.FixtureRequest, world: SimulatedCluster) -> None:
-    """Give a class the loop of a program."""
+    """Give a test class the event loop of a simulated program."""
     cls: Any = request.cls
     cls.loop = SuiteLoop(world)
 
@@ -73,7 +73,7 @@ def setup_test_class_serverless(request: pytest.FixtureRequest, world: Simulated
 def setup_test_class(
     request: pytest.FixtureRequest, world: SimulatedCluster, setup_test_class_serverless: None
 ) -> None:
-    """Give a class the addresses of the world's broker."""
+    """Give a test class the address of the world's broker."""
     cls: Any = request.cls
     host, port = world.world.bootstrap[0]
     cls.kafka_host, cls.kafka_port, cls.hosts = host, port, [f"{host}:{port}"]

@@ -54,7 +54,7 @@ class GoSuite:
 
     def missing(self, names: Collection[str]) -> set[str]:
         """Return the names (`Test` or `Test/part_of_it`) that the sources do not contain."""
-        # The program itself cannot be asked: a suite may need its servers before it lists its tests.
+        # Read the sources, because the program may need its servers before it can list its tests.
         text = "".join(file.read_text() for file in sorted(self._program.parent.glob("*_test.go")))
         tests = set(re.findall(r"(?m)^func (Test\w+)\(t \*testing\.T\)", text))
 

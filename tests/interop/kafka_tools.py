@@ -44,7 +44,7 @@ TOOLS = {
     "topics": "org.apache.kafka.tools.TopicCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
 }
-# The tool's own options for the brokers come last.
+# These tools expect the bootstrap option after their other arguments.
 _BOOTSTRAP_LAST = ("cluster",)
 
 
@@ -118,7 +118,7 @@ _MASKS: tuple[tuple[str, str], ...] = (
     (r"console-consumer-[0-9a-f-]+", "MEMBER"),
     (r"/127\.0\.0\.1", "IP"),
     (r" +", " "),
-    # Stack frames belong to the JVM.
+    # Remove stack frames, because they are specific to the JVM.
     (r"(?m)^(\tat |\t\.\.\. ).*\n", ""),
     (r"\[20\d\d-\S+ \S+\]", "[TIME]"),
 )
@@ -128,7 +128,7 @@ def masked(text: str) -> str:
     """Return a tool's output without the parts that differ between clusters."""
     for pattern, instead in _MASKS:
         text = re.sub(pattern, instead, text)
-    # The order of in-sync replicas depends on which caught up first.
+    # Sort the ISR, because its order depends on which replica caught up first.
     return re.sub(r"Isr: ([\d,]+)", lambda found: f"Isr: {','.join(sorted(found[1].split(',')))}", text)
 
 
@@ -215,7 +215,7 @@ def two_clusters(directory: Path) -> Iterator[TwoClusters]:
         "group_initial_rebalance_delay_ms": 0, "num_io_threads": 4, "log_dirs": "{home}/logs,{home}/more",
         # A JVM that starts on a busy machine pauses for seconds, and Kafka's broker gives up after a lost session.
         "zookeeper_session_timeout_ms": 9_000,
-        # A throttle allows one fetch, then waits for as long as its bytes take.
+        # Keep fetches small: a throttle allows one fetch and then waits for as long as its bytes take.
         "replica_fetch_max_bytes": 50_000, "replica_fetch_response_max_bytes": 100_000,
     }  # fmt: skip
     with (

@@ -74,7 +74,7 @@ _KEYED = re.compile(r".+_((?:read|write)_per_namespace)|\d+_(learner_handler_qp_
 
 
 def metrics_of(mntr: str) -> set[str]:
-    """Return the names of the metrics in a reply to `mntr`. The five to nine rows of a summary have the same name."""
+    """Return the names of the metrics in a reply to `mntr`. The five to nine lines of one summary count as one name."""
     rows = {line.partition("\t")[0].removeprefix("zk_") for line in mntr.splitlines()}
     found = set()
     for row in rows:

@@ -156,8 +156,8 @@ def kafka_python_consume(bootstrap: str, topic: str, group: str) -> None:
         try:
             polled = consumer.poll(timeout_ms=KAFKA_PYTHON_POLL_MS)
         except KafkaConnectionError as refused:
-            # kafka-python raises this one if the broker it asks for the coordinator is down; the consumer is intact,
-            # and the next poll asks another broker.
+            # kafka-python raises this error if the broker that it asks for the coordinator is down. The consumer is
+            # intact, and the next poll asks another broker.
             sys.stderr.write(f"poll raised {refused}\n")
             continue
         for records in polled.values():

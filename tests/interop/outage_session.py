@@ -192,7 +192,7 @@ class Session:
         if code:
             problems.append(f"the producer ended with {code}: {self._producer.errors()}")
         if self.library == "kcat":
-            # kcat exits with 0 only once everything is acknowledged.
+            # kcat exits with 0 only if all records were acknowledged.
             return [] if code else list(range(self._fed))
         return [int(line.split()[0]) for _, line in self._producer.lines]
 

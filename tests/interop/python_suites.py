@@ -1,4 +1,4 @@
-"""Tests shipped with Python clients, run by pytest in a process of their own against our brokers."""
+"""Tests shipped with Python clients, run against our brokers by pytest in a separate process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 SOURCES = "ZABKA_CLIENT_SOURCES"
-"""The variable that names a folder with checkouts of the clients' repositories."""
+"""Environment variable with the path of a folder that contains checkouts of the clients' repositories."""
 
 
 ONE_BROKER: dict[str, object] = {
@@ -27,11 +27,11 @@ ONE_BROKER: dict[str, object] = {
     "group_min_session_timeout_ms": 1_000,
     "zookeeper_session_timeout_ms": 18_000,
 }
-"""The suites expect one broker with such settings."""
+"""Settings of the single broker that the suites expect."""
 
 
 class Outcomes(NamedTuple):
-    """Tests by their outcome; each failed one with the end of its report."""
+    """Names of tests by outcome, and for each failed test the end of its report."""
 
     passed: set[str]
     skipped: set[str]
@@ -39,9 +39,9 @@ class Outcomes(NamedTuple):
 
 
 def checkout(name: str, home: Path) -> Path:
-    """Return a copy of a client's checkout. Skips if there is none.
+    """Return a copy of a client's checkout. Skips the test if there is none.
 
-    Their source distributions lack tests, or a part of them.
+    A checkout is needed because the clients' source distributions lack some or all tests.
     """
     folder = os.environ.get(SOURCES)
     if folder is None or not (Path(folder) / name).is_dir():
@@ -54,7 +54,7 @@ def checkout(name: str, home: Path) -> Path:
 def run(
     folder: Path, tests: Collection[str], left_out: Collection[str], settings: Mapping[str, str], limit_s: float
 ) -> Outcomes:
-    """Run these test files of a folder without those tests; kill the run at the time limit."""
+    """Run these test files of a folder except the tests in `left_out`. Kill the run at the time limit."""
     report, output = folder / "report.xml", folder / "output.log"
     command = [
         sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--tb=short", f"--junitxml={report}",

@@ -76,7 +76,7 @@ def kafka_python(bootstrap: str, topic: str, session_ms: int, group: str) -> tup
         try:
             polled = consumer.poll(timeout_ms=int(POLL_S * 1000))
         except KafkaConnectionError:
-            # The broker that was asked for the coordinator is down; the next poll asks another one.
+            # The broker that was asked for the coordinator is down. The next poll asks another broker.
             return ()
         except FencedInstanceIdError as fenced:
             raise Fatal("FENCED_INSTANCE_ID") from fenced

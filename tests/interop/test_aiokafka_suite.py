@@ -31,7 +31,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 def test_aiokafkas_own_tests_pass(tmp_path: Path) -> None:
-    # The package of the checkout has no compiled modules; the tests import the installed one.
+    # The checkout's own package has no compiled modules, so copy only the tests, which import the installed
+    # package.
     tests = checkout("aiokafka", tmp_path) / "tests"
     shutil.copytree(tests, tmp_path / "tests")
     shutil.copy(Path(__file__).with_name("aiokafka_fixtures.py"), tmp_path / "tests" / "conftest.py")

@@ -23,7 +23,7 @@ def test_broker_creates_its_chroot(tmp_path: Path, kind: str) -> None:
         named = BrokerServer(1, first, tmp_path / "named", chroot)
         unnamed = BrokerServer(-1, second, tmp_path / "unnamed", chroot)
         try:
-            # The broker without an id requests one from the ensemble first of all.
+            # Start this broker first: it must request its id from the ensemble, below the chroot.
             unnamed.start()
             named.start()
             BrokerCluster([named, unnamed], ensemble).until(

@@ -1,7 +1,7 @@
-"""Java's transactional clients against three brokers of ours: Kafka's TransactionalMessageCopier, through kills.
+"""Java's transactional clients with three of our brokers: Kafka's TransactionalMessageCopier runs through kills.
 
-Kafka's own system tests run this program (transactions_test.py): it copies a topic in transactions, with the
-offsets of its group, and aborts some of them at random.
+Kafka's own system tests run this program (transactions_test.py). It copies a topic in transactions, together with
+its group's offsets, and aborts some transactions at random.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ WAIT_S = 120.0
 
 
 class Copier:
-    """One process that copies with a transactional id of its own; `in_group` lets the group assign its partitions."""
+    """One copier process with a separate transactional id. With `in_group`, the consumer group assigns its
+    partitions."""
 
     def __init__(self, bootstrap: str, name: str, partition: int, in_group: bool, home: Path) -> None:
         self._command = [
@@ -46,11 +47,11 @@ class Copier:
 
     @property
     def is_running(self) -> bool:
-        """Return whether there is a process."""
+        """Return whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the process with SIGKILL if it was started."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -81,7 +82,7 @@ def fill(bootstrap: str) -> None:
 
 
 class Output:
-    """Reads the committed values of the output."""
+    """Consumer that collects the committed values of the output topic."""
 
     def __init__(self, bootstrap: str) -> None:
         self._consumer = Consumer(
@@ -94,7 +95,7 @@ class Output:
         self.values: list[int] = []
 
     def until(self, count: int, copiers: list[Copier]) -> None:
-        """Read until there are that many values; start every copier that has ended."""
+        """Read until `count` values have been received. Restart every copier that has ended."""
         deadline = time.monotonic() + WAIT_S
         while len(self.values) < count:
             assert time.monotonic() < deadline, [copier.output.read_text()[-2000:] for copier in copiers]
@@ -104,7 +105,7 @@ class Output:
             self.read()
 
     def read(self) -> None:
-        """Read what there is."""
+        """Read the values that are available now."""
         messages = self._consumer.consume(10_000, 0.5)
         self.values += [int(message.value()) for message in messages if message.error() is None]
 
@@ -114,7 +115,7 @@ class Output:
 
 @pytest.mark.parametrize("in_group", [False, True], ids=["own partitions", "group"])
 def test_each_record_is_copied_once_despite_kills(cluster: BrokerCluster, tmp_path: Path, in_group: bool) -> None:
-    """KIP-98 with assigned partitions, and KIP-447 with those of a group."""
+    """Assigned partitions test KIP-98, and partitions from a consumer group test KIP-447."""
     fill(cluster.bootstrap)
     copiers = [Copier(cluster.bootstrap, name, number, in_group, tmp_path) for number, name in enumerate(COPIERS)]
     output = Output(cluster.bootstrap)

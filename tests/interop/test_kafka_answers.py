@@ -119,7 +119,7 @@ def response_to(address: str, key: ApiKey, version: int, values: dict[str, Any])
 
 
 @pytest.mark.parametrize(("key", "values"), REQUESTS)
-def test_every_version_gets_the_same_bytes_as_from_kafka(
+def test_every_request_version_gets_kafkas_response_bytes(
     brokers: tuple[str, str], key: ApiKey, values: dict[str, Any]
 ) -> None:
     lowest, highest = SUPPORTED[key]
@@ -128,7 +128,7 @@ def test_every_version_gets_the_same_bytes_as_from_kafka(
         assert kafka == ours, version
 
 
-def test_java_reads_equal_responses_from_both(brokers: tuple[str, str]) -> None:
+def test_java_client_reads_equal_responses_from_kafka_and_ours(brokers: tuple[str, str]) -> None:
     kafka, ours = (
         subprocess.run(
             ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classpath(), str(ADMIN), address],
@@ -154,7 +154,7 @@ def test_java_sasl_client_fails_with_the_same_error(brokers: tuple[str, str], tm
         assert re.search("Unexpected handshake request with client mechanism PLAIN, enabled mechanisms are", output)
 
 
-def test_idempotent_producer_and_group_consumer_work_on_both(brokers: tuple[str, str]) -> None:
+def test_idempotent_producer_and_group_work_on_kafka_and_ours(brokers: tuple[str, str]) -> None:
     for address in brokers:
         producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
         for number in range(100):
@@ -170,7 +170,7 @@ def test_idempotent_producer_and_group_consumer_work_on_both(brokers: tuple[str,
         consumer.close()
 
 
-def test_transactional_producer_commits_and_is_fenced_on_both(brokers: tuple[str, str]) -> None:
+def test_transactions_commit_and_fence_on_kafka_and_ours(brokers: tuple[str, str]) -> None:
     for address in brokers:
         settings = {"bootstrap.servers": address, "transactional.id": "t"}
         producer, successor = Producer(settings), Producer(settings)

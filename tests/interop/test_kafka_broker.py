@@ -115,13 +115,15 @@ def test_leader_shrinks_and_expands_the_isr(cluster: MixedCluster, controller: i
     cluster.make_controller(controller)
     topic = f"shrinks-{controller}-{leader}"
     cluster.create(topic, (leader, follower), min_insync_replicas="1")
-    # Kafka sends to the last known controller until that one replies that it is not: an ISR change triggers that.
+    # Kafka's broker sends to the last known controller until that one rejects a request. The ISR change caused by
+    # this restart triggers a request.
     cluster.nodes[follower].stop()
     cluster.start(follower)
     cluster.until_in_sync(topic, (leader, follower))
     epoch = cluster.state(topic)["leader_epoch"]
     with cluster.producer() as producer:
-        # A producer that knows its leader needs no other broker: the frozen one must not delay it.
+        # Write once before the pause, so that the producer knows its leader and needs no metadata from the frozen
+        # broker.
         write(producer, topic, numbered(10))
         cluster.until_logs_equal(topic, (leader, follower))
         with cluster.paused(follower):
@@ -149,11 +151,11 @@ def test_killed_leader_is_replaced_and_catches_up(cluster: MixedCluster, leader:
 
 
 @pytest.mark.parametrize(("controller", "others"), [((101,), OURS), ((1,), (101,))])
-def test_killed_controller_is_replaced_by_the_other_side(
+def test_killed_controller_is_replaced_by_other_implementation(
     cluster: MixedCluster, controller: tuple[int, ...], others: tuple[int, ...]
 ) -> None:
-    """The killed controller is also a leader. Its successor removes it from the ISR and then elects, which takes two
-    leader epochs.
+    """The killed controller is also a partition leader. The next controller removes it from the ISR and then elects
+    another leader, which increases the leader epoch twice.
     """
     cluster.make_controller(*controller)
     dying = controller[0]
@@ -178,7 +180,7 @@ def test_killed_controller_is_replaced_by_the_other_side(
 def test_controlled_shutdown_hands_leaderships_over(
     cluster: MixedCluster, controllers: tuple[int, ...], leaving: int, staying: int
 ) -> None:
-    """This also works if the broker is the controller: it handles its own controlled shutdown and then resigns."""
+    """A controlled shutdown also works for the controller: it handles its own request and then resigns."""
     cluster.make_controller(*controllers)
     topic = f"leaves-{leaving}-{controllers[0]}"
     cluster.create(topic, (leaving, staying), (staying, leaving))
@@ -199,7 +201,7 @@ def test_controlled_shutdown_hands_leaderships_over(
 
 
 @pytest.mark.parametrize(("last", "out_of_sync"), [(1, 101), (101, 1)])
-def test_unclean_election_truncates_the_other_side(cluster: MixedCluster, last: int, out_of_sync: int) -> None:
+def test_unclean_election_truncates_the_other_brokers_log(cluster: MixedCluster, last: int, out_of_sync: int) -> None:
     cluster.make_controller(2)
     topic = f"unclean-{last}"
     cluster.create(topic, (last, out_of_sync), min_insync_replicas="1")

@@ -106,7 +106,8 @@ def elections_and_moves(history: History) -> None:
 def an_unclean_election(history: History) -> None:
     cluster = history.cluster
     history.create(unclean_leader_election_enable="true")
-    # By then the follower has fetched, and its leader has no reason of its own to remove it from the ISR.
+    # Wait for this state, so that the follower has fetched and its leader has no other reason to remove it from
+    # the ISR.
     history.note("created")
     cluster.kill(B)
     history.until_state(lambda state: state["isr"] == [A])
@@ -145,8 +146,8 @@ def test_partition_history_is_equal_under_both_controllers(tmp_path: Path, act: 
     assert histories[OURS] == histories[KAFKA]
 
 
-def test_kafkas_controller_deletes_a_topic_that_is_recreated(tmp_path: Path) -> None:
-    # Our brokers delete replicas only after an UpdateMetadata request announced the topic's deletion.
+def test_topic_deleted_by_kafkas_controller_can_be_recreated(tmp_path: Path) -> None:
+    # This project's brokers delete replicas only after an UpdateMetadata request has announced the deletion.
     with commanded_by(tmp_path, KAFKA) as cluster:
         cluster.create("t", (A, B), (B, A))
         cluster.zk.create(znodes.delete_topic_path("t"))
@@ -173,5 +174,5 @@ def test_kafka_replicates_our_tombstones_with_delete_horizons(tmp_path: Path) ->
         until(horizons, "no log was compacted")
         move = znodes.encode_reassignments({TopicPartition("t", 0): (A, KAFKA)})
         cluster.zk.create(znodes.REASSIGN_PARTITIONS, move)
-        # Kafka's follower checks every batch that it appends.
+        # Kafka's follower checks every batch that it appends, so it accepts the compacted log only if it is valid.
         cluster.until_in_sync("t", (A, KAFKA))

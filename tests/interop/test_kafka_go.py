@@ -46,9 +46,11 @@ TRANSACTIONS = {
     "TestClientTxnOffsetCommit",
 }
 NO_STATIC_MEMBER = "TestClientTxnOffsetCommit"
-"""Commits with a group instance id that no member has; Kafka 3.9 replies UNKNOWN_MEMBER_ID too."""
+"""Test that commits with a group instance id that no member has. Kafka 3.9 also replies UNKNOWN_MEMBER_ID."""
 OLDER_VERSION = "2.8.1"
-"""The suite skips its tests of transactions for Kafka 3.0 and later; they ask the brokers nothing that is newer."""
+"""Version reported to the suite, which skips its transaction tests for Kafka 3.0 and later. These tests send no
+requests newer than this version.
+"""
 PASSED_OVER = {
     ".": {
         **dict.fromkeys(TRANSACTIONS, "skipped for Kafka 3.0 and later; a test of ours runs them"),

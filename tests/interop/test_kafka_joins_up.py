@@ -74,7 +74,7 @@ def reassign(cluster: LiveCluster, directory: Path, topic: str, *replicas: int) 
 
     def is_begun() -> bool:
         output = called(reassign_tool.main, *arguments, "--execute")
-        # A broker that has not been notified of a new topic replies that there is none, as Kafka's do.
+        # A broker without metadata of a new topic replies that the topic does not exist, as Kafka's brokers do.
         assert output.code == 0 or f"Topic {topic} not found." in output.out, output
         return output.code == 0
 
@@ -99,7 +99,7 @@ def test_joined_kafka_broker_is_listed_serves_and_can_control(
     with pytest.raises(ClusterFailed, match="was not started by this cluster"):
         cluster.post(f"/api/v1/brokers/{JOINED}/kill")
 
-    # Replicas on it: placed at creation, and moved there.
+    # Place replicas on the Kafka broker, first by creating a topic, then by reassignment.
     cluster.topics.create("placed", assignment={0: [JOINED, 1], 1: [2, JOINED]})
     assert [p.leader for p in cluster.topics["placed"].partitions] == [JOINED, 2]
     cluster.topics.create("moved", assignment={0: [1, 2]})
@@ -108,7 +108,7 @@ def test_joined_kafka_broker_is_listed_serves_and_can_control(
     cluster.produce("moved", ["c"])
     assert cluster.consume("moved") == ["a", "b", "c"]
 
-    # It is controller, and controls nodes that it did not start.
+    # The Kafka broker becomes controller of brokers that this cluster started.
     make_controller(cluster)
     assert shown(cluster)["is_controller"]
     assert cluster.get("/readyz")["controller"] == JOINED
@@ -117,7 +117,7 @@ def test_joined_kafka_broker_is_listed_serves_and_can_control(
     reassign(cluster, tmp_path, "by-kafka", 3, JOINED)
     cluster.topics["by-kafka"].delete()
 
-    # It dies: the next controller of ours continues with its state.
+    # The Kafka broker dies, and the next controller, one of this project's, continues with its state.
     joined.kill()
     cluster.until(lambda: current_controller(cluster) in OURS, SESSION_S, "a controller of ours")
     cluster.until(
@@ -130,7 +130,7 @@ def test_joined_kafka_broker_is_listed_serves_and_can_control(
     reassign(cluster, tmp_path, "moved", 2, 3)
     assert cluster.consume("moved") == ["a", "b", "c"]
 
-    # It stops with no replica left, and is no longer listed.
+    # Stop the Kafka broker when it has no replica left. It must disappear from the list.
     cluster.topics["placed"].delete()
     joined.stop()
     cluster.until(lambda: [b["id"] for b in cluster.get("/api/v1/brokers")] == list(OURS), SESSION_S, "three brokers")

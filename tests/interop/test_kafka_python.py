@@ -113,7 +113,7 @@ def test_topics_are_created_and_administered(cluster: BrokerCluster, admin: Kafk
         admin.create_topics([NewTopic("admin2", 1, 1, topic_configs={"no.such.key": "1"})])
     admin.create_partitions({"admin": NewPartitions(total_count=4)})
 
-    # The controller updates each broker at its own time, and the client asks any of them.
+    # The controller does not update all brokers at once, and the client asks any of them, so retry.
     def replicas() -> list[int]:
         (described,) = admin.describe_topics(["admin"])
         return [len(row["replica_nodes"]) for row in described["partitions"]]

@@ -1,6 +1,6 @@
-"""Kafka Streams 3.9.1 with exactly_once_v2 on three brokers of ours, while the application and brokers are killed.
+"""Kafka Streams 3.9.1 with exactly_once_v2 on three of our brokers, while the application and brokers are killed.
 
-The output must equal a single-threaded fold over the input: none missing, none twice, in order.
+The output must equal a single-threaded fold over the input: no result is missing, duplicated or out of order.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ PARTITIONS, KEYS = 2, 7
 RECORDS_PER_S = 100
 WAIT_S = 120.0
 OUTAGE_S = 6.0
-"""Longer than a broker's session."""
+"""Duration of an outage, longer than a broker's session timeout."""
 MASK = (1 << 64) - 1
 
 
 class Application:
-    """The application's only process."""
+    """Kafka Streams application that runs as a single process."""
 
     def __init__(self, classes: Path, bootstrap: str, home: Path) -> None:
         self._command = [
@@ -49,7 +49,7 @@ class Application:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the process with SIGKILL if it was started."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -57,7 +57,7 @@ class Application:
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled application."""
+    """Folder with the compiled application."""
     folder = tmp_path_factory.mktemp("classes")
     subprocess.run(["javac", "-cp", streams_classpath(), "-d", str(folder), str(PROGRAM)], check=True, timeout=WAIT_S)
     return folder
@@ -85,7 +85,7 @@ def cluster(classes: Path, tmp_path: Path) -> Iterator[BrokerCluster]:
 
 
 class Input:
-    """Writes numbered records while the block of `writing` lasts, and keeps them in order by key."""
+    """Producer of numbered records. `values` contains the written numbers in order, keyed by record key."""
 
     def __init__(self, bootstrap: str) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
@@ -93,7 +93,7 @@ class Input:
         self._count = 0
 
     def write(self, seconds: float) -> None:
-        """Write at a steady rate for some time; return once all are acknowledged."""
+        """Write at a steady rate for `seconds`. Return once all records are acknowledged."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self._count += 1
@@ -109,7 +109,7 @@ class Input:
 
 
 def folds(values: list[int]) -> list[int]:
-    """Return the fold after each value, in Java's arithmetic of 64 bits."""
+    """Return the fold after each value, computed like Java's 64-bit integers."""
     fold, found = 0, []
     for value in values:
         fold = (31 * fold + value) & MASK
@@ -119,7 +119,9 @@ def folds(values: list[int]) -> list[int]:
 
 @contextmanager
 def reading(bootstrap: str, topic: str) -> Iterator[Callable[[], dict[str, list[int]]]]:
-    """Yield a function that reads on and returns all committed values of a topic by key."""
+    """Yield a function that reads new records and returns all committed values of the topic so far, keyed by record
+    key.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap, "group.id": "reads", "isolation.level": "read_committed",
@@ -148,19 +150,21 @@ def until(condition: Callable[[], bool], why: Callable[[], str]) -> None:
 
 
 def kill(broker: BrokerServer) -> Callable[[], None]:
-    """Kill a broker; return what ends the outage."""
+    """Kill a broker. Return the function that ends the outage."""
     broker.kill()
     return broker.start
 
 
 def freeze(broker: BrokerServer) -> Callable[[], None]:
-    """Freeze a broker for longer than its session, so that it continues as a zombie."""
+    """Freeze a broker for longer than its session timeout, so that it continues as a zombie. Return the function that
+    ends the outage.
+    """
     broker.stand_still()
     return lambda: broker.send(signal.SIGCONT)
 
 
 @pytest.mark.parametrize("begin", [kill, freeze])
-def test_output_equals_the_fold_after_outages(
+def test_streams_output_equals_the_expected_fold_after_outages(
     cluster: BrokerCluster, classes: Path, tmp_path: Path, begin: Callable[[BrokerServer], Callable[[], None]]
 ) -> None:
     numbers = Input(cluster.bootstrap)

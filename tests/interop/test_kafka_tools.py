@@ -225,7 +225,7 @@ def test_every_broker_key_is_described(both: TwoClusters) -> None:
     kafka, ours = both.run("configs", "--describe", "--entity-type", "brokers", "--entity-name", "1", "--all")
     assert (kafka.code, ours.code) == (0, 0)
     lines = [{line.split("=")[0].strip(): line for line in output.out.splitlines()} for output in (kafka, ours)]
-    # The configurations of the two differ, and only ours has keys of its own.
+    # The two brokers are configured differently, and only this project's broker has additional keys.
     configured = {
         key
         for side in lines
@@ -274,7 +274,7 @@ def test_user_quotas_and_credentials_are_set_listed_and_removed(both: TwoCluster
         --describe --entity-type clients
         --describe --entity-type ips
         """
-    # A remaining throttle would slow down the tests that follow.
+    # No throttle must remain, because it would slow down the tests that follow.
     for line in filter(None, map(str.strip, commands.splitlines())):
         both.same("configs", *shlex.split(line), mask=in_any_order)
 
@@ -290,7 +290,7 @@ def test_reassignment_is_proposed_run_throttled_and_verified(both: TwoClusters) 
     plan = both.file("plan.json", _plan(("r", 0, [3, 1]), ("r", 1, [1, 2, 3])))
 
     def without_replicas(text: str) -> str:
-        # A proposal is chosen at random.
+        # Remove the replicas, because the tool chooses a proposal at random.
         return re.sub(r'"(replicas|log_dirs)":\[[^]]*\]', "", text)
 
     both.same(
@@ -337,7 +337,7 @@ def test_impossible_reassignments_and_cancellations_are_rejected(both: TwoCluste
     for name, plan in plans.items():
         file = both.file(f"{name}.json", plan)
         both.same("reassign-partitions", "--reassignment-json-file", file, "--execute")
-    # The reassignment with the missing log directory had started before the error was found.
+    # The reassignment with the missing log directory was started before the error was found, so wait for its end.
     both.until(lambda output: "No partition" in output, "reassign-partitions", "--list")
     present = both.file("present.json", _plan(("r", 0, [1, 2])))
     play(
@@ -364,7 +364,7 @@ def _begin_to_move(both: TwoClusters, topic: str, *targets: list[int]) -> str:
     both.fill(topic, partitions=2, size=2_000_000)
     plan = both.file(f"{topic}.json", _plan(*((topic, number, target) for number, target in enumerate(targets))))
     play(both, "reassign-partitions", f"--reassignment-json-file {plan} --execute --throttle {SLOW}")
-    # The tool prints the metadata of whichever broker it asks.
+    # The tool prints the metadata of an arbitrary broker, so wait until all brokers have the new replicas.
     replicas = [",".join(map(str, dict.fromkeys((*target, 1, 2)))) for target in targets]
     both.until(
         lambda output: all(f"Replicas: {each}\t" in output for each in replicas),
@@ -781,7 +781,7 @@ def test_offline_partition_gets_a_leader_by_unclean_election(both: TwoClusters) 
 
     kill(2)
     both.until(lambda output: re.search(r"Isr: 1\b(?!,)", output) is not None, *describe)
-    # Kafka's broker gives up if its id is still registered.
+    # Wait until the id is not registered any more, because Kafka's broker exits if it is.
     both.until(lambda output: "(id: 2 " not in output, "broker-api-versions")
     kill(1)
     both.servers[1].start()

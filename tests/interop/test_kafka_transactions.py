@@ -1,7 +1,7 @@
 """Transactions in a cluster of our brokers and an Apache Kafka 3.9 broker, each as coordinator and as leader.
 
-Each rule is tested both ways: the first coordinator is ours and the second Kafka's, and the reverse. The partitions of
-each topic have three leaders, two of ours and Kafka's.
+Each rule is tested both ways: first our coordinator and then Kafka's, and vice versa. The partitions of each topic
+have three different leaders, two of ours and Kafka's.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def a_producer(cluster: MixedCluster, transactional_id: str, timeout_ms: int = 6
 
 
 def begin(producer: Producer, topic: str, value: str) -> None:
-    """Begin a transaction that writes a record to each partition."""
+    """Begin a transaction, and write a record to each partition in it."""
     producer.begin_transaction()
     for partition in range(3):
         producer.produce(topic, value.encode(), partition=partition)
@@ -69,7 +69,7 @@ def begin(producer: Producer, topic: str, value: str) -> None:
 
 
 def committed(cluster: MixedCluster, topic: str) -> list[list[str]]:
-    """Read all committed records of each partition, to the last stable offset."""
+    """Return all committed records of each partition up to the last stable offset."""
     settings = {
         "bootstrap.servers": ",".join(cluster.bootstrap), "group.id": "reads", "isolation.level": "read_committed",
         "enable.auto.commit": False, "enable.partition.eof": True,
@@ -94,12 +94,12 @@ def until_committed(cluster: MixedCluster, topic: str, *values: str) -> None:
 
 
 def coordinate(cluster: MixedCluster, leader: int, transactional_id: str) -> None:
-    """Make a broker the coordinator of an id."""
+    """Make a broker the coordinator of a transactional id."""
     cluster.lead(leader, STATE, java_hash(transactional_id) % OFFSETS_PARTITIONS)
 
 
 def described(cluster: MixedCluster, transactional_id: str) -> list[str]:
-    """Return the coordinator, the state and the partitions of an id."""
+    """Return the coordinator, the state and the partitions of a transactional id."""
     command = [
         Path(sys.executable).with_name("zabka"), "transactions", "--bootstrap-server", ",".join(cluster.bootstrap),
         "describe", "--transactional-id", transactional_id,
@@ -107,13 +107,15 @@ def described(cluster: MixedCluster, transactional_id: str) -> list[str]:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WITHIN_S)
     assert done.returncode == 0, done.stderr
     row = done.stdout.splitlines()[1].split()
-    # Kafka's broker keeps the partitions in a hash set.
+    # Sort the partitions, because Kafka's broker stores them in a hash set.
     return [row[0], row[4], *sorted(row[-1].split(","))]
 
 
 @COORDINATORS
 def test_producer_continues_with_the_other_coordinator(cluster: MixedCluster, first: int, second: int) -> None:
-    """Commit and abort with each coordinator; the second has read the id from the log of the first."""
+    """Each coordinator handles a commit and an abort. The second coordinator has loaded the transactional id from the
+    first one's log.
+    """
     topic = producer_id = f"continues-{first}"
     cluster.create(topic, *THREE_WAYS)
     coordinate(cluster, first, producer_id)
@@ -161,9 +163,9 @@ def test_open_transaction_moves_to_the_other_coordinator(
 
 @COORDINATORS
 def test_second_coordinator_writes_markers_after_a_kill(cluster: MixedCluster, first: int, second: int) -> None:
-    """The first is killed right after its answer to EndTxn, when markers may be missing."""
+    """The first coordinator is killed right after its response to EndTxn. The markers may not be written by then."""
     topic = producer_id = f"killed-{first}"
-    # Kafka's broker, if it dies, is a replica of no partition of the topic.
+    # If the broker that is killed is Kafka's, it must not be a replica of any partition of the topic.
     leaders = (1, 2, 1) if first == KAFKA else (2, 101, 2)
     cluster.create(topic, *[[leader] for leader in leaders])
     coordinate(cluster, first, producer_id)
@@ -211,7 +213,7 @@ def test_second_coordinator_aborts_after_the_timeout(cluster: MixedCluster, firs
 
 @COORDINATORS
 def test_offsets_of_a_transaction_move_with_its_output(cluster: MixedCluster, first: int, second: int) -> None:
-    """The group's coordinator is the other kind of broker."""
+    """The group coordinator runs on the other implementation than the transaction coordinator."""
     topic = producer_id = group = f"offsets-{first}"
     cluster.create(topic, *THREE_WAYS)
     coordinate(cluster, first, producer_id)
@@ -236,7 +238,9 @@ def test_offsets_of_a_transaction_move_with_its_output(cluster: MixedCluster, fi
 
 
 def group_offset(consumer: Consumer, topic: str) -> int | None:
-    """Return the committed offset of partition 0; None while the client asks the former coordinator."""
+    """Return the committed offset of partition 0, or None while the client still sends requests to the former
+    coordinator.
+    """
     try:
         return int(consumer.committed([TopicPartition(topic, 0)], WITHIN_S)[0].offset)
     except KafkaException:

@@ -93,7 +93,7 @@ class Actions:
             path = f"/brokers/ids/{broker.broker_id}"
             until(lambda path=path: self.zk.exists(path), f"{path} is not there")  # type: ignore[misc]
             until(lambda: self.zk.exists("/controller"), "there is no controller")
-            # Apache Kafka registers first and opens its port after that.
+            # Kafka's broker opens its port only after the registration.
             until(lambda port=broker.port: answers(port), f"{broker.port} is closed")  # type: ignore[misc]
         until(lambda: self.zk.exists("/feature"), "no /feature")
 

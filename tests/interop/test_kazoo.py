@@ -199,7 +199,7 @@ def test_one_shot_watches_fire_once(make: MakeClient) -> None:
     other.create("/w/c")
     until(lambda: len(events) == 3, "changed and child")
     other.set("/w", b"3")
-    client.sync("/w")  # otherwise its server may not have the change yet, and the watch reports that one
+    client.sync("/w")  # without the sync, its server may lack the change, and the watch would fire for it
     client.get("/w", watch=events.append)
     other.delete("/w/c")
     other.delete("/w")
@@ -414,7 +414,7 @@ def test_expired_kazoo_client_renews_its_session_and_recipes(make: MakeClient, s
     client.get_children("/d", watch=events.append)
     session_id, password = client.client_id
     close_session(servers.servers[0].port, session_id, password)
-    # The client may regain its session a few times before the close succeeds.
+    # The client may resume its session a few times before it is finally closed.
     until(lambda: KazooState.LOST in states and states[-1] == KazooState.CONNECTED, "a new session")
     assert states[-3:] == [KazooState.SUSPENDED, KazooState.LOST, KazooState.CONNECTED]
     assert client.client_id[0] != session_id

@@ -17,7 +17,7 @@ WAIT_S = 15.0
 
 @pytest.fixture(params=["kazoo", "shim"])
 def client(request: pytest.FixtureRequest) -> Any:
-    """A client that keeps looking for a server and never finds one."""
+    """A client that keeps trying to connect to a server and never finds one."""
     kind = kazoo.client.KazooClient if request.param == "kazoo" else KazooClient
     with socket.socket() as taken:
         # Bound, but not listening: connections fail, and no other process can use the port.

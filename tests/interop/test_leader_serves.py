@@ -46,8 +46,8 @@ class Trio(MixedEnsemble):
             leaders[:] = (i for i, mode in modes.items() if mode == "none")
             return len(leaders) == 1 and all(mode == "follower" for i, mode in modes.items() if i not in leaders)
 
-        # A server in an election replies as such a leader does, and a follower notices late that its leader is dead.
-        # A session shows that leader and quorum are ready.
+        # A mode of "none" alone proves nothing: a server in an election also replies so, and a follower detects a
+        # dead leader late. A session shows that the leader and the quorum are ready.
         with self.client():
             wait_until(led)
         return leaders[0]

@@ -49,12 +49,12 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Wire, Wire]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
-def test_both_reply_and_store_produced_records_equally(both: tuple[Wire, Wire], case: Case) -> None:
+def test_kafka_and_ours_reply_and_store_records_equally(both: tuple[Wire, Wire], case: Case) -> None:
     ours, kafkas = (answer_to(wire, case) for wire in both)
     assert ours == kafkas
 
 
-def test_both_serve_the_same_versions_of_record_requests(both: tuple[Wire, Wire]) -> None:
+def test_kafka_and_ours_serve_the_same_record_api_versions(both: tuple[Wire, Wire]) -> None:
     ranges = []
     for wire in both:
         served = {row.api_key: (row.min_version, row.max_version) for row in wire.ask(ApiKey.API_VERSIONS, 0).api_keys}
@@ -64,7 +64,7 @@ def test_both_serve_the_same_versions_of_record_requests(both: tuple[Wire, Wire]
 
 @pytest.mark.parametrize("timestamp", [-1, -2, -3, 0, 1 << 62])
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_both_list_the_same_offsets_in_version_0(both: tuple[Wire, Wire], timestamp: int, count: int) -> None:
+def test_kafka_and_ours_list_the_same_offsets_in_version_0(both: tuple[Wire, Wire], timestamp: int, count: int) -> None:
     answers = []
     for wire in both:
         assert wire.produce("listed", message_set(1), 2).error_code == 0
@@ -75,7 +75,7 @@ def test_both_list_the_same_offsets_in_version_0(both: tuple[Wire, Wire], timest
     assert answers[0] == answers[1]
 
 
-def test_both_reject_conversion_if_the_topic_forbids_it(both: tuple[Wire, Wire]) -> None:
+def test_kafka_and_ours_reject_conversion_if_topic_forbids_it(both: tuple[Wire, Wire]) -> None:
     errors = []
     for wire in both:
         assert wire.produce("unconverted", build_batch(some()), 9).error_code == 0

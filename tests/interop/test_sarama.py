@@ -153,7 +153,7 @@ def test_saramas_functional_tests_pass(
         listener_security_protocol_map="INTERNAL:PLAINTEXT,LOCAL:PLAINTEXT",
         inter_broker_listener_name="INTERNAL",
         broker_rack=lambda i: i,
-        # The same as in the suite's own compose file.
+        # These are the values in the suite's own compose file.
         default_replication_factor=2,
         offsets_topic_replication_factor=2,
         replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector",

@@ -56,7 +56,7 @@ def produced(cluster: BrokerCluster, first: int, count: int) -> dict[tuple[int, 
 
 
 def read(how: str, cluster: BrokerCluster, directory: Path) -> list[dict[str, Any]]:
-    """Run Spark. Return every row in the directory, from this run and earlier ones."""
+    """Run Spark. Return every row of the output directory, including rows of earlier runs."""
     done = subprocess.run(
         [
             "java", "-Xmx600m", "-XX:TieredStopAtLevel=1",

@@ -45,8 +45,8 @@ PROGRAM = Path(__file__).with_name("static_members.py")
 JAVA_PROGRAM = Path(__file__).parent / "kafka_jars" / "StaticMembers.java"
 CLIENTS = ("confluent-kafka", "kafka-python", "java")
 EARLY_MS = (8_000, 8_500, 9_000, 9_500, 10_000)
-"""Busy times after which the application polls again when its own session has expired, but before there is a new
-coordinator.
+"""Busy times after which the application polls again when the member's session has expired, but the group has no
+new coordinator yet.
 """
 LATE_MS = (26_000, 27_000, 28_000, 29_000, 30_000)
 """Busy times after which the application polls again some time after the group got a new coordinator."""
@@ -82,7 +82,7 @@ class Brokers:
             try:
                 self._admin.describe_consumer_groups(["any"])["any"].result(5)
             except (KafkaException, TimeoutError):
-                # The brokers create `__consumer_offsets` first.
+                # The brokers are still creating `__consumer_offsets`.
                 return False
             return True
 
@@ -175,7 +175,7 @@ def test_static_members_except_librdkafka_survive_failover(kind: str, tmp_path: 
         try:
             for client, program in programs.items():
                 until(lambda p=program: len(p.lines) == len(busy), f"not every group reads: {client}")  # type: ignore[misc]
-            # So that commits and heartbeats are in every phase.
+            # Wait, so that the kill interrupts commits and heartbeats in every phase.
             time.sleep(3)
             for program in programs.values():
                 assert program.process.stdin is not None

@@ -1,6 +1,6 @@
-"""kafka-transactions.sh prints the same for our brokers as for Kafka's, and `zabka transactions` the same as it.
+"""kafka-transactions.sh prints the same for our brokers as for Kafka's, and so does `zabka transactions`.
 
-Columns with ids, times and coordinators, which differ between clusters, are left out of the comparison.
+Columns that differ between clusters (ids, times and coordinators) are not compared.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoClusters]:
 
 
 def transact(bootstrap: str) -> Producer:
-    """Leave a committed, an aborted and an open transaction; return the producer of the last."""
+    """Leave one committed, one aborted and one open transaction. Return the producer of the open one."""
     for outcome in ("commits", "aborts", "stays-open"):
         producer = Producer(
             {"bootstrap.servers": bootstrap, "transactional.id": outcome, "transaction.timeout.ms": 600_000}
@@ -57,17 +57,18 @@ def transact(bootstrap: str) -> Producer:
 
 
 def table(output: Output) -> list[list[str]]:
-    """Return the rows of a table without the columns that differ; the header first, the others in order."""
+    """Return a table without the columns that differ between clusters: the header, followed by the sorted rows."""
     assert output.code == 0, output.err
     header, *rows = [line.split() for line in output.out.splitlines()]
     kept = [number for number, name in enumerate(header) if name not in DIFFERENT]
-    # The partitions of a description can be missing, at the end; Kafka keeps them in a hash set.
+    # The last column, the partitions, can be missing. Sort the partitions, because Kafka keeps them in a hash
+    # set.
     cells = ([row[number] for number in kept if number < len(row)] for row in (header, *sorted(rows)))
     return [[",".join(sorted(cell.split(","))) for cell in row] for row in cells]
 
 
 def same_tables(both: TwoClusters, *arguments: str) -> list[list[str]]:
-    """Run a command on both clusters, and our own tool on ours; return the rows, which must be equal."""
+    """Run a tool on both clusters, and our own tool on our cluster. Return the rows, which must be equal."""
     kafka, ours = both.run("transactions", *arguments)
     own = called(transactions.main, "--bootstrap-server", both.ours.bootstrap, *arguments)
     found: list[list[str]] = table(kafka)
@@ -77,7 +78,7 @@ def same_tables(both: TwoClusters, *arguments: str) -> list[list[str]]:
 
 
 def until_complete(both: TwoClusters) -> None:
-    """Wait until the markers of the decided transactions are written."""
+    """Wait until the markers of the committed and the aborted transaction are written."""
     both.until(lambda output: "CompleteCommit" in output and "CompleteAbort" in output, "transactions", "list")
 
 
@@ -116,7 +117,7 @@ def test_producers_of_a_partition_are_described(both: TwoClusters) -> None:
 
 
 def hang(both: TwoClusters, bootstrap: str) -> None:
-    """Append an old transactional batch that its coordinator does not know, as before KIP-890."""
+    """Append an old transactional batch of a transaction that no coordinator knows, as was possible before KIP-890."""
     port = int(bootstrap.partition(",")[0].rpartition(":")[2])
     wire = Wire(port)
     try:
@@ -154,7 +155,7 @@ def test_hanging_transaction_is_found_and_aborted(both: TwoClusters) -> None:
 
 
 def committed(bootstrap: str) -> list[bytes | None]:
-    """Return the committed records of partition 0, to the open transaction."""
+    """Return the committed records of partition 0 up to the first open transaction."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reads", "enable.partition.eof": True})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     found = []

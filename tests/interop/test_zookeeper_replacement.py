@@ -52,7 +52,7 @@ class WritingClient:
             try:
                 self._client.create(f"/written/{number:06d}", b"%d" % number)
             except NodeExistsError:
-                # The reply was lost, so the request is repeated.
+                # The first request succeeded but its reply was lost, and this is its retry.
                 self.acknowledged.append(number)
             except UNCERTAIN:
                 number -= 1

@@ -119,7 +119,8 @@ def test_java_receives_snap_diff_and_trunc_from_our_leader(ensemble: MixedEnsemb
     ensemble.wait_for_quorum()
     assert "Getting a diff from the leader" in ensemble.java_log(2)
     ensemble.kill(2)
-    # More than the leader keeps in memory, but less than a snapshot times that factor.
+    # Write more than the leader keeps in memory (committedLog), but less than the size at which it sends a
+    # snapshot.
     write(ensemble, 3, "many", 1500)
     before = ensemble.java_log(2)
     ensemble.start_java(2)
@@ -202,7 +203,7 @@ def test_our_damaged_peer_recovers_from_a_java_leader(ensemble: MixedEnsemble) -
     check(ensemble, 2, "first")
     with ensemble.client(2) as client:
         assert len(client.get_children("/w")) == 20
-    # Server 1 has a vote again.
+    # Server 2 has the same data as 3, so both are a quorum without server 1.
     ensemble.kill(1)
     write(ensemble, 3, "after")
     check(ensemble, 2, "first", "after")

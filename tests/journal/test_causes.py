@@ -83,7 +83,7 @@ def test_controller_election_is_caused_by_a_session_expiry() -> None:
     assert history.chain(won)[1:] == (End.TIMER, "timer session-expiry")
 
 
-def test_partitions_name_their_own_leaders_session_expiry() -> None:
+def test_partition_election_names_its_old_leaders_session_expiry() -> None:
     """Two sessions expire at the same time. Each partition's chain leads to the session of its former leader."""
     history = History()
     for broker, session in ((1, 0xA1), (2, 0xA2)):
@@ -176,7 +176,7 @@ def test_topic_creation_is_caused_by_its_request() -> None:
         (Cause(""), End.UNKNOWN),
     ],
 )
-def test_kind_of_an_unresolved_reference_ends_the_chain(cause: Cause, end: End) -> None:
+def test_unresolved_cause_reference_ends_the_chain_by_its_kind(cause: Cause, end: End) -> None:
     history = History()
     won = history.add("broker-2", e.ControllerElected(2, 5, 4, 0x50, cause))
     assert history.chain(won).end is end
@@ -211,7 +211,7 @@ def test_looking_leader_is_the_cause_of_its_follower_looking() -> None:
     assert (chain.end, chain.says) == (End.TIMER, "silence peer-1")
 
 
-def test_link_to_a_restarted_peer_ignores_its_earlier_crash() -> None:
+def test_lost_link_to_a_restarted_peer_ignores_its_old_crash() -> None:
     history = History()
     history.add("world", e.FaultInjected("f1", "crash", "peer-3", "peer-3", False))
     history.add("peer-3", e.NodeStarted("peer", 3, {}))
@@ -222,8 +222,9 @@ def test_link_to_a_restarted_peer_ignores_its_earlier_crash() -> None:
     assert (history.chain(lost).end, history.chain(lost).says) == (End.FAULT, "link peer-3")
 
 
-def test_link_to_a_killed_peer_has_the_kill_that_is_logged_later() -> None:
-    """The host writes the kill after a peer has noticed it; the killed peer had looked for a leader at its start."""
+def test_lost_link_is_caused_by_a_kill_that_is_logged_later() -> None:
+    """The host writes the kill after a peer has noticed it. The killed peer was LOOKING for some time after its
+    start."""
     history = History()
     history.add("peer-3", looking(3, "start"))
     history.add("peer-3", following(3))
@@ -234,7 +235,7 @@ def test_link_to_a_killed_peer_has_the_kill_that_is_logged_later() -> None:
     assert history.chain(lost).end is End.FAULT
 
 
-def test_request_fault_application_is_caused_by_the_fault() -> None:
+def test_applied_request_fault_is_caused_by_its_injection() -> None:
     history = History()
     history.add("host-1", e.FaultInjected("f1", "request", "Produce: close, once", "broker-1", False))
     use = history.add("broker-1", e.RequestFaultApplied("f1", "Produce", "shop", "", "close", 1, fault_cause("f1")))
@@ -243,7 +244,7 @@ def test_request_fault_application_is_caused_by_the_fault() -> None:
     assert history.chain(use).end is End.FAULT
 
 
-def test_application_of_an_unlogged_fault_ends_at_a_fault() -> None:
+def test_cause_chain_of_an_unlogged_fault_ends_at_the_fault() -> None:
     history = History()
     use = history.add("broker-1", e.RequestFaultApplied("f1", "Produce", "shop", "", "close", 1, fault_cause("f1")))
 
@@ -296,8 +297,8 @@ def test_session_expiry_is_caused_by_the_fault_since_last_ping(event: Event) -> 
 
 
 def test_expiry_after_restarts_is_caused_by_the_first_kill() -> None:
-    """A new process has a new session. The old session is silent since the kill, whatever happened to the process
-    later.
+    """A new process opens a new session. The old session has been silent since the first kill, whatever happened to the
+    process later.
     """
     again = (16_000, "host-1", KILLED), (17_000, "broker-1", STARTED)
     chain = expired_after((14_000, "host-1", KILLED), (15_000, "broker-1", STARTED), *again)
@@ -330,7 +331,7 @@ def test_fault_must_precede_expiry_by_a_third_of_the_timeout() -> None:
         ),
     ],
 )  # fmt: skip
-def test_unexplained_expiry_ends_at_its_timer(events: list[tuple[int, str, Event]]) -> None:
+def test_cause_chain_of_unexplained_expiry_ends_at_its_timer(events: list[tuple[int, str, Event]]) -> None:
     chain = expired_after(*events)
     assert (len(chain.steps), chain.end, chain.says) == (1, End.TIMER, "timer session-expiry")
 
@@ -410,7 +411,7 @@ def test_joint_isr_shrink_needs_a_fault_for_each_follower() -> None:
     assert (leaving(2, 3).end, leaving(2, 3).says) == (End.TIMER, "timer isr-expiration")
 
 
-def test_joint_isr_shrink_by_different_faults_ends_at_timer() -> None:
+def test_cause_of_isr_shrink_by_different_faults_is_its_timer() -> None:
     stopped = e.FaultInjected("f2", "pause", "broker-2", "broker-2", False)
     assert leaving(2, 3, events=[CUT_FROM_LEADER, stopped]).end is End.TIMER
     assert leaving(2, events=[CUT_FROM_LEADER, stopped]).end is End.FAULT

@@ -11,7 +11,7 @@ from zabka.journal.fold import fold
 CONTROLLER_TERMS = fold(entries_of(GOLDEN / "histories" / "controller-gaps.jsonl")).controller_terms
 
 
-def test_gap_lasts_from_the_freeze_to_the_first_decision() -> None:
+def test_controller_gap_lasts_from_freeze_to_first_decision() -> None:
     """Controller 1 froze at 10 s, and its session ended at 15.0019 s. Controller 2 was elected at 15.007 s and killed
     before its first decision. Controller 3 was elected at 21.005 s and decided at 21.065 s.
     """
@@ -22,12 +22,12 @@ def test_gap_lasts_from_the_freeze_to_the_first_decision() -> None:
     assert gap.total_us == 11_065_000
 
 
-def test_gap_after_a_resignation_has_no_detection() -> None:
-    """Controller 3 resigned at 30 s. A broker without a journal here was elected 8 ms later."""
+def test_controller_gap_after_resignation_has_no_detection_time() -> None:
+    """Controller 3 resigned at 30 s. Its successor, elected 8 ms later, is a broker whose journal is missing here."""
     assert gap_before(CONTROLLER_TERMS, 3) == ControllerGap(30_000_000, 30_008_000, 0, 8_000, 0)
 
 
-def test_gap_is_formatted_with_its_parts() -> None:
+def test_controller_gap_is_formatted_with_its_parts() -> None:
     gap = gap_ended_by(CONTROLLER_TERMS, e.ControllerElected(3, 3, 3, 41))
     assert gap is not None
     text = "no controller for 11,065.0 ms: detection 5,001.9 ms, election 6,003.1 ms, loading 60.0 ms"
@@ -40,7 +40,7 @@ def _entries(*events: tuple[int, str, e.Event]) -> list[Entry]:
     return [Entry(node, place, at_us, at_us, event) for place, (at_us, node, event) in enumerate(events, 1)]
 
 
-def test_gap_without_a_session_end_has_no_detection() -> None:
+def test_controller_gap_without_session_end_has_no_detection() -> None:
     """The peers' journals are missing, so the next election is the first sign that the session ended."""
     controller_terms = fold(
         _entries(

@@ -56,7 +56,7 @@ def test_controller_killed_while_paused_is_dead() -> None:
     assert (term.holder_lost_by, term.holder_lost_us) == ("kill", 3_000_000)
 
 
-def test_started_process_is_not_the_elected_controller() -> None:
+def test_restarted_process_is_not_the_controller_elected_before() -> None:
     """The host's agent died too, so no exit was journaled. The dead controller was once shown as active until its
     session expired.
     """

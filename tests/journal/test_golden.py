@@ -33,7 +33,7 @@ def test_golden_history_folds_to_its_golden_state(history: Path) -> None:
 
 
 @pytest.mark.parametrize("history", [None, *HISTORIES], ids=lambda history: history.stem if history else "nothing")
-def test_event_type_in_no_history_changes_only_the_position(history: Path | None) -> None:
+def test_event_type_without_golden_history_changes_only_position(history: Path | None) -> None:
     """Therefore every event that the fold handles must be in one of the histories."""
     folded = {line["type"] for path in HISTORIES for line in lines_of(path)}
     before = entries_of(history) if history else []

@@ -17,7 +17,7 @@ def progressed(high_watermark: int, end: int) -> e.ReplicaProgressed:
     return e.ReplicaProgressed(1, [("t", 0, high_watermark, end)])
 
 
-def test_last_report_is_used_instead_of_a_later_checkpoint() -> None:
+def test_reported_high_watermark_overrides_a_later_checkpoint() -> None:
     loaded = e.ReplicaLoaded(1, "t", 0, log_end_offset=9, high_watermark=2)
     assert high_watermarks_reached([progressed(3, 5), progressed(8, 9), loaded]) == {T0: 8}
 

@@ -1,4 +1,4 @@
-"""Incidents: a first cause and its effects, as rows and as sentences. Expected values are computed by hand."""
+"""Incidents: a first cause and its effects, as table rows and as sentences. Expected values are computed by hand."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_unclean_election_after_restart_belongs_to_the_kill() -> None:
     assert found.acknowledged is None, "no workload wrote to the topic"
 
 
-def test_lost_records_of_two_incidents_are_acknowledged_once() -> None:
+def test_each_acknowledged_loss_counts_in_one_incident() -> None:
     """The workload misses offsets 52 to 54, and seven records from 60 to 90: six are in the first loss, one is not."""
     history = cluster()
     lost = [(50, 65, "diverging_epoch"), (60, 99, "offset_out_of_range")]
@@ -228,7 +228,7 @@ def test_wait_of_a_workload_without_a_later_reply_is_unfinished() -> None:
     assert "clients: workload w-t (t, acks=all) waited a time that still lasts, 20 records failed" in text(found)
 
 
-def test_workload_of_an_older_version_has_no_waits() -> None:
+def test_workload_report_of_an_older_version_has_no_waits() -> None:
     history = cluster()
     killed_controller(history)
     reported(history, 9, -1, 90, 90, 0)

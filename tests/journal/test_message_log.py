@@ -43,7 +43,7 @@ def written(directory: Path, node: str = NODE) -> list[Sighting]:
     return [read_sighting(line) for path in message_files(directory, node) for line in path.read_bytes().splitlines()]
 
 
-def test_both_ends_use_the_same_connection_and_message_keys(tmp_path: Path) -> None:
+def test_both_ends_of_a_connection_log_the_same_keys(tmp_path: Path) -> None:
     for node, ends, way in (("peer-1", (HERE, THERE), "sent"), ("peer-2", (THERE, HERE), "received")):
         log = MessageLog(tmp_path, node)
         line = log.line(Connected(*ends))
@@ -93,7 +93,7 @@ def test_hanging_disk_drops_messages_without_delay(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(message_log, "_last_number", lambda directory, node: 0)
     log = MessageLog(tmp_path, NODE)
     line = log.line(Connected(HERE, THERE))
-    # The pipe has no reader, so the writing thread hangs in its first open.
+    # The pipe has no reader, so the writing thread blocks when it opens the file.
     for _ in range(1_000):
         line.sent(VOTE)
     assert log.dropped >= 1_000 - 2 * 5

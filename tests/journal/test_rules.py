@@ -21,7 +21,7 @@ from zabka.simulation.scenarios.world_player import play
 ROOTS = {e.AdminRequested, e.NodeStarted, e.NodeStopped, e.TaskFailed, e.FaultInjected, e.FaultRemoved}
 """Events that are first causes. They happen to a node or report its exit, and no rule of Kafka's decides them."""
 STRANGERS = {e.PeerProtocolBroken, e.LinkFaultApplied, e.RequestFaultApplied, e.ProgramNoted}
-"""Caused by the other side of the connection, by a user's fault, or by a user's own program."""
+"""Events caused by the other side of a connection, by a user's fault, or by a user's own program."""
 DECIDING = {"caused_by", "cause", "reason", "mode"}
 """Fields in which an event states its cause."""
 DECISIONS = [kind for kind in EVENT_TYPES if DECIDING & set(kind.__struct_fields__) and kind not in ROOTS | STRANGERS]

@@ -118,7 +118,8 @@ def test_response_refers_to_its_request() -> None:
 
 
 def test_clock_offset_is_computed_from_the_fastest_messages() -> None:
-    # Host b's clock is 50 ms ahead, and every message takes 1 ms: by the clocks 51 ms to b, and -49 ms back.
+    # Host b's clock is 50 ms ahead and every message takes 1 ms, so by the clocks a message takes 51 ms to b and
+    # -49 ms back.
     hosts = {"peer-1": "a", "peer-2": "b"}
     found = matched(
         sighting("peer-1", "sent", 100 * MS, "PROPOSAL@1"),
@@ -132,7 +133,7 @@ def test_clock_offset_is_computed_from_the_fastest_messages() -> None:
     assert all(message.lost is None for message in found)
 
 
-def test_message_that_would_arrive_before_its_send_is_clamped() -> None:
+def test_arrival_computed_before_its_send_is_clamped_to_the_send() -> None:
     # Messages in only one direction do not show the clock offset.
     hosts = {"peer-1": "a", "peer-2": "b"}
     (message,) = matched(
@@ -141,13 +142,13 @@ def test_message_that_would_arrive_before_its_send_is_clamped() -> None:
     assert (message.arrived_us, message.lost) == (message.sent_us, CLAMPED)
 
 
-def test_key_reused_much_later_belongs_to_another_message() -> None:
+def test_messages_with_one_key_an_hour_apart_are_not_matched() -> None:
     found = matched(sighting("peer-1", "sent", 0), sighting("peer-2", "received", 3_600 * 1_000 * MS)).messages()
     assert [message.lost for message in found] == [UNSEEN, UNSENT]
     assert [(message.source, message.target) for message in found] == [("peer-1", "peer-2")] * 2
 
 
-def test_clock_set_later_does_not_shift_later_messages() -> None:
+def test_corrected_clock_does_not_shift_later_messages() -> None:
     # Host b's clock is 50 ms ahead, and is then set to the time of host a; every message takes 1 ms.
     hosts, later = {"peer-1": "a", "peer-2": "b"}, 10 * 60 * 1_000 * MS
     found = matched(
@@ -174,7 +175,8 @@ def test_number_of_clock_measurements_is_limited(monkeypatch: pytest.MonkeyPatch
 
 
 def test_connection_with_reused_addresses_is_a_new_connection() -> None:
-    # Five minutes after the first message, which was lost; both connections use the same message key.
+    # The second message is sent five minutes later, on a new connection. Both messages have the same key, and the
+    # first one was lost.
     second = 5 * 60 * 1_000 * MS
     found = matched(
         sighting("peer-1", "sent", 1_000, "request@1", opened=900),

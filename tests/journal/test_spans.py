@@ -113,7 +113,7 @@ def as_text(spans: Iterable[Span]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_spans_equal_the_folds_of_all_prefixes(name: str) -> None:
+def test_incremental_spans_equal_the_folds_of_all_prefixes(name: str) -> None:
     history = REAL[name]()
     spans = Spans()
     for entry in history:

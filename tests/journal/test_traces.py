@@ -88,21 +88,21 @@ def parsed() -> list[tuple[str, dict[str, int], str]]:
     return [(host, json.loads(clock), text) for host, clock, text in found]
 
 
-def test_each_host_counts_its_own_events(parsed: list[tuple[str, dict[str, int], str]]) -> None:
+def test_vector_clock_of_each_host_counts_its_own_events(parsed: list[tuple[str, dict[str, int], str]]) -> None:
     counts: dict[str, int] = {}
     for host, clock, _ in parsed:
         counts[host] = counts.get(host, 0) + 1
         assert clock[host] == counts[host]
 
 
-def test_arrival_knows_all_that_its_sender_knew(parsed: list[tuple[str, dict[str, int], str]]) -> None:
+def test_vector_clock_of_an_arrival_includes_its_senders_clock(parsed: list[tuple[str, dict[str, int], str]]) -> None:
     last: dict[str, dict[str, int]] = {}
     for host, clock, _ in parsed:
         before = last.get(host, {})
         assert all(clock.get(other, 0) >= ticks for other, ticks in before.items())
         news = {other for other in clock if other != host and clock[other] > before.get(other, 0)}
         if news:
-            # What is new comes from one sender, at one of its events.
+            # All new ticks must come from one message, so one event of the sender must have seen all of them.
             assert any(all(seen.get(other, 0) >= clock[other] for other in news) for seen in last.values())
         last[host] = clock
     written = [each for each in history()[1] if each.group not in LEFT_OUT]

@@ -87,7 +87,7 @@ def alike(record: Record, count: int, step_ms: int) -> list[Record]:
     ),
     st.data(),
 )
-def test_fast_validation_accepts_no_more_than_the_general_one(rows: list[Record], data: st.DataObject) -> None:
+def test_fast_validation_rejects_what_general_validation_rejects(rows: list[Record], data: st.DataObject) -> None:
     batch = bytearray(build_batch(rows))
     for _ in range(data.draw(st.integers(0, 3))):
         batch[data.draw(st.integers(HEADER_SIZE, len(batch) - 1))] = data.draw(st.integers(0, 255))
@@ -211,7 +211,7 @@ def test_idempotent_batch_requires_a_sequence() -> None:
     assert error_of(build_batch([Record(b"k", b"v")], producer_id=7, producer_epoch=0)) == INVALID_RECORD
 
 
-def test_sliced_validation_has_the_same_result() -> None:
+def test_validation_in_slices_keeps_every_record() -> None:
     rows = [Record(b"%d" % n, b"v" * (n % 300), n) for n in range(3 * SLICE_RECORDS)]
     data = build_batch(rows, codec=Codec.ZSTD)
     valid = whole(validate(data, Append(TopicRules(codec=Codec.NONE), "orders-0", 0)))

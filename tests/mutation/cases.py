@@ -29,7 +29,7 @@ TESTS = (
 names, and the controller's queues.
 """
 SEEDS = {"ensemble": 14, "reconfiguring": 8, "read-only": 8, "disks": 10, "chaos": 10}
-"""The number of seeds of each scenario; together they take about half a minute."""
+"""Number of seeds of each scenario. All of them together take about half a minute."""
 PYTEST = ["-o", "addopts=", "-o", "timeout=0", "-m", "not long", "-q", "-s", "-p", "no:cacheprovider"]
 SEED = "seed "
 USING_S_MAX = 10.0
@@ -138,7 +138,7 @@ class Repeatable:
     """Pytest plugin that makes Hypothesis draw the same examples in each run, without a deadline."""
 
     def pytest_configure(self) -> None:
-        from hypothesis import settings  # Do not import this earlier, because pytest must first rewrite its assertions.
+        from hypothesis import settings  # Import this late, because pytest must rewrite its assertions first.
 
         settings.register_profile("mutation", database=None, derandomize=True, deadline=None)
         settings.load_profile("mutation")

@@ -18,7 +18,7 @@ _MARKS = "__mutation_marks__"
 
 
 class ChangedSources:
-    """Module finder that comes first and compiles some modules from a changed syntax tree."""
+    """Module finder, first in the import order, that compiles some modules from a changed syntax tree."""
 
     def __init__(self, trees: dict[str, ast.Module]) -> None:
         self._trees = {str(ROOT / path): tree for path, tree in trees.items()}
@@ -72,7 +72,7 @@ class Marks:
 
 
 class _Marking(ast.NodeTransformer):
-    """Insert a mark before each statement of each function; code that runs on import gets none."""
+    """Insert a mark before each statement of each function, but not in code that runs on import."""
 
     def __init__(self, path: str, places: list[tuple[str, int]]) -> None:
         self._path = path

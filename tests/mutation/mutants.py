@@ -142,7 +142,7 @@ class _Changes(ast.NodeTransformer):
         if isinstance(node, _FUNCTIONS):
             return self._function(node)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
-            # Its `strict` asserts that both have the same length.
+            # Keep `strict`, which only asserts that both have the same length.
             node.args = [self.visit(each) for each in node.args]  # type: ignore[misc]
             return node
         return self.generic_visit(node)
@@ -156,7 +156,7 @@ class _Changes(ast.NodeTransformer):
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)  # type: ignore[assignment]
         else:
-            # Without a final `return`, the function returns None there as well.
+            # Do not remove a final `return`: the function returns None there in any case.
             last = [each for each in node.body[-1:] if isinstance(each, ast.Return) and each.value is None]
             node.body = [self.visit(each) for each in node.body[: len(node.body) - len(last)]] + last  # type: ignore[misc]
         self._functions -= 1

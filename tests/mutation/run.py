@@ -127,7 +127,7 @@ def main() -> int:
         for each in mutants
         if each.name not in results.by or (chosen.again and results.by[each.name].startswith(SURVIVED))
     ]
-    left.sort(key=lambda mutant: not mutant.function)  # Mutants that run on import take long, so try them last.
+    left.sort(key=lambda mutant: not mutant.function)  # Try mutants of import-time code last, because they take long.
     _print(f"{len(mutants)} mutants, {len(left)} to try")
     if left:
         try_all(left, _gathered(chosen.kept / "cases.json"), chosen.seeds, Progress(results, len(left)).add)

@@ -91,7 +91,7 @@ def f(a):
 """
 
 
-def test_marks_return_the_executed_lines_of_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executed_lines_of_functions_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "marked_module.py").write_text(MARKED)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(coverage, "ROOT", tmp_path)

@@ -59,7 +59,7 @@ class Trials(Repeatable):
         import_module("zabka.simulation.run")  # Imported here so that no child process must import it.
         self._items = {item.nodeid: item for item in session.items}
         self._functions = RunningFunctions()
-        gc.freeze()  # A garbage collection in a child process would copy every memory page.
+        gc.freeze()  # a collection in a child process would copy every page
         for mutant in self._mutants:
             begin = time.perf_counter()
             by = self._noticed_by(mutant)

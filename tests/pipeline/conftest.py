@@ -40,7 +40,7 @@ class History:
         self.directory = directory
         self.now_us = 0
         self.full = False
-        """Whether journals that begin after this is set also contain full-level events."""
+        """Whether journals that begin from now on also contain full-level events."""
         self._writers: dict[str, JournalWriter] = {}
 
     def write(self, node: str, event: Event) -> None:

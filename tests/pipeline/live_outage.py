@@ -1,8 +1,9 @@
-"""A live cluster through kills, pauses, cut links and unclean elections, with clients of three libraries.
+"""A live cluster through kills, pauses, network partitions and unclean elections, with clients of three libraries.
 
-`python -m tests.pipeline.live_outage DATA [QUIET_S]` starts the cluster with `zabka up`, stops it with `zabka down`,
-and leaves its journals in DATA. DATA/clients.json has the acknowledgements that the clients received, and the records
-that are left. It takes about 80 seconds, and seven times the quiet time after a fault more.
+`python -m tests.pipeline.live_outage DATA [QUIET_S]` starts the cluster with `zabka up`, stops it with `zabka
+down`, and leaves its journals in DATA. DATA/clients.json contains the acknowledgements that the clients received,
+and the records that are still in the logs. A run takes about 80 seconds plus seven times QUIET_S, the quiet time
+after each fault.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ SETTINGS = {
 }
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 SHORT_S, LONG_S = 1.5, 8.0
-"""A fault that ends before any session expires, and one that lasts longer."""
+"""Durations of a fault that ends before any session expires, and of a fault that outlasts sessions."""
 CLIENTS_FILE = "clients.json"
 
 
 def zabka(*arguments: str | Path, within_s: float = 120.0) -> str:
-    """Run a command of zabka, and return its output. Raises CalledProcessError with the output if it fails."""
+    """Run a zabka command and return its output. Raises AssertionError with the output if the command fails."""
     done = subprocess.run([ZABKA, *arguments], capture_output=True, text=True, timeout=within_s, check=False)
     if done.returncode:
         raise AssertionError(f"zabka {arguments[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -49,7 +50,8 @@ def zabka(*arguments: str | Path, within_s: float = 120.0) -> str:
 
 @contextmanager
 def up(data: Path) -> Iterator[LiveCluster]:
-    """Provide a cluster of three peers and three brokers that `zabka up` starts and `zabka down` stops."""
+    """Run a cluster of three peers and three brokers for the duration of the block, with `zabka up` and `zabka
+    down`."""
     settings = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
     zabka("up", "--detach", "--data", data, *FREE_PORTS, *settings)
     run = load_run(data)
@@ -63,7 +65,7 @@ def up(data: Path) -> Iterator[LiveCluster]:
 
 
 class Producers:
-    """A producer of each library, with acks=all and with acks=1, on topics `all` and `one` and on the risky topic."""
+    """Three producers of each library: acks=all on topic `all`, and acks=1 on topics `one` and `risky`."""
 
     def __init__(self, cluster: LiveCluster, directory: Path) -> None:
         directory.mkdir()
@@ -80,13 +82,13 @@ class Producers:
         return Program(command, errors)
 
     def at_work(self) -> bool:
-        """Return whether each has received acknowledgements. Raises AssertionError if one has ended."""
+        """Return whether each producer has received acknowledgements. Raises AssertionError if a producer has ended."""
         for name, program in self._programs.items():
             assert program.process.poll() is None, f"{name} ended: {program.errors()}"
         return all(len(program.lines) > 3 for program in self._programs.values())
 
     def finish(self) -> dict[str, list[list[int]]]:
-        """Stop them; return number, partition and offset of each acknowledged record, by producer."""
+        """Stop all producers. Return (number, partition, offset) of each acknowledged record, keyed by producer."""
         ends = [threading.Thread(target=program.end, args=(90.0,)) for program in self._programs.values()]
         for end in ends:
             end.start()
@@ -125,7 +127,9 @@ def _paused(cluster: LiveCluster, node: Node, seconds: float) -> None:
 
 
 def _away_from_controller(cluster: LiveCluster, risky: Topic) -> tuple[Callable[[], Partition], Broker, Broker]:
-    """Return a partition without a replica on the controller, its leader and its follower."""
+    """Return a function that reads the state of a partition without a replica on the controller, and the partition's
+    leader and follower.
+    """
     controller = cluster.until(lambda: cluster.controller)
     number = next(each.partition for each in risky.partitions if controller.id not in each.replicas)
     found = risky.partitions[number]
@@ -134,7 +138,9 @@ def _away_from_controller(cluster: LiveCluster, risky: Topic) -> tuple[Callable[
 
 
 def _follower_misses_records(cluster: LiveCluster, risky: Topic) -> None:
-    """Cut the link of two replicas; kill the leader once it is alone in its ISR; start it again."""
+    """Partition the leader from its follower. Kill the leader once it is alone in the ISR, so that the follower is
+    elected uncleanly. Then start the old leader again.
+    """
     partition, leader, follower = _away_from_controller(cluster, risky)
     cut = cluster.faults.cut(leader, follower)
     cluster.until(lambda: partition().isr == [leader.id], 30, "an ISR of the leader alone")
@@ -147,7 +153,8 @@ def _follower_misses_records(cluster: LiveCluster, risky: Topic) -> None:
 
 
 def _last_replica_dies(cluster: LiveCluster, risky: Topic) -> None:
-    """Kill the follower, then the leader; start the follower, which is elected, and then the leader."""
+    """Kill the follower, then the leader. Start the follower, which is elected uncleanly, and then the former
+    leader."""
     partition, leader, follower = _away_from_controller(cluster, risky)
     follower.kill()
     cluster.until(lambda: partition().isr == [leader.id], 30, "an ISR of the leader alone")
@@ -167,7 +174,7 @@ def _isolated(cluster: LiveCluster, node: Node, seconds: float) -> None:
 
 
 def _inject(cluster: LiveCluster, risky: Topic, quiet_s: float) -> None:
-    """Inject five kills, two pauses and two cuts; two unclean elections follow."""
+    """Inject five kills, two pauses and two network partitions, which cause two unclean elections."""
 
     def controller() -> Broker:
         return cluster.until(lambda: cluster.controller)
@@ -191,7 +198,7 @@ def _inject(cluster: LiveCluster, risky: Topic, quiet_s: float) -> None:
 
 
 def _left(cluster: LiveCluster, topic: str) -> list[tuple[int, int, str]]:
-    """Return partition, offset and value of each record."""
+    """Return (partition, offset, value) of each record that is still in the topic."""
     return [
         (partition.partition, record.offset or 0, record.text)
         for partition in cluster.topics[topic].partitions
@@ -200,7 +207,7 @@ def _left(cluster: LiveCluster, topic: str) -> list[tuple[int, int, str]]:
 
 
 def play(data: Path, quiet_s: float = 0.0) -> None:
-    """Run the outage, and leave journals and `clients.json` in the directory."""
+    """Run the whole outage, and leave the journals and `clients.json` in the directory."""
     with up(data) as cluster:
         cluster.topics.create("all", 3, 3)
         cluster.topics.create("one", 3, 2)

@@ -1,4 +1,4 @@
-"""Small simulated histories of a leader. Only the leader's own lines show that it runs."""
+"""Small simulated histories of a leader whose own journal lines are the only evidence that it runs."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Standalone:
 
     def _start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
         home = {**os.environ, "SPARK_HOME": str(SCRIPT.parents[1]), "SPARK_LOCAL_IP": "127.0.0.1"}
-        # The executors have only the code that they are sent.
+        # Remove these variables, so that executors can import only the code that is sent to them.
         for name in ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
             home.pop(name, None)
         log = self.directory / f"{kind.lower()}-{len(self._all)}.log"

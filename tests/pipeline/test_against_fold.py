@@ -21,9 +21,13 @@ from zabka.pipeline.losses import records_lost
 from zabka.pipeline.rows import Journal
 
 CLOSE_MS = 100
-"""The nodes' clocks differ by up to 500 ms. A session's creation can reach its broker slightly after the peers."""
+"""Tolerance for times: the nodes' clocks differ by up to 500 ms, and the creation of a session can reach its broker
+slightly later than the peers.
+"""
 ROUNDED_MS = 10
-"""Each part of a partition's time is rounded separately, and its median clock is rounded to microseconds."""
+"""Tolerance for rounding: each part of a partition's time is rounded separately, and the median clock is rounded to
+microseconds.
+"""
 
 _LOSS = ("first_offset", "last_offset", "count", "committed_at_least")
 

@@ -69,8 +69,9 @@ def test_acks_all_waits_for_dead_and_unreachable_isr_members(spark: SparkSession
 
 
 def test_cut_ends_when_its_host_agent_restarts(spark: SparkSession, tmp_path: Path) -> None:
-    """The partition begins at second 10. Its host agent starts again at 30, which ends it; the next start is too
-    late."""
+    """The network partition begins at second 10. The agent that injected it starts again at second 30, which ends the
+    partition. The other agent's start at 20 and the start at 40 do not count.
+    """
     history = written(
         tmp_path,
         ("host-1", 0, e.NodeStarted("host", 1, {})),
@@ -86,7 +87,9 @@ def test_cut_ends_when_its_host_agent_restarts(spark: SparkSession, tmp_path: Pa
 
 
 def test_cut_from_all_nodes_stalls_the_isr_of_the_leader(spark: SparkSession, tmp_path: Path) -> None:
-    """Broker 2, a follower, is cut off from 10 to 25, and broker 3, not in the ISR, from 30 to 40."""
+    """Broker 2, a follower in the ISR, is partitioned from all nodes from 10 to 25, and broker 3, outside the ISR, from
+    30 to 40.
+    """
     history = written(
         tmp_path,
         ("broker-1", 0, e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2, 3], 0, 1, False, "new_topic", 2)),

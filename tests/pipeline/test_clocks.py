@@ -70,7 +70,9 @@ LED: list[tuple[int, str, Event]] = [
     (99, "broker-1", e.ControllerResigned(1, 1, "shutdown")),
     (100, "broker-1", e.NodeStopped("shutdown")),
 ]
-"""A leader that is paused for ten seconds and has no follower for fifteen, as (second, node, event)."""
+"""History of a leader that is paused for ten seconds and has no follower in the ISR for fifteen, as (second, node,
+event).
+"""
 UPTIMES_H = {"peer-1": 1, "peer-2": 2, "broker-1": 30, "host-1": 30}
 
 
@@ -105,7 +107,9 @@ def test_stepped_wall_clock_changes_no_time_and_is_reported(spark: SparkSession,
 
 
 def test_machine_reboot_is_not_a_clock_step(spark: SparkSession, tmp_path: Path) -> None:
-    """The machine is up for an hour and then off for ten minutes. The node starts 20 s or two hours after the boot."""
+    """The machine runs for an hour and is then off for ten minutes. The node starts 20 s or two hours after the next
+    boot.
+    """
     for name, up_s in (("soon", 20), ("late", 7_200)):
         lines = [
             encode_line("broker-1", 1, WALL, HOUR, e.NodeStopped("shutdown")),

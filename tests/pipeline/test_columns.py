@@ -36,8 +36,8 @@ def test_columns_with_units_are_described_by_their_unit(table: Table) -> None:
 
 
 def test_written_tables_have_timestamps_and_run_kinds(spark: SparkSession, history: Any, tmp_path: Path) -> None:
-    """A cluster in a separate folder, a cluster in the directory itself, and two simulated runs, at 2026-01-02
-    03:04:05.
+    """The run kinds come from a cluster in a separate folder, a cluster in the directory itself, and two simulated
+    runs. All events are at 2026-01-02 03:04:05.
     """
     at = datetime(2026, 1, 2, 3, 4, 5, 678_901, UTC)
     at_us = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

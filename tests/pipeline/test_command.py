@@ -130,7 +130,7 @@ def test_ctrl_c_ends_a_stream_without_a_stack_trace(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.long
-def test_stream_ends_with_its_cluster_despite_new_lines(tmp_path: Path) -> None:
+def test_stream_ends_when_its_cluster_ends_despite_new_lines(tmp_path: Path) -> None:
     (data := tmp_path / "data").mkdir()
     line = b'{"node":"peer-1","node_seq":%d,"wall_us":%d,"mono_us":%d,"type":"epoch_accepted","accepted_epoch":1}\n'
     command = [sys.executable, "-m", "zabka.cli.main", "pipeline", "stream", "--data", "data", "--follow", "--while-up"]

@@ -43,14 +43,14 @@ def lake_of(history: Any, lake: Path, batches: int) -> Path:
 
 
 def committed(lake: Path, tree: str) -> Rows:
-    """Return the rows of a tree, as seen by a reader that uses commits."""
+    """Return the rows of a directory tree, as seen by a reader that uses the commit log."""
     named = [name for commit in commits.read(lake) for name in commit.files if name.startswith(tree)]
     tables = [commits.read_file(lake, name, lambda path: pq.ParquetFile(path).read()) for name in named]
     return sorted((tuple(row.items()) for table in tables for row in table.to_pylist()), key=str)
 
 
 def present(lake: Path, tree: str) -> Rows:
-    """Return the rows of a tree, as seen by a reader that does not use commits."""
+    """Return the rows of a directory tree, as seen by a reader that ignores the commit log."""
     tables = [pq.ParquetFile(path).read() for path in (lake / tree).rglob("*.parquet")]
     return sorted((tuple(row.items()) for table in tables for row in table.to_pylist()), key=str)
 
@@ -60,7 +60,9 @@ def files_of(lake: Path) -> list[str]:
 
 
 def test_eight_files_of_a_directory_are_merged_into_one(history: Any, tmp_path: Path) -> None:
-    """There are two types and damaged lines: 3 directories of bronze and 2 of silver, with 9 files each."""
+    """The lake has two event types and damaged lines: 3 directories of bronze and 2 of silver, with 9 files each. Eight
+    files of each directory are merged.
+    """
     lake = lake_of(history, tmp_path / "lake", 9)
     before = {tree: committed(lake, tree) for tree in compaction.TREES}
     (summed,) = {sum(commit.rows for commit in commits.read(lake))}
@@ -84,13 +86,13 @@ def test_merged_files_are_merged_again_at_the_next_level(
     before = committed(lake, "silver")
     while compaction.compact(lake):
         pass
-    # 7 = 4 + 2 + 1
+    # 7 batches are merged into files of 4, 2 and 1.
     names = ("batch-000000006", "merged-01-batch-000000004", "merged-02-batch-000000000")
     assert files_of(lake) == sorted(5 * [f"{name}-00000.parquet" for name in names])
     assert committed(lake, "silver") == present(lake, "silver") == before
 
 
-def test_large_files_and_work_over_the_limits_wait(
+def test_large_files_and_merges_over_the_limit_are_postponed(
     history: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = lake_of(history, tmp_path / "lake", 8)
@@ -150,7 +152,7 @@ def test_lake_with_a_missing_commit_is_not_compacted(history: Any, tmp_path: Pat
     assert len(files_of(lake)) == 45
 
 
-def test_orphans_of_a_compacted_lake_are_still_found(history: Any, tmp_path: Path) -> None:
+def test_orphan_files_of_a_compacted_lake_are_found(history: Any, tmp_path: Path) -> None:
     lake = lake_of(history, tmp_path / "lake", 8)
     compaction.compact(lake)
     file = next((lake / "bronze").rglob("*.parquet"))

@@ -142,7 +142,7 @@ def test_latest_entry_before_1970_is_found_after_a_bad_line(tmp_path: Path) -> N
     assert [(row[3], row[4]) for row in rows] == [(None, None), (-9, -9), (-5, -7), (-8, -9)]
 
 
-def test_lines_that_show_when_a_node_ran_are_always_read(tmp_path: Path) -> None:
+def test_lines_that_show_when_a_node_ran_are_always_selected(tmp_path: Path) -> None:
     def add_line(node: str, event: Event) -> None:
         lines.append(encode_line(node, len(lines), 0, 0, event))
 

@@ -35,12 +35,12 @@ def test_failover_is_measured_by_phase(spark: SparkSession, history: Any) -> Non
     assert (row["controller_epoch"], row["broker_id"], row["previous_broker_id"]) == (2, 2, 1)
     assert row["cause"] == "session_expired"
     phases = [row[f"{name}_ms"] for name in ("detect", "elect", "read", "decide", "propagate", "total")]
-    # From the death: four seconds to the expiry, one second to the close; elected, ready and propagated follow a
-    # second later each.
+    # Four seconds from the death to the session expiry, one to the close. Then the controller is elected, ready
+    # and propagated after a second each.
     assert phases == [5_000, 1_000, 30, 20, 7, 7_007]
 
 
-def test_failover_from_an_unfinished_term_has_no_duration(spark: SparkSession, history: Any) -> None:
+def test_failover_from_a_superseded_controller_has_no_duration(spark: SparkSession, history: Any) -> None:
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.now_us += 30_000_000
     history.write("broker-2", e.ControllerElected(2, 2, 2, 6))
@@ -192,8 +192,8 @@ def test_sessions_elections_and_faults_are_spans(spark: SparkSession, history: A
 
 
 def test_kills_stops_and_pauses_are_faults(spark: SparkSession, history: Any) -> None:
-    """An exit without a kill, a start and a resume are not faults. A pause lasts until the kill, and the kill until the
-    start.
+    """Exits without a kill, starts and resumes are not faults. A pause lasts until the process is killed, and a kill
+    until the process starts again.
     """
     changes = (
         ("broker-1", "running", "start"), ("broker-1", "paused", "pause"), ("broker-1", "down", "kill"),

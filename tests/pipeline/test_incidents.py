@@ -86,7 +86,7 @@ def test_stepped_clock_changes_no_time_of_an_incident(spark: SparkSession, histo
 
 @pytest.mark.timeout(600)
 def test_streamed_incident_equals_the_batch_incident(spark: SparkSession, history: Any, tmp_path: Path) -> None:
-    """A stream creates the table from a plan without an exchange. Without events it is empty."""
+    """The stream creates the table with a Spark plan without an exchange. A table without events is empty."""
     (table,) = (each for each in TABLES if each.name == "incidents")
     prepared = Prepared(spark, tmp_path / "_rows.arrow")
     found = []

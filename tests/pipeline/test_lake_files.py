@@ -18,14 +18,14 @@ from zabka.pipeline.campaign import ledger, standing
     ("written", "expected"),
     [(stream.Status, read._Status), (stream.Progress, read._Progress), (standing.Standing, read._Standing)],
 )
-def test_api_reads_every_field_that_the_pipeline_writes(written: Any, expected: Any) -> None:
+def test_api_and_pipeline_structs_have_the_same_fields(written: Any, expected: Any) -> None:
     def fields(kind: Any) -> list[tuple[str, object, object]]:
         return [(each.name, each.type, each.default) for each in msgspec.structs.fields(kind)]
 
     assert fields(written) == fields(expected)
 
 
-def test_api_reads_files_where_the_pipeline_writes_them() -> None:
+def test_api_and_pipeline_use_the_same_file_names() -> None:
     assert (read.STATUS, read.PROGRESS, read.GAPS) == (stream.STATUS, stream.PROGRESS, stream.GAPS)
     assert (read.STANDING, read.RUNS) == (standing.STANDING, ledger.RUNS)
 

@@ -27,7 +27,7 @@ def committed(lake: Path, batch: int, **rows: list[dict[str, Any]]) -> Commit:
     return Commit(batch=batch, files=counts, lines=[], quarantined=0, latest_us=0)
 
 
-def test_unused_types_keep_only_the_latest_line_by_each_clock(tmp_path: Path) -> None:
+def test_only_the_latest_line_of_unused_event_types_is_kept(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["wanted"])
     entry = {"run": "r", "node": "n", "node_seq": 1, "wall_us": 5, "mono_us": 5, "body": "{}"}
     aside = {"run": "r", "file": "f", "position": 3, "problem": "no entry", "body": "x"}
@@ -64,7 +64,7 @@ def kept_lines(needed: Needed) -> list[tuple[str, str, int]]:
     )
 
 
-def test_lines_around_pauses_and_starts_are_kept_as_evidence(tmp_path: Path) -> None:
+def test_lines_just_before_starts_and_after_pauses_are_kept(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["fault_injected", "node_started"])
     needed.add_commit(committed(tmp_path, 0, fault_injected=[pause("r", "n", 10)], other=[line("r", "n", 9)]))
     assert kept_lines(needed) == []
@@ -88,8 +88,9 @@ def test_old_pauses_do_not_slow_down_later_batches(tmp_path: Path) -> None:
     assert time.process_time() - begin < 4
 
 
-def test_replica_reports_keep_the_highest_and_every_increase(tmp_path: Path) -> None:
-    """Of the reports of a role that do not decrease, the first and the last are kept. The state covers all batches."""
+def test_replica_reports_keep_increases_and_drop_repetitions(tmp_path: Path) -> None:
+    """While the reports of a role do not decrease, only the first and the last are kept. The state covers all
+    batches."""
 
     def report(at: int, *rows: tuple[str, int]) -> dict[str, Any]:
         event = e.ReplicaProgressed(1, [(topic, 0, mark, 99) for topic, mark in rows])
@@ -104,7 +105,7 @@ def test_replica_reports_keep_the_highest_and_every_increase(tmp_path: Path) -> 
     needed.add_commit(committed(tmp_path, 1, replica_progressed=more, followership_taken=[role]))
     rows = needed.rows().to_pylist()
     assert [row["node_seq"] for row in rows if row["type"] == "replica_progressed"] == [1, 2, 4, 6, 7, 9]
-    # These rows also show how long the history lasts.
+    # Rows of the type `latest` show the time of the last event.
     assert [row["wall_us"] for row in rows if row["type"] == "latest"] == [9, 9]
     again = Needed(tmp_path, ["replica_progressed", "followership_taken"])
     again.load_lake(needed.rows())

@@ -74,7 +74,7 @@ def test_file_rotated_away_after_planning_is_still_read(tmp_path: Path) -> None:
     journal.take(end)
     journal.take()
     assert journal.lines() == ["a", "b", "c"]
-    # No copy is kept of a file that was read and deleted.
+    # A file that was completely read and then deleted is not kept.
     assert [file.path.name for file in journal_files(tmp_path / "_held")] == ["peer-1.000000000003.jsonl"]
 
 
@@ -118,7 +118,7 @@ def test_other_file_with_the_same_first_line_is_another_run(tmp_path: Path, hold
     assert journal.lines(".~2") == ["same first", *lines, "last"]
 
 
-def test_removed_file_that_had_lost_its_end_is_read(tmp_path: Path) -> None:
+def test_file_removed_after_losing_its_end_is_read(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1, "first", "read, and lost")
     journal.take()
@@ -130,7 +130,7 @@ def test_removed_file_that_had_lost_its_end_is_read(tmp_path: Path) -> None:
     assert journal.lines(".~2") == ["first", "told in its place"]
 
 
-def test_recreated_file_with_equal_first_line_is_not_mixed_up(tmp_path: Path) -> None:
+def test_recreated_file_with_equal_first_line_is_another_run(tmp_path: Path) -> None:
     journal = Journal(tmp_path, hold=False)
     journal.write(1, "first", "old")
     end = journal.plan()
@@ -141,7 +141,7 @@ def test_recreated_file_with_equal_first_line_is_not_mixed_up(tmp_path: Path) ->
     assert journal.read == [(".~2", "first"), (".~2", "new"), (".~2", "newer")]
 
 
-def test_long_line_already_read_is_recognised(tmp_path: Path) -> None:
+def test_long_last_line_already_read_is_recognised(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for line in ("a" * 5_000, "b" * 4_096, "c" * 4_097, "", "d"):
         journal.write(1, line)
@@ -200,7 +200,7 @@ def test_planned_lines_are_read_after_the_cluster_is_recreated(tmp_path: Path) -
     shutil.rmtree(tmp_path / "data")
     journal.write(1, "new and of another length")
     journal.write(2, "new second")
-    # First, kill it after its offsets were written and before its lines were.
+    # Die once after the offsets were written, but before the lines were.
     journal.take(end, die=True)
     for _ in range(3):
         journal.take(end)
@@ -221,7 +221,7 @@ def test_empty_open_file_does_not_hide_a_new_file_of_its_name(tmp_path: Path) ->
     assert journal.lines() == ["a"]
 
 
-def test_recreated_file_is_not_read_in_place_of_the_planned_file(tmp_path: Path) -> None:
+def test_file_recreated_after_planning_is_another_run(tmp_path: Path) -> None:
     journal = Journal(tmp_path, hold=False)
     journal.write(1, "old first", "old second")
     end = journal.plan()
@@ -263,7 +263,7 @@ def test_file_deleted_during_planning_does_not_end_the_stream(tmp_path: Path, mo
     assert journal.lines() == ["a", "b"]
 
 
-def test_long_file_deleted_before_its_split_is_one_share(tmp_path: Path) -> None:
+def test_deleted_long_file_gives_one_share_without_rows(tmp_path: Path) -> None:
     gone = FileRange(".", str(tmp_path / "gone.jsonl"), 0, 10 * SHARE_BYTES)
     (share,) = shares([gone], None)
     assert share.ranges == [gone]

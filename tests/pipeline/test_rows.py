@@ -92,9 +92,7 @@ def test_unreadable_journal_fails_at_reading_not_at_planning(spark: SparkSession
 
 
 @pytest.mark.long
-def test_no_plan_contains_a_compiled_window_group_limit(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_plan_uses_sparks_window_group_limit(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     """Spark compiles a limit by rank with any settings."""
 
     class Explained(Journal):

@@ -25,7 +25,7 @@ def runs(root: Path) -> list[str]:
     return [file.run for file in journal_files(root)]
 
 
-def test_journals_of_a_cluster_are_one_run_and_others_their_own(tmp_path: Path) -> None:
+def test_journals_of_a_cluster_directory_are_one_run(tmp_path: Path) -> None:
     write(tmp_path / "peer-1/journal/peer-1.000000000001.jsonl")
     write(tmp_path / "broker-1/journal/broker-1.000000000001.jsonl")
     write(tmp_path / "older/broker-1/journal/broker-1.000000000001.jsonl")
@@ -97,7 +97,7 @@ def test_recreated_partition_is_counted_separately(spark: SparkSession, history:
         (1, [], [1]),
     ]
     (share,) = rows_of(journal, availability)
-    # Five lines, a second apart: two seconds before the deletion and one after the recreation.
+    # The five lines are a second apart. Two seconds are before the deletion and one is after the recreation.
     assert share["observed_ms"] == 3_000
 
 

@@ -1,4 +1,6 @@
-"""A Spark session after Ctrl-C, which Java receives too, and which module uses PySpark's private names."""
+"""A Spark session after Ctrl-C, whose signal Java receives too; and the only module that uses PySpark's private
+names.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def test_session_whose_java_process_exited_is_stopped(failed: Exception) -> None
 
 
 def test_only_prepared_plans_use_private_names_of_pyspark() -> None:
-    """They change between minor versions of PySpark, so the tests of that module decide which versions can be used."""
+    """PySpark's private names change between its minor versions, so the tests of that module decide which versions can
+    be used.
+    """
     private = re.compile(r"\._(jvm|jdf|jsc|jc|jsparkSession|getJavaStorageLevel)\b")
     modules = Path(pipeline.__file__).parent.rglob("*.py")
     assert [path.name for path in modules if private.search(path.read_text())] == ["prepared.py"]

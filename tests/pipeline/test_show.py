@@ -76,7 +76,7 @@ def test_text_shows_markup_and_control_characters_literally(capsys: pytest.Captu
     assert row.split() == ["│", "[red]x[/red]", "│", r"\x1b[2J\n", "│"]
 
 
-def test_text_leaves_out_columns_that_repeat_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_omits_columns_with_redundant_values(capsys: pytest.CaptureFixture[str]) -> None:
     moment = datetime(2026, 11, 29, 10, 0, 0, 250_000, UTC)
     row = {"run": ".", "cluster_run": ".", "simulated_run": None, "at_us": 1, "at_ts": moment, "run_us": 2}
     print_rows(list(row), [row], Format.TEXT)
@@ -106,12 +106,12 @@ def test_stored_table_is_shown_in_its_order_without_spark(tmp_path: Path, monkey
     assert (code, [row["node_seq"] for row in json.loads(output)]) == (0, [1, 3])
 
 
-def test_former_table_name_shows_the_current_table(tmp_path: Path) -> None:
+def test_former_table_name_shows_the_renamed_table(tmp_path: Path) -> None:
     code, output = shown("controller_reigns", "--out", str(written(tmp_path, "controller_terms")), "--format", "json")
     assert (code, len(json.loads(output))) == (0, 2)
 
 
-def test_older_name_of_a_table_next_to_journals_needs_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_former_table_name_is_shown_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     written(tmp_path / "analytics", "controller_terms")
@@ -152,7 +152,7 @@ def test_missing_table_error_lists_the_known_tables(
 def test_condition_selects_rows_of_stored_and_built_tables(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
-    """The outage leaves t-0 without a leader once, from its leader epoch 1 to its leader epoch 2."""
+    """In the outage, t-0 is without a leader once, in leader epoch 1."""
     outage(history)
     journal = jobs.read_journal(spark, history.directory)
     wanted = [table for table in TABLES if table.name == "partition_leaderships"]

@@ -38,7 +38,7 @@ def comparable(value: object) -> object:
 
 
 @pytest.mark.parametrize("kind", sorted(BY_NAME))
-def test_row_equals_its_line(kind: str) -> None:
+def test_table_row_has_the_values_of_its_journal_line(kind: str) -> None:
     lines = examples()[kind]
     assert lines
     entries = [check_line(json.dumps(line).encode()) for line in lines]

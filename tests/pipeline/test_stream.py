@@ -50,7 +50,7 @@ def availability_of_parts(spark: SparkSession, directory: Path, *parts: list[byt
 
 
 def bronze(lake: Path) -> list[dict[str, Any]]:
-    """Return every line, as seen by a reader that does not use commits."""
+    """Return every line, as seen by a reader that ignores the commit log."""
     rows = ds.dataset(lake / "bronze", format="parquet", partitioning="hive").to_table().to_pylist()
     return sorted(rows, key=lambda row: (row["file"], row["position"]))
 
@@ -105,7 +105,7 @@ def test_stream_reads_each_line_once_across_restarts(
 def test_stream_merges_its_small_files_and_keeps_each_line_once(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every stream adds one batch. The rows of a restarted stream come from the merged files."""
+    """Every stream adds one batch. A restarted stream reads the rows of earlier batches from the merged files."""
     monkeypatch.setattr(stream, "COMPACTION_BATCHES", 1)
     monkeypatch.setattr(compaction, "FAN_IN", 2)
     lake = tmp_path / "lake"
@@ -175,9 +175,7 @@ def test_restarted_stream_detects_an_unreported_exit(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.timeout(600)
-def test_stream_that_ends_with_its_cluster_has_the_last_lines(
-    spark: SparkSession, history: Any, tmp_path: Path
-) -> None:
+def test_stream_stopped_with_its_cluster_has_the_last_lines(spark: SparkSession, history: Any, tmp_path: Path) -> None:
     history.write("broker-1", e.NodeStarted("broker", 1, {}))
     lake = tmp_path / "lake"
     batches: Queue[int] = Queue()
@@ -194,7 +192,7 @@ def test_stream_that_ends_with_its_cluster_has_the_last_lines(
     assert [json.loads(row["body"])["type"] for row in bronze(lake)] == ["node_started", "node_stopped"]
 
 
-def test_orphans_are_not_removed_while_commits_are_missing(tmp_path: Path) -> None:
+def test_orphan_files_are_not_removed_while_commits_are_missing(tmp_path: Path) -> None:
     file = tmp_path / "bronze" / "type=session_closed" / "day=2026-01-01" / "batch-000000000-00000.parquet"
     file.parent.mkdir(parents=True)
     file.touch()

@@ -61,7 +61,7 @@ def test_controller_gap_lasts_from_death_to_first_decision(
     assert gap == [5_000, 1_000, 2_000, 2_000]
 
 
-def test_controller_gaps_of_the_golden_history_equal_the_folds(spark: SparkSession, tmp_path: Path) -> None:
+def test_controller_gaps_in_the_table_equal_the_folds(spark: SparkSession, tmp_path: Path) -> None:
     history = GOLDEN / "histories" / "controller-gaps.jsonl"
     shutil.copy(history, tmp_path / "gaps.jsonl")
     found = rows_of(jobs.read_journal(spark, tmp_path), controller_terms)
@@ -83,7 +83,7 @@ def test_resignation_ends_a_controller_term_with_its_reason(spark: SparkSession,
 
 
 def test_resignation_ends_the_term_before_its_session_close(spark: SparkSession, history: Any) -> None:
-    """This is true even if the clocks of the two nodes show the opposite order."""
+    """The term ends with the resignation even if the clocks of the two nodes show the opposite order."""
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.write("peer-1", e.SessionClosed(9, 5, ["/brokers/ids/1", "/controller"]))
     history.write("broker-1", e.ControllerResigned(1, 1, "shutdown"))
@@ -115,7 +115,7 @@ def test_isr_changes_list_removed_and_added_replicas(
     ]
 
 
-def test_availability_counts_dead_leader_and_leaderless_time(
+def test_availability_counts_leader_downtime_and_no_leader_time(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
@@ -126,7 +126,7 @@ def test_availability_counts_dead_leader_and_leaderless_time(
     assert row["available_acks_1_ms"] == row["available_acks_all_ms"] == 3_000
 
 
-def test_config_change_counts_once_and_not_for_a_new_topic(spark: SparkSession, history: Any) -> None:
+def test_config_change_logged_by_two_brokers_counts_once(spark: SparkSession, history: Any) -> None:
     write = history.write
     write("broker-1", e.LeaderElected("t", 0, 1, 0, [1], [1, 2], 0, 1, False, "new_topic", 2))
     write("broker-1", e.ConfigChanged("topics/t", {"min.insync.replicas": "2"}))
@@ -187,7 +187,7 @@ def test_min_isr_is_read_from_topic_leader_default_or_file(spark: SparkSession, 
     assert row["planned_ms"] == 1_000
 
 
-def test_paused_simulated_leader_runs_from_its_next_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_paused_leader_is_down_until_its_next_line(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "seed-1.jsonl").write_bytes(b"".join(paused_twice_and_a_third_time()))
     (row,) = rows_of(jobs.read_journal(spark, tmp_path), availability)
     # Twice three seconds, and five seconds at the end, of 35 seconds.
@@ -211,7 +211,7 @@ def test_unreported_exit_of_a_leader_ends_its_observation(spark: SparkSession, h
     write("broker-1", e.RequestFenced(1, "fetch", 3, "FENCED_LEADER_EPOCH", 1, 2))
     (row,) = rows(spark, history, availability)
     assert (row["observed_ms"], row["available_acks_1_ms"], row["unseen_ms"]) == (2_000, 2_000, 36_001_000)
-    # An observed exit must not count as unseen.
+    # An exit that was observed must not count as unseen.
     write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
     history.now_us += 4_000_000
     start()

@@ -53,7 +53,7 @@ def test_storage_location_is_selected_by_its_scheme(text: str, place: object) ->
 @pytest.mark.parametrize(
     "text", ["hdfs:///user/x", "hdfs:///", "hdfs://name:8020/user/x", "s3a://bucket/j", "file:///j"]
 )
-def test_uri_is_passed_on_with_or_without_authority(text: str) -> None:
+def test_uri_is_kept_unchanged_with_or_without_authority(text: str) -> None:
     assert str(place_of(text)) == text
 
 
@@ -153,7 +153,7 @@ def test_publishing_resumes_at_the_end_of_the_topic(history: Any, outage: Callab
     outage(history)
     first = published(history.directory, brokers)
     assert published(history.directory, brokers) == 0
-    # A publisher that is killed has published only some of the lines.
+    # Remove the last lines, as if the publisher had been killed before it published them.
     del brokers.logs[0][-2:]
     lost = 2 if brokers.logs[0] else 0
     outage(history)
@@ -198,7 +198,7 @@ def test_truncated_line_in_the_topic_counts_as_the_same_line(tmp_path: Path) -> 
     assert published(tmp_path, brokers) == 1
 
 
-def test_file_older_than_the_topic_means_a_recreated_cluster(tmp_path: Path) -> None:
+def test_file_before_the_published_ones_is_rejected_as_recreated(tmp_path: Path) -> None:
     (tmp_path / "peer-1.000000000900.jsonl").write_bytes(b"line\n")
     brokers = Brokers()
     assert published(tmp_path, brokers) == 1
@@ -207,7 +207,7 @@ def test_file_older_than_the_topic_means_a_recreated_cluster(tmp_path: Path) -> 
         published(tmp_path, brokers)
 
 
-def test_batches_of_a_partition_have_increasing_sequences(history: Any, outage: Callable[[Any], None]) -> None:
+def test_published_batches_have_increasing_sequences(history: Any, outage: Callable[[Any], None]) -> None:
     brokers = Brokers()
     outage(history)
     published(history.directory, brokers)
@@ -232,7 +232,7 @@ def test_records_that_are_not_journal_lines_are_skipped() -> None:
     assert [(row[0], row[8]) for row in rows_of_records([*others, line], None)] == [("a/seed-1.jsonl", 5)]
 
 
-def test_partition_is_read_in_shares_from_its_last_offset() -> None:
+def test_partition_is_split_into_shares_from_the_last_offset() -> None:
     found = spans({"0": 10}, {"0": SPAN_RECORDS + 20, "1": 3, "2": 0}, None)
     assert [(each.partition, each.begin, each.end) for each in found] == [
         (0, 10, SPAN_RECORDS + 10), (0, SPAN_RECORDS + 10, SPAN_RECORDS + 20), (1, 0, 3),
@@ -387,7 +387,7 @@ def test_topic_on_failing_brokers_equals_the_files(spark: SparkSession, tmp_path
         while breaking.is_alive():
             rounds.append(publish_now(tmp_path / "cluster", place))
         breaking.join()
-        # The last round publishes the lines that are in the files at that time.
+        # The last round publishes all lines that are in the files then, so compare with a copy of the files.
         kept = tmp_path / "kept"
         for file in journal_files(tmp_path / "cluster"):
             copy = kept / file.path.relative_to(tmp_path / "cluster")

@@ -70,7 +70,9 @@ def test_committed_transaction_lists_its_partitions_and_times(spark: SparkSessio
 
 
 def test_abort_by_another_coordinator_keeps_the_producers_epoch(spark: SparkSession, history: Any) -> None:
-    """The second transaction times out at the next coordinator, and has its own partitions and markers."""
+    """The second transaction times out at the next coordinator. Its partitions and markers are not mixed with those of
+    the first transaction.
+    """
     history.full = True
     pay = Coordinator(history, "pay", 7)
     pay.changed(1, "Ongoing", 4, ["a-0", "a-1"], "partitions added")
@@ -138,8 +140,10 @@ def test_late_line_of_a_paused_coordinator_belongs_to_its_transaction(spark: Spa
     ]
 
 
-def test_transaction_that_a_new_coordinator_does_not_know_is_one_itself(spark: SparkSession, history: Any) -> None:
-    """The new coordinator did not receive the first one, and stores the next one under another beginning."""
+def test_transaction_unknown_to_a_new_coordinator_is_separate(spark: SparkSession, history: Any) -> None:
+    """The new coordinator did not load the first transaction. Its next transaction has another start time, so it is a
+    separate row.
+    """
     pay = Coordinator(history, "pay", 7)
     pay.changed(1, "Ongoing", 0, ["a-0"], "partitions added", 1_000)
     pay.changed(2, "Ongoing", 0, ["a-1"], "partitions added", 2_000)

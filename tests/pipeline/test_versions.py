@@ -84,7 +84,7 @@ def test_recently_replaced_versions_are_kept(tmp_path: Path) -> None:
 
 
 def test_former_table_name_links_to_the_current_version(tmp_path: Path) -> None:
-    """This includes a lake of an older zabka, whose link led to a table with the older name."""
+    """The link also works in a lake of an older zabka, whose link pointed to a table with the former name."""
     versions.publish(tmp_path, make(tmp_path, sessions="1"))
     (tmp_path / "controller_reigns").symlink_to("_current/controller_reigns")
     versions.publish(tmp_path, make(tmp_path, controller_terms="old"))

@@ -1,5 +1,6 @@
-"""Every table of `zabka pipeline tables`, computed again in plain Python.
+"""Every table of `zabka pipeline tables`, computed again in plain Python for comparison.
 
-Written from docs/reference/tables.md and docs/reference/events.md alone: nothing here imports the pipeline, the fold or
-the event classes.  The nodes must share one monotonic clock, as they do on one host, and no wall clock may step.
+This code follows only docs/reference/tables.md and docs/reference/events.md: it imports neither the pipeline, the
+fold nor the event classes. All nodes must share one monotonic clock, as on a single host, and no wall clock may
+step.
 """

@@ -1,4 +1,4 @@
-"""The table `availability`: the state of each partition between any two lines, added up."""
+"""The table `availability`: the time that each partition spent in each state, added up between consecutive lines."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ STATES = ("offline", "leader_down", "under_min_isr", "isr_stalled", "planned", "
 
 
 class Cluster:
-    """Which brokers run, which links are cut, and the minimum of each topic's ISR, up to a moment."""
+    """State of a cluster after some journal lines: which brokers run, which links are partitioned, and each topic's
+    min.insync.replicas.
+    """
 
     def __init__(self) -> None:
         self.stopped: dict[int, str] = {}
-        """Brokers that do not run, and why: leader_down or planned."""
+        """Brokers that do not run, each with the reason: leader_down or planned."""
         self.cuts: dict[str, Row] = {}
         self._minimum: dict[str, int] = {}
         self._default = 1
@@ -45,7 +47,9 @@ class Cluster:
         return self._minimum.get(topic, self._default)
 
     def is_cut(self, leader: int, member: int) -> bool:
-        """Return whether the link of two brokers is cut in a direction; * is every other node."""
+        """Return whether the link between two brokers is partitioned in at least one direction. In a fault, * stands
+        for every other node.
+        """
         names = (f"broker-{leader}", f"broker-{member}")
         return leader != member and any(
             (each["source"] in names and each["target"] in (*names, "*"))
@@ -54,7 +58,7 @@ class Cluster:
         )
 
     def state(self, write: Row) -> str | None:
-        """Return the part of the time that a partition is in; None if writes are possible."""
+        """Return the state in which the partition cannot be written to, or None if writes are possible."""
         leader, isr = write["leader"], write["isr"]
         if leader < 0:
             return "offline"
@@ -68,7 +72,7 @@ class Cluster:
 
 
 def availability(lines: list[Row]) -> list[Row]:
-    """Return how long each partition could be written to."""
+    """Return the rows of `availability`: how long each partition could be written to."""
     deleted = deletions(lines)
     rows: dict[tuple[str, int], Row] = {}
     for life, writes in writes_of_lives(lines).items():

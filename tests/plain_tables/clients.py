@@ -11,7 +11,7 @@ Log = tuple[str, int, str]
 
 
 def client_availability(lines: list[Row]) -> list[Row]:
-    """Return the writes of built-in workloads, according to the last report of each."""
+    """Return the writes of built-in workloads, based on the last report of each workload."""
     reports: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for line in of_type(lines, "workload_progressed"):
         reports[line["node"], line["workload_id"], line["topic"]].append(line)
@@ -30,10 +30,12 @@ def client_availability(lines: list[Row]) -> list[Row]:
 
 
 def _marks(lines: list[Row]) -> dict[tuple[Log, int], int]:
-    """Return the highest high watermark that any replica reported of a log, by leader epoch."""
+    """Return the highest high watermark that any replica reported, keyed by log and leader epoch."""
     marks: dict[tuple[Log, int], int] = defaultdict(int)
     roles: dict[tuple[str, str, int], tuple[Log, int, int | None]] = {}
-    """By replica: its log, the leader epoch, and its last report in it if it is a follower; -1 of a leader."""
+    """Log, leader epoch and last reported high watermark in that epoch, keyed by node, topic and partition. The high
+    watermark is None before a follower's first report, and always -1 for a leader.
+    """
     for line in of_type(lines, "leadership_taken", "followership_taken", "replica_progressed"):
         if line["type"] == "replica_progressed":
             for topic, partition, mark, _ in line["replicas"]:
@@ -54,7 +56,7 @@ def _marks(lines: list[Row]) -> dict[tuple[Log, int], int]:
 
 
 def records_lost(lines: list[Row]) -> list[Row]:
-    """Return the spans of lost offsets of each partition."""
+    """Return the ranges of lost offsets of each partition."""
     marks, losses = _marks(lines), of_type(lines, "records_lost")
     logs: dict[Log, list[Row]] = defaultdict(list)
     for loss in losses:
@@ -101,9 +103,9 @@ def _spans(offsets: set[int]) -> list[tuple[int, int]]:
 
 
 def _missing(lines: list[Row]) -> dict[str, dict[int, list[tuple[int, int, int]]]]:
-    """Return the spans of offsets that workloads with acks 1 or all miss at their last report.
+    """Return the offset ranges that workloads with acks 1 or all reported as missing in their last report.
 
-    By topic and partition: the first and last offset, and how many records between them are missing.
+    The result maps topic and partition to (first offset, last offset, number of missing records in this range).
     """
     last = {line["workload_id"]: line for line in of_type(lines, "workload_progressed")}
     found: dict[str, dict[int, list[tuple[int, int, int]]]] = {}
@@ -117,7 +119,7 @@ def _missing(lines: list[Row]) -> dict[str, dict[int, list[tuple[int, int, int]]
 
 
 def transactions(lines: list[Row]) -> list[Row]:
-    """Return the transactions of each transactional id; the moment at which it began identifies one."""
+    """Return the transactions of each transactional id. Lines with the same start time belong to one transaction."""
     changes: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for line in of_type(lines, "transaction_changed"):
         if line["state"] == "Ongoing" or line["state"].startswith(("Prepare", "Complete")):

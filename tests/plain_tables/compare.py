@@ -1,6 +1,6 @@
-"""Compare the tables of a live run, figure by figure, with those computed in plain Python.
+"""Compare the tables of a live run with the tables computed in plain Python, value by value.
 
-`python -m tests.plain_tables.compare DATA` prints what differs, after `zabka pipeline tables --data DATA`.
+`python -m tests.plain_tables.compare DATA` prints the differences. Run `zabka pipeline tables --data DATA` first.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from tests.plain_tables.journals import Row, read
 from tests.plain_tables.partitions import isr_changes, isr_membership, partition_leaderships
 
 SHARE_MAX = 1e-6
-"""The tables round shares to six digits."""
+"""Tolerance for shares, which the tables round to six digits."""
 RUN_US_MAX = 1_000
-"""Moments on the clock of a run differ by microseconds from those of the node: its wall clock is slewed."""
+"""Tolerance in µs: a time on the run's clock differs slightly from the time on the node's wall clock, which is
+slewed.
+"""
 ON_RUN_CLOCK = frozenset({("incidents", "from_us")})
 NOT_COMPUTED = {
     "incidents": {
-        # Only recorded causes tell which decisions belong to an incident.
+        # These columns need recorded causes, which show the decisions that belong to an incident.
         "number", "to_us", "duration_ms", "detected_by", "detection_ms", "committed_at_least", "acknowledged",
         "headline", "summary",
     },
@@ -36,7 +38,7 @@ _OF_RUN = {"run", "cluster_run", "simulated_run", "run_us"}
 
 
 class Table(NamedTuple):
-    """A table's computation, and the columns that identify a row."""
+    """Function that computes a table, and the columns that identify a row."""
 
     rows_of: Callable[[list[Row]], list[Row]]
     key: tuple[str, ...]
@@ -63,7 +65,7 @@ TABLES = {
 
 
 class Compared(NamedTuple):
-    """How many rows and figures of a table were compared, and what differs."""
+    """Number of compared rows and values of a table, and the differences."""
 
     rows: int
     figures: int
@@ -71,7 +73,7 @@ class Compared(NamedTuple):
 
 
 def compare(name: str, data: Path, lines: list[Row]) -> Compared:
-    """Compare one table of a data directory with the computation from its journals' lines."""
+    """Compare one table of a data directory with the table computed from its journals' lines."""
     table = TABLES[name]
     expected = {tuple(row[part] for part in table.key): row for row in table.rows_of(lines)}
     found = pq.read_table((data / "analytics" / name).resolve())
@@ -102,7 +104,7 @@ def _is_equal(table: str, column: str, one: object, other: object) -> bool:
 
 
 def main(data: Path) -> int:
-    """Print the comparison of all tables; return 1 if a figure differs."""
+    """Print the comparison of all tables. Return 1 if a value differs."""
     lines = read(data)
     compared = {name: compare(name, data, lines) for name in TABLES}
     for name, each in compared.items():

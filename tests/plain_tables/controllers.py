@@ -9,14 +9,16 @@ from tests.plain_tables.journals import NOT_RUNNING, Row, ms, of_type, wall
 
 
 def _end_of_session(lines: list[Row], elected: Row, following: Row | None) -> Row | None:
-    """Return the first report that the session with /controller ended, after this election and before the next."""
+    """Return the first report of the end of the session that owned /controller, between this election and the next."""
     until = following["zxid"] if following is not None else math.inf
     closed = [line for line in of_type(lines, "session_closed") if "/controller" in line["ephemerals"]]
     return next((line for line in closed if elected["zxid"] < line["zxid"] < until), None)
 
 
 def _end(lines: list[Row], elected: Row, following: Row | None) -> tuple[Row | None, str | None]:
-    """Return the line that ended a term, and how: its resignation, the end of its session, or the next election."""
+    """Return the line that ended a controller term, and how it ended: by resignation, session end, or the next
+    election.
+    """
     expired = {line["session_id"] for line in of_type(lines, "session_expired")}
     ends: list[tuple[Row, str]] = [
         (line, line["reason"])
@@ -32,7 +34,7 @@ def _end(lines: list[Row], elected: Row, following: Row | None) -> tuple[Row | N
 
 
 def _death(lines: list[Row], elected: Row, end: Row | None) -> Row | None:
-    """Return the death or freeze of a controller that lasted until its term ended."""
+    """Return the kill or freeze of the controller's process from which it did not recover before its term ended."""
     until = end["mono_us"] if end is not None else math.inf
     changes = [
         line
@@ -43,14 +45,16 @@ def _death(lines: list[Row], elected: Row, end: Row | None) -> Row | None:
 
 
 def _lasted_us(elected: Row, end: Row) -> int:
-    """Return the length of a term: on the controller's own clock if it reports the end, else on that of the run."""
+    """Return the length of a term: on the controller's own clock if the controller reports the end, or else on the
+    run's clock.
+    """
     clock = "wall_us" if end["node"] == elected["node"] else "mono_us"
     lasted: int = end[clock] - elected[clock]
     return lasted
 
 
 def controller_terms(lines: list[Row]) -> list[Row]:
-    """Return the controller terms."""
+    """Return the rows of `controller_terms`, in the order of elections."""
     elections = sorted(of_type(lines, "controller_elected"), key=lambda line: line["zxid"])
     ready = {line["controller_epoch"]: line for line in of_type(lines, "controller_ready")}
     rows: list[Row] = []

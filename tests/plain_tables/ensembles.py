@@ -12,7 +12,7 @@ ACTIONS = ("kill", "stop", "restart", "pause")
 
 
 def sessions(lines: list[Row]) -> list[Row]:
-    """Return the sessions of the ensemble's clients."""
+    """Return each peer's elections, from LOOKING to BROADCAST."""
     created: dict[int, dict[str, Row]] = defaultdict(dict)
     closed: dict[int, dict[str, Row]] = defaultdict(dict)
     expired: dict[int, Row] = {}
@@ -64,7 +64,7 @@ def elections(lines: list[Row]) -> list[Row]:
 
 
 def _period(period: list[Row], end: Row | None) -> Row:
-    """Return a row. `end` is the stop of the peer, or its next start if it was killed."""
+    """Return one row. `end` is the line at which the peer stopped, or the peer's next start if it was killed."""
     first, last = period[0], period[-1]
     is_done = last["phase"] == "BROADCAST"
     bounds = [*period[1:], *([end] if end is not None and end["type"] == "node_stopped" else [])]
@@ -86,7 +86,7 @@ def _period(period: list[Row], end: Row | None) -> Row:
 
 
 def faults(lines: list[Row]) -> list[Row]:
-    """Return every fault."""
+    """Return all kills, stops, restarts and pauses of processes, and all link faults."""
     rows = []
     for place, line in enumerate(lines):
         after = [later for later in lines[place + 1 :] if later["node"] == line["node"]]

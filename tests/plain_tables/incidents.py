@@ -1,7 +1,8 @@
-"""The figures of the table `incidents`, for a run whose faults are kills, pauses and cuts of running brokers or peers.
+"""The values of the table `incidents`, for runs with kills, pauses and network partitions of running nodes.
 
-In the table, recorded causes link a fault to its effects.  Here times do: an effect on a broker belongs to the latest
-fault of that broker before it.  Moments of decisions (`detected_by`, `to_us`) need recorded causes: they are not here.
+The table links a fault to its effects by recorded causes. This code uses times instead: an effect on a broker
+belongs to the latest earlier fault of that broker. Times of decisions (`detected_by`, `to_us`) need recorded causes
+and are not computed here.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from tests.plain_tables.journals import Row, ms, of_type
 from tests.plain_tables.partitions import deletions, end_of, writes_of_lives
 
 RECENT_US = 2_000_000
-"""A fault that ended longer ago does not explain why a replica lags."""
+"""A fault that ended earlier than this before a replica lags does not explain the lag."""
 RETURNED_US = 10_000_000
-"""A broker has truncated its logs by then after its return."""
+"""Time after its return within which a broker has truncated its logs."""
 WAITING = ("offline", "leader_down")
 
 
 class Faults:
-    """The injected faults in order: `of` returns the place of the latest one that can explain an effect."""
+    """The injected faults in order. `of` returns the index of the latest fault that can explain an effect."""
 
     def __init__(self, lines: list[Row]) -> None:
         by_place = {(line["node"], line["node_seq"]): line for line in lines}
@@ -32,7 +33,9 @@ class Faults:
         self.begins = [by_place[row["node"], row["node_seq"]] for row in self.rows]
 
     def of(self, nodes: tuple[str, ...], at_us: int, within_us: int | None = None) -> int | None:
-        """Return the latest fault of one of these nodes; with a limit, only if it lasts or ended so recently."""
+        """Return the index of the latest fault of these nodes. With `within_us`, the fault must be active or have ended
+        within that time.
+        """
         found = None
         for place, (row, begin) in enumerate(zip(self.rows, self.begins, strict=True)):
             is_over = within_us is not None and begin["mono_us"] + row["duration_ms"] * 1000 + within_us < at_us
@@ -41,13 +44,13 @@ class Faults:
         return found
 
     def latest(self, at_us: int) -> int | None:
-        """Return the last fault before a moment."""
+        """Return the index of the last fault before that time."""
         before = [place for place, begin in enumerate(self.begins) if begin["mono_us"] <= at_us]
         return before[-1] if before else None
 
 
 def incidents(lines: list[Row]) -> list[Row]:
-    """Return the columns of each fault's incident that follow from times alone."""
+    """Return the columns of each fault's incident that can be computed from times alone."""
     injected = Faults(lines)
     effects: dict[tuple[str, int | None], list[tuple[Row, Row]]] = defaultdict(list)
     for name, found in (("outage", _outages), ("removal", _removals), ("loss", _losses), ("expiry", _expiries),
@@ -81,7 +84,7 @@ def _of_effects(begin: Row, own: dict[str, list[tuple[Row, Row]]]) -> Row:
         "stalled": sorted({effect["workload_id"] for effect, _ in own["stall"]}),
         "stall_ms": max((ms(since, until) or 0 for since, until in own["stall"]), default=None),
         "failed": sum(effect["failures"] for effect, _ in own["stall"]),
-        # As in `records_lost`: an offset that several replicas lost is one record.
+        # As in `records_lost`, an offset that several replicas have lost counts as one record.
         "lost": len({
             (effect["topic"], effect["partition"], effect.get("topic_id"), offset)
             for effect, _ in own["loss"] for offset in range(effect["first_offset"], effect["last_offset"] + 1)
@@ -90,7 +93,7 @@ def _of_effects(begin: Row, own: dict[str, list[tuple[Row, Row]]]) -> Row:
 
 
 def _failover(lines: list[Row], expiries: list[tuple[Row, Row]]) -> Row:
-    """Return the controllers that followed controllers whose sessions expired."""
+    """Return the columns about the new controllers that replaced controllers with an expired session."""
     closed = [line for line in of_type(lines, "session_closed") if "/controller" in line["ephemerals"]]
     ended = {line["zxid"] for line in closed for expiry, _ in expiries if line["session_id"] == expiry["session_id"]}
     terms = controller_terms(lines)
@@ -106,11 +109,11 @@ def _failover(lines: list[Row], expiries: list[tuple[Row, Row]]) -> Row:
 
 
 Effects = Iterator[tuple[int | None, Row, Row]]
-"""The place of a fault, and the first and the last line of an effect."""
+"""Index of a fault, and the first and the last line of one of its effects."""
 
 
 def _outages(lines: list[Row], injected: Faults) -> Effects:
-    """Yield the times in which a partition had no living leader, without those of orderly stops and deletions."""
+    """Yield the times during which a partition had no running leader, except for planned stops and deletions."""
     deleted = deletions(lines)
     for life, writes in writes_of_lives(lines).items():
         end = end_of(life, deleted)
@@ -137,7 +140,7 @@ def _outages(lines: list[Row], injected: Faults) -> Effects:
 
 
 def led_before(write: Row, writes: list[Row]) -> int:
-    """Return the last leader of another election before this write."""
+    """Return the partition's last leader before this write, or this write's leader if there was none before."""
     leaders = [each["leader"] for each in writes if each["partition_epoch"] < write["partition_epoch"]]
     led: int = next((leader for leader in reversed(leaders) if leader >= 0), write["leader"])
     return led
@@ -162,7 +165,7 @@ def _is_being_deleted(line: Row, lines: list[Row]) -> bool:
 def _losses(lines: list[Row], injected: Faults) -> Effects:
     for line in of_type(lines, "records_lost"):
         own = injected.of((line["node"],), line["mono_us"], RETURNED_US)
-        # Otherwise it had records of a leader that was replaced.
+        # Without an own fault, the replica had records of a leader that was replaced, so use the latest fault.
         yield injected.latest(line["mono_us"]) if own is None else own, line, line
 
 
@@ -183,7 +186,7 @@ def _unclean(lines: list[Row], injected: Faults) -> Effects:
 
 
 def _stalls(lines: list[Row], injected: Faults) -> Effects:
-    """Yield the waits of workloads, which are consecutive reports with a growing `waited_ms`."""
+    """Yield the waits of workloads. A wait is a series of consecutive reports with a growing `waited_ms`."""
     reports: dict[str, list[Row]] = defaultdict(list)
     for line in of_type(lines, "workload_progressed"):
         if line.get("waited_ms", -1) >= 0:
@@ -204,5 +207,5 @@ def _stalls(lines: list[Row], injected: Faults) -> Effects:
 
 
 def _at_middle(since: Row, until: Row, injected: Faults) -> int | None:
-    """Return the last fault before the middle of a wait."""
+    """Return the index of the last fault before the middle of a wait."""
     return injected.latest((since["mono_us"] + until["mono_us"]) // 2)

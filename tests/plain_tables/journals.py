@@ -12,7 +12,7 @@ NOT_RUNNING = ("down", "paused")
 
 
 def read(data: Path) -> list[Row]:
-    """Return all lines of all nodes; the files of messages have no events."""
+    """Return all journal lines of all nodes. Message files are skipped, because they contain no events."""
     files = [file for file in data.glob("*/journal/*.jsonl") if ".messages." not in file.name]
     lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     return sorted(lines, key=lambda line: (line["mono_us"], line["node"], line["node_seq"]))
@@ -24,10 +24,12 @@ def of_type(lines: Iterable[Row], *types: str) -> list[Row]:
 
 
 def ms(since: Row, until: Row | None) -> int | None:
-    """Return the whole milliseconds between two lines on the one clock; None without an end."""
+    """Return the whole milliseconds between two lines on the shared monotonic clock, or None if there is no second
+    line.
+    """
     return None if until is None else (until["mono_us"] - since["mono_us"]) // 1000
 
 
 def wall(line: Row | None) -> int | None:
-    """Return the moment of a line on the clock of its node."""
+    """Return a line's time on its node's wall clock, or None without a line."""
     return None if line is None else line["wall_us"]

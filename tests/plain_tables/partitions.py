@@ -11,7 +11,9 @@ Life = tuple[str, int, int]
 
 
 def writes_of_lives(lines: list[Row]) -> dict[Life, list[Row]]:
-    """Return the writes of each partition's state in the order of zxids, each once, as its election if it is one."""
+    """Return the writes of each partition's state in zxid order. Of two lines about one write, the election's line is
+    kept.
+    """
     found: dict[tuple[str, int], dict[tuple[int, int], Row]] = defaultdict(dict)
     for line in of_type(lines, "leader_elected", "isr_changed"):
         own = found[line["topic"], line["partition"]]
@@ -22,14 +24,14 @@ def writes_of_lives(lines: list[Row]) -> dict[Life, list[Row]]:
     for (topic, partition), own in sorted(found.items()):
         life = -1
         for _, line in sorted(own.items()):
-            # A partition is created with version 0 of its znode.
+            # Version 0 of the znode begins a new life of the partition.
             life += line["partition_epoch"] == 0
             lives.setdefault((topic, partition, max(life, 0)), []).append(line)
     return lives
 
 
 def deletions(lines: list[Row]) -> dict[str, list[Row]]:
-    """Return the deletions of each topic."""
+    """Return the deletions of each topic in order, keyed by topic."""
     found: dict[str, list[Row]] = defaultdict(list)
     for line in of_type(lines, "topic_deleted"):
         found[line["topic"]].append(line)
@@ -37,7 +39,7 @@ def deletions(lines: list[Row]) -> dict[str, list[Row]]:
 
 
 def end_of(life: Life, deleted: dict[str, list[Row]]) -> Row | None:
-    """Return the deletion that ended a life."""
+    """Return the deletion that ended this life of a partition, or None."""
     own = deleted.get(life[0], [])
     return own[life[2]] if life[2] < len(own) else None
 
@@ -47,7 +49,7 @@ def _named(life: Life) -> Row:
 
 
 def partition_leaderships(lines: list[Row]) -> list[Row]:
-    """Return the leaders of partitions."""
+    """Return a row for each leader election of each partition."""
     deleted, rows = deletions(lines), []
     for life, writes in writes_of_lives(lines).items():
         elected = of_type(writes, "leader_elected")
@@ -62,7 +64,7 @@ def partition_leaderships(lines: list[Row]) -> list[Row]:
 
 
 def isr_changes(lines: list[Row]) -> list[Row]:
-    """Return the writes that changed an ISR."""
+    """Return a row for each write that changed an ISR."""
     rows = []
     proposals = of_type(lines, "isr_proposed")
     for life, writes in writes_of_lives(lines).items():
@@ -81,7 +83,9 @@ def isr_changes(lines: list[Row]) -> list[Row]:
 
 
 def _evidence(line: Row, proposals: list[Row]) -> list[Row] | None:
-    """Return the data of the leader's decision: of the write itself, or of the last such proposal before it."""
+    """Return the leader's data about the moved replicas: from the write itself, or from the last matching proposal
+    before the write.
+    """
     if line.get("moved"):
         return list(line["moved"])
     same = ("topic", "partition", "leader_epoch", "cause")
@@ -96,7 +100,7 @@ def _evidence(line: Row, proposals: list[Row]) -> list[Row] | None:
 
 
 def isr_membership(lines: list[Row]) -> list[Row]:
-    """Return the spans in which replicas were members of ISRs."""
+    """Return the periods during which replicas were ISR members."""
     deleted, rows = deletions(lines), []
     for life, writes in writes_of_lives(lines).items():
         since: dict[int, Row] = {}

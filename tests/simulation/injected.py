@@ -185,8 +185,8 @@ def session_ends_fire_no_child_watches() -> Iterator[None]:
 
 @contextmanager
 def unseen_bounces_are_not_fenced() -> Iterator[None]:
-    """A new controller does not bump the leader epoch of a broker that restarted unnoticed, as in Kafka, so that it
-    continues as leader.
+    """A new controller, like Kafka's, does not bump the leader epoch of a leader that restarted unnoticed, so that this
+    leader continues.
     """
 
     async def nothing(term: Any, states: Any) -> Any:
@@ -216,7 +216,7 @@ def controllers_do_not_note_shutdowns() -> Iterator[None]:
 
 @contextmanager
 def producers_survive_a_truncation() -> Iterator[None]:
-    """A truncated log keeps the producer state from before."""
+    """A truncated log keeps the producer state from before the truncation."""
     with broken(ProducerStates, truncate=lambda self, offset: True):
         yield
 

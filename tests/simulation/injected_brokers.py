@@ -1,4 +1,6 @@
-"""Injected bugs of a broker: in the state of groups, or visible only in the broker's own log or exit code."""
+"""Injected bugs of a broker that affect the state of groups, or are visible only in the broker's own log or exit
+code.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ def commits_of_offsets_do_not_wait() -> Iterator[None]:
 
 @contextmanager
 def the_first_commit_counts() -> Iterator[None]:
-    """A coordinator that loads its log uses a partition's first offset instead of its last."""
+    """A coordinator that loads its log uses the first committed offset of a partition instead of the last one."""
     take_offset = GroupLog._take_offset
 
     def first(self: GroupLog, key: OffsetKey, stored: StoredOffset | None) -> None:

@@ -210,7 +210,7 @@ def pending_proposals_not_given_to_a_newcomer() -> Iterator[None]:
 
 @contextmanager
 def zxids_go_on_across_epochs() -> Iterator[None]:
-    """A new leader numbers its first proposal as the next one of the old epoch (violates Integrity)."""
+    """A new leader numbers its first proposal as the next one of the old epoch (violates ZAB's Integrity property)."""
     adopt = Leader._adopt_with_quorum
 
     def continuing(self: Leader) -> None:
@@ -287,7 +287,7 @@ def ephemerals_forgotten_in_snapshots() -> Iterator[None]:
 
 @contextmanager
 def epochs_do_not_rise() -> Iterator[None]:
-    """A leader opens the highest accepted epoch instead of the next one."""
+    """A leader starts the highest accepted epoch again instead of the next epoch."""
     open_epoch = Leader._open_epoch_with_quorum
 
     def same(self: Leader) -> None:
@@ -319,7 +319,7 @@ def leader_acknowledges_before_its_fsync() -> Iterator[None]:
 
 @contextmanager
 def committed_by_the_leaders_log_alone() -> Iterator[None]:
-    """A follower does not check its own log once its leader reports that the leader's log is durable."""
+    """A follower commits without checking its own log once its leader reports that the leader's log is durable."""
     with broken(CommonLog, chosen_zxid=property(lambda self: self.leaders)):
         yield
 

@@ -30,7 +30,7 @@ from zabka.ensemble.zab.sync import follows
 
 @contextmanager
 def digests_that_differ_are_counted() -> Iterator[None]:
-    """A learner whose tree differs from its leader's tree continues with it."""
+    """A learner whose tree differs from its leader's tree counts the difference and continues with its own tree."""
     with broken(Learner, on_tree_differs=lambda self: None):
         yield
 
@@ -97,7 +97,9 @@ def reading_continues_after_damage() -> Iterator[None]:
 
 @contextmanager
 def a_log_that_breaks_off_is_tried_again() -> Iterator[None]:
-    """A leader forgets that its log was incomplete in a synchronization, and starts the next one from there."""
+    """A leader that could not read its whole log in a synchronization forgets this, and tries to read the log again in
+    the next synchronization.
+    """
     send = learner_sync.send_from_log
 
     def forgetful(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> Any:

@@ -73,8 +73,8 @@ def promised_on_its_way_to_the_disk() -> Iterator[None]:
 
 @contextmanager
 def the_disks_queue_is_forgotten_with_the_role() -> Iterator[None]:
-    """A follower that leaves its leader treats the part on disk as its history, while writes to disk continue
-    (ZOOKEEPER-4712).
+    """A follower that leaves its leader treats only the part of its log on disk as its history, although writes to the
+    disk are still in progress (ZOOKEEPER-4712).
     """
     stop = Learner.stop
 
@@ -120,7 +120,7 @@ def the_counter_runs_on() -> Iterator[None]:
 
 @contextmanager
 def a_leader_waits_for_whoever_looks_elsewhere() -> Iterator[None]:
-    """A leader that is not established waits for its voters until initLimit, even if they are elsewhere
+    """A leader that is not established waits for its voters until initLimit, even if they have voted for another leader
     (ZOOKEEPER-3109).
     """
     with broken(Leader, on_looking=lambda self, src, round, outvoted: None):

@@ -91,7 +91,7 @@ def a_frozen_leader_thaws_and_answers() -> Iterator[None]:
 
 @contextmanager
 def snapshots_know_no_sessions() -> Iterator[None]:
-    """A snapshot contains the tree but no sessions (ZOOKEEPER-3144)."""
+    """A snapshot contains the tree but no sessions, so a server that loads it does not know them (ZOOKEEPER-3144)."""
     to_snapshot = DataTree.to_snapshot
 
     def mixed(self: DataTree) -> TreeSnapshot:

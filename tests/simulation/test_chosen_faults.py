@@ -32,7 +32,7 @@ def lengths_ms(entries: list[Entry]) -> Iterator[int]:
             yield entry.mono_us // 1000 - began[entry.event.fault_id]
 
 
-def test_seed_has_the_same_faults_under_two_settings() -> None:
+def test_seed_injects_the_same_faults_under_two_settings() -> None:
     chosen = ("faults.kinds=crash_broker,cut_brokers", "faults.lasts.ms=500-1500")
     usual = faults(played(4, *chosen))
     patient = faults(played(4, *chosen, "zookeeper.session.timeout.ms=12000", "default.replication.factor=2"))
@@ -42,7 +42,8 @@ def test_seed_has_the_same_faults_under_two_settings() -> None:
     ]
     first_usual, first_patient = usual[0][0], patient[0][0]
     for (one, _), (other, _) in zip(usual, patient, strict=True):
-        # In both runs, faults begin once the cluster has booted; the number of client calls does not matter.
+        # Compare times relative to the first fault: faults begin when the cluster has booted, which must not depend
+        # on the number of client calls.
         assert abs((one - first_usual) - (other - first_patient)) <= 1
 
 
@@ -50,7 +51,7 @@ def test_faults_have_the_chosen_kinds_and_durations() -> None:
     entries = played(5, "faults.kinds=slow_disk:1,cut_brokers:3", "faults.lasts.ms=700-900")
     kinds = {fault.kind for _, fault in faults(entries)}
     assert kinds <= {"slow_disk", "cut"} and "cut" in kinds
-    # Faults that are still active at the end are then removed, possibly before their time.
+    # Faults still active at the end are removed early, so only the maximum holds for all of them.
     assert all(length_ms <= 900 for length_ms in lengths_ms(entries))
     assert any(700 <= length_ms <= 900 for length_ms in lengths_ms(entries))
 
@@ -59,8 +60,8 @@ def test_fault_count_follows_from_duration_and_gap() -> None:
     entries = played(6, "faults.kinds=slow_disk", "faults.ms=40000", "faults.gap.ms=1000")
     times_ms = [at_ms for at_ms, _ in faults(entries)]
     assert times_ms[-1] - times_ms[0] <= 40_000
-    # Gaps are uniform in 1..1999 ms, with a mean of 1 s; the standard deviation of the sum of forty gaps is 3.7
-    # s.
+    # Gaps are uniform in 1..1999 ms with a mean of 1 s, so forty are expected in 40 s. The standard deviation of
+    # the sum of forty gaps is 3.7 s.
     assert 26 <= len(times_ms) <= 54
 
 

@@ -82,7 +82,7 @@ def test_follower_that_misses_a_proposal_synchronises_again() -> None:
     assert [e.state for e in states if isinstance(e, PeerStateChanged)].count("LOOKING") == 2
 
 
-def test_held_leader_and_isr_delays_a_leadership() -> None:
+def test_held_leader_and_isr_request_delays_a_leadership() -> None:
     world = World(1, WorldSettings())
     stage = Stage(world)
     world.start()

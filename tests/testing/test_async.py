@@ -72,7 +72,7 @@ def test_cancelled_start_leaves_no_processes(tmp_path: Path) -> None:
         assert again.zab_leader is not None
 
 
-def test_fixture_serves_asynchronous_tests_of_anyio(tmp_path: Path) -> None:
+def test_cluster_fixture_works_in_async_tests_of_anyio(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(ASYNC_TEST.format(mark="@pytest.mark.anyio"))
     (tmp_path / "conftest.py").write_text(
         "import pytest\n@pytest.fixture\ndef anyio_backend():\n    return 'asyncio'\n"

@@ -41,7 +41,7 @@ def test_each_client_library_connects_with_its_configuration(zabka_cluster: Live
         zabka_cluster.client_config("ruby")  # type: ignore[arg-type]
 
 
-def test_network_addresses_of_a_world_raise_a_reason() -> None:
+def test_network_addresses_of_a_simulated_world_raise_an_error() -> None:
     with running_world(peers=1, brokers=1) as world:
         for address in ("bootstrap", "zookeeper_connect"):
             with pytest.raises(ClusterFailed, match="use the fixture zabka_cluster"):

@@ -38,7 +38,7 @@ def producer(cluster: LiveCluster, client_id: str) -> Producer:
     return Producer({"bootstrap.servers": cluster.bootstrap, "client.id": client_id, "log_level": 0})
 
 
-def test_cut_client_sends_nothing_until_it_heals(cluster: LiveCluster) -> None:
+def test_cut_client_sends_nothing_until_the_cut_is_healed(cluster: LiveCluster) -> None:
     shop, other = producer(cluster, "shop-1"), producer(cluster, "other")
     link = cluster.faults.cut("client:shop-*")
     for made, value in ((shop, b"late"), (other, b"early")):
@@ -54,7 +54,7 @@ def test_cut_client_sends_nothing_until_it_heals(cluster: LiveCluster) -> None:
     assert {event["caused_by"] for event in applied} == {f"fault {link.id}"}
 
 
-def test_client_is_cut_from_a_restarted_broker_too(cluster: LiveCluster) -> None:
+def test_client_cut_from_a_broker_stays_cut_after_its_restart(cluster: LiveCluster) -> None:
     link = cluster.faults.cut("client:shop-*", "broker-2")
     cluster.brokers[2].restart()
     cluster.until_ready()
@@ -65,7 +65,7 @@ def test_client_is_cut_from_a_restarted_broker_too(cluster: LiveCluster) -> None
     assert TOPIC in alone.list_topics(timeout=20).topics
 
 
-def test_aiokafka_waits_for_slow_answers(cluster: LiveCluster) -> None:
+def test_aiokafka_waits_for_slow_responses(cluster: LiveCluster) -> None:
     async def send() -> float:
         async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, client_id="shop-1") as made:
             await made.send_and_wait(TOPIC, b"a")
@@ -78,7 +78,7 @@ def test_aiokafka_waits_for_slow_answers(cluster: LiveCluster) -> None:
     assert asyncio.run(send()) >= 0.3
 
 
-def test_bandwidth_limits_a_producer(cluster: LiveCluster) -> None:
+def test_bandwidth_fault_slows_a_producer(cluster: LiveCluster) -> None:
     shop = producer(cluster, "shop-1")
     shop.produce(TOPIC, b"a")
     assert shop.flush(30) == 0
@@ -151,7 +151,7 @@ def test_simulated_client_is_cut_and_heals(end: str) -> None:
         world.until(lambda: acknowledged(world) > before, 60)
 
 
-def test_simulated_link_of_brokers_has_a_bandwidth() -> None:
+def test_simulated_broker_link_can_have_a_bandwidth_limit() -> None:
     with running_world(seed=3, peers=1, brokers=2) as world:
         world.topics.create(TOPIC, partitions=1, replication_factor=2)
         world.produce(TOPIC, "a")
@@ -162,5 +162,5 @@ def test_simulated_link_of_brokers_has_a_bandwidth() -> None:
         assert world.events("fault_injected")[-1]["kind"] == "bandwidth 5000 bytes/s"
 
 
-def test_session_is_named_as_kazoo_has_it() -> None:
+def test_kazoo_session_id_is_accepted_as_a_link_end() -> None:
     assert [end_of(end) for end in (0xAB, (0xAB, b"password"), "session:0xab")] == ["session:0xab"] * 3

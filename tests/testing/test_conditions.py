@@ -39,7 +39,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_condition_is_evaluated_again_after_an_error(error: Exception, world: SimulatedCluster) -> None:
+def test_condition_is_evaluated_again_after_a_client_error(error: Exception, world: SimulatedCluster) -> None:
     results: list[Exception | str] = [error, "done"]
 
     def condition() -> str:
@@ -51,7 +51,7 @@ def test_condition_is_evaluated_again_after_an_error(error: Exception, world: Si
     assert world.until(condition) == "done"
 
 
-def test_error_in_a_condition_ends_the_wait(world: SimulatedCluster) -> None:
+def test_programming_error_in_a_condition_ends_the_wait(world: SimulatedCluster) -> None:
     with pytest.raises(ZeroDivisionError):
         world.until(lambda: 1 // 0)
 
@@ -79,7 +79,7 @@ def test_failed_wait_shows_lines_and_last_exception(world: SimulatedCluster) -> 
     assert "three letters" in str(failed.value) and "it last raised AssertionError: too few" in str(failed.value)
 
 
-def test_long_source_is_replaced_by_its_representation() -> None:
+def test_long_function_source_is_replaced_by_its_repr() -> None:
     long = "def long():\n" + "    pass\n" * 40
     scope: dict[str, object] = {}
     exec(compile(long, "nowhere.py", "exec"), scope)

@@ -30,7 +30,7 @@ def test_ensemble_survives_the_loss_of_its_leader(zabka_ensemble: LiveEnsemble) 
     assert zabka_ensemble.until(lambda: zabka_ensemble.events("leader_established"))
 
 
-def test_ensemble_is_complete_and_empty_at_the_start_of_a_test(zabka_ensemble: LiveEnsemble) -> None:
+def test_ensemble_is_running_and_empty_when_a_test_starts(zabka_ensemble: LiveEnsemble) -> None:
     assert names(zabka_ensemble, create="/consumers") == ["consumers", "zookeeper"]
     zabka_ensemble.peers[2].kill()
     zabka_ensemble.start_test()
@@ -39,7 +39,7 @@ def test_ensemble_is_complete_and_empty_at_the_start_of_a_test(zabka_ensemble: L
 
 
 @pytest.mark.zabka(peers=1)
-def test_marked_ensemble_has_one_peer(zabka_ensemble: LiveEnsemble) -> None:
+def test_marker_sets_the_number_of_ensemble_peers(zabka_ensemble: LiveEnsemble) -> None:
     assert list(zabka_ensemble.peers) == [1]
     assert names(zabka_ensemble) == ["zookeeper"]
     assert zabka_ensemble.settings()["clientPort"] in zabka_ensemble.zookeeper_connect

@@ -1,6 +1,6 @@
-"""Stacks of errors and late answers, as in tests of librdkafka's mock cluster (0105, 0117, 0144), with real brokers.
+"""Stacks of errors and late responses with real brokers, as in librdkafka's mock tests 0105, 0117 and 0144.
 
-The oldest rule of an API applies first, so several rules that apply once are a stack of errors.
+The oldest rule of an API applies first. Therefore several rules that each apply once act as a stack of errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def cluster(zabka_cluster: LiveCluster) -> LiveCluster:
 
 
 def stack(cluster: LiveCluster, api: str, *errors: str) -> list[Any]:
-    """Let the next requests of an API fail, each with one of the errors."""
+    """Make the next requests of an API fail, each with the next of these errors."""
     return [cluster.faults.on_request(api).error(error).once() for error in errors]
 
 
@@ -36,7 +36,7 @@ def producer(cluster: LiveCluster, **config: Any) -> Producer:
 
 
 def send(made: Producer, value: bytes) -> int | None:
-    """Produce a record, and return the code of its delivery's error."""
+    """Produce a record, and return its delivery's error code, or None if it was delivered."""
     errors: list[KafkaError | None] = []
     made.produce(TOPIC, value, on_delivery=lambda error, message: errors.append(error))
     assert made.flush(30) == 0
@@ -60,7 +60,7 @@ def consumer(cluster: LiveCluster, group: str, **config: Any) -> Consumer:
 
 
 def first(made: Consumer) -> bytes | None:
-    """Return the first record's value; errors that the client returns fail the test."""
+    """Return the value of the first record. The test fails if the client returns an error."""
     end = time.monotonic() + 30
     while time.monotonic() < end:
         message = made.poll(0.1)
@@ -76,7 +76,7 @@ def committed(made: Consumer) -> int:
 
 
 @pytest.mark.parametrize(("retries", "code"), [(10, None), (1, KafkaError.KAFKA_STORAGE_ERROR)])
-def test_storage_errors_end_with_the_last_retry(cluster: LiveCluster, retries: int, code: int | None) -> None:
+def test_storage_errors_are_retried_up_to_the_retry_limit(cluster: LiveCluster, retries: int, code: int | None) -> None:
     made = producer(cluster, retries=retries, **{"retry.backoff.ms": 50})
     faults = stack(cluster, "Produce", *["KAFKA_STORAGE_ERROR"] * 3)
     assert send(made, b"a") == code
@@ -84,7 +84,7 @@ def test_storage_errors_end_with_the_last_retry(cluster: LiveCluster, retries: i
     assert cluster.consume(TOPIC) == (["a"] if code is None else [])
 
 
-def test_commit_in_a_rebalance_fails_without_stopping_fetches(cluster: LiveCluster) -> None:
+def test_commit_during_rebalance_fails_but_fetching_continues(cluster: LiveCluster) -> None:
     made = producer(cluster)
     send(made, b"a")
     member = consumer(cluster, "rebalancing")
@@ -99,7 +99,7 @@ def test_commit_in_a_rebalance_fails_without_stopping_fetches(cluster: LiveClust
 
 
 @pytest.mark.parametrize("closes", [True, False])
-def test_commit_is_repeated_until_the_coordinator_answers(cluster: LiveCluster, closes: bool) -> None:
+def test_commit_is_repeated_until_the_coordinator_has_loaded(cluster: LiveCluster, closes: bool) -> None:
     send(producer(cluster), b"a")
     group = f"committing-{closes}"
     member = consumer(cluster, group, **{"enable.auto.commit": closes, "auto.commit.interval.ms": 90_000})
@@ -142,7 +142,7 @@ def test_transaction_commits_through_recoverable_errors(cluster: LiveCluster) ->
     member.close()
 
 
-def test_unknown_producer_aborts_one_transaction_only(cluster: LiveCluster) -> None:
+def test_unknown_producer_id_aborts_only_one_transaction(cluster: LiveCluster) -> None:
     made = producer(cluster, **{"transactional.id": "unknown"})
     made.init_transactions(30)
     made.begin_transaction()
@@ -171,7 +171,7 @@ def test_fenced_producer_has_a_fatal_error(cluster: LiveCluster) -> None:
     assert failed.value.args[0].fatal()
 
 
-def test_late_answer_times_out_a_record_that_is_stored(cluster: LiveCluster) -> None:
+def test_late_response_times_out_a_record_that_is_stored(cluster: LiveCluster) -> None:
     made = producer(cluster, **{"message.timeout.ms": 1_000, "enable.idempotence": False})
     assert send(made, b"a") is None
     fault = cluster.faults.on_request("Produce").delay_after(3_000).once()
@@ -179,8 +179,10 @@ def test_late_answer_times_out_a_record_that_is_stored(cluster: LiveCluster) -> 
     assert (cluster.consume(TOPIC), fault.used) == (["a", "b"], 1)
 
 
-def test_lost_answers_and_errors_keep_records_in_order(cluster: LiveCluster) -> None:
-    """With five requests on their way, the answer to the first is lost, and a repeated one is refused."""
+def test_lost_responses_and_errors_keep_record_order(cluster: LiveCluster) -> None:
+    """Five requests are in flight. The response to the first is lost, and a later request, which may be its retry, is
+    rejected.
+    """
     made = producer(cluster, **{"enable.idempotence": True, "batch.num.messages": 1, "linger.ms": 0})
     assert send(made, b"0") is None
     lost = cluster.faults.on_request("Produce").drop_response().once()
@@ -193,7 +195,7 @@ def test_lost_answers_and_errors_keep_records_in_order(cluster: LiveCluster) -> 
     assert cluster.consume(TOPIC) == ["0", "1", "2", "3", "4", "5"]
 
 
-def test_slow_coordinator_ends_a_call_with_a_retriable_error(cluster: LiveCluster) -> None:
+def test_slow_coordinator_causes_a_retriable_error(cluster: LiveCluster) -> None:
     made = producer(cluster, **{"transactional.id": "slow"})
     fault = cluster.faults.on_request("InitProducerId").delay_before(3_000).once()
     with pytest.raises(KafkaException) as failed:
@@ -204,7 +206,7 @@ def test_slow_coordinator_ends_a_call_with_a_retriable_error(cluster: LiveCluste
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_transaction_ends_although_every_answer_is_late(cluster: LiveCluster, commits: bool) -> None:
+def test_transaction_ends_although_every_response_is_late(cluster: LiveCluster, commits: bool) -> None:
     made = producer(cluster, **{"transactional.id": f"late-{commits}", "client.id": "late"})
     made.init_transactions(30)
     made.begin_transaction()

@@ -97,7 +97,7 @@ def test_configs_of_internal_topics_are_reset(zabka_cluster: LiveCluster) -> Non
     zabka_cluster.until(lambda: offsets.config == before)
 
 
-def test_report_begins_at_the_test_without_internal_topics(zabka_cluster: LiveCluster) -> None:
+def test_report_covers_only_the_test_and_no_internal_topics(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     zabka_cluster.topics["orders"].delete()
     zabka_cluster.topics.create("payments")
@@ -122,5 +122,5 @@ def test_cluster_calls_log_nothing(zabka_cluster: LiveCluster, caplog: pytest.Lo
 
 
 @pytest.mark.zabka(peers=1, brokers=1, settings={"num.partitions": "2"})
-def test_first_group_member_does_not_wait_for_others(zabka_cluster: LiveCluster) -> None:
+def test_initial_rebalance_delay_of_the_fixture_is_zero(zabka_cluster: LiveCluster) -> None:
     assert zabka_cluster.settings()["group.initial.rebalance.delay.ms"] == "0"

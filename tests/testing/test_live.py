@@ -87,7 +87,7 @@ def test_nodes_of_a_frozen_host_are_unknown(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.until_ready()
 
 
-def test_last_known_state_is_stale_without_a_quorum(zabka_cluster: LiveCluster) -> None:
+def test_last_known_state_is_marked_stale_without_a_quorum(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     known = zabka_cluster.get("/api/v1/controller")
     zabka_cluster.peers[1].kill()
@@ -118,7 +118,7 @@ def test_cut_link_removes_the_follower_from_the_isr(zabka_cluster: LiveCluster) 
 
     zabka_cluster.faults.cut(follower, controller)
     zabka_cluster.until(lambda: zabka_cluster.topics["orders"].partitions[0].isr == [controller.id])
-    # Followers of __consumer_offsets, which an earlier test may have created, are cut off as well.
+    # Look only at the topic `orders`: the cut also affects __consumer_offsets, if an earlier test has created it.
     evicted = zabka_cluster.until(lambda: [e for e in since("isr_changed") if e["topic"] == "orders"])
     assert [e["cause"] for e in evicted] == ["lag"]
     zabka_cluster.faults.heal()
@@ -217,7 +217,7 @@ def test_topics_are_printed_as_by_kafka_topics(zabka_cluster: LiveCluster) -> No
     topic_id = zabka_cluster.topics["t"].describe()["topic_id"]
 
     def expected() -> list[str]:
-        # On a busy machine, a follower may leave the ISR briefly; it returns in the end.
+        # Read the ISR at each attempt: on a busy machine, a follower may leave the ISR for a while.
         isr = [",".join(map(str, partition.isr)) for partition in zabka_cluster.topics["t"].partitions]
         return [
             f"Topic: t\tTopicId: {topic_id}\tPartitionCount: 2\tReplicationFactor: 3\tConfigs: min.insync.replicas=2",
@@ -351,7 +351,7 @@ def test_second_up_uses_its_data_and_ctrl_c_leaves_no_process(tmp_path: Path) ->
     assert driven.consume("kept") == ["so is this"]
     driven.close()
     pids = second.pids()
-    # Even if the parent of all processes is killed with SIGKILL, no process remains.
+    # All processes must end even if their parent is killed with SIGKILL.
     second.process.kill()
     second.end()
     deadline = time.monotonic() + 60
@@ -368,7 +368,7 @@ def test_ctrl_c_before_ready_restores_the_terminal_and_fails(tmp_path: Path, arg
         command = [*ZABKA, "up", "--data", str(tmp_path), "--peers", "1", "--brokers", "1", *FREE, *arguments]
         os.execve(command[0], command, {**os.environ, "TERM": "xterm"})
     shown = b""
-    # Once the file exists, the agent runs and signals are handled.
+    # This file is written when the agent runs and the signal handlers are installed.
     while not (tmp_path / "run.json").exists():
         time.sleep(0.005)
     os.write(terminal, b"\x03")

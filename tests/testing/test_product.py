@@ -46,7 +46,7 @@ def test_report_explains_the_leader_change_before_an_isr_change() -> None:
         world.until(lambda: len(topic.partitions[0].isr) == 2)
         assert [e["type"] for e in world.events("isr_changed", "leader_elected")][-1] == "isr_changed"
         output = report(world.journal()).partition("causes of the newest ")[2]
-    # A leader change is more important than an ISR change, even if it is not the newest decision.
+    # The report prefers the leader change to the ISR change, although the ISR change is newer.
     assert output.startswith("leader_elected:\n")
 
 
@@ -58,7 +58,7 @@ def test_world_that_cannot_be_created_raises_cluster_failed(options: dict[str, A
         start_live(tmp_path, **options)
 
 
-def test_cluster_that_cannot_be_driven_is_stopped_immediately(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_without_an_importable_driver_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zabka.testing.live.cluster", None)
     with pytest.raises(ImportError):
         start_live(tmp_path, peers=1, brokers=1)
@@ -142,7 +142,7 @@ def test_two_clusters_never_use_the_same_ports() -> None:
 
 
 def test_xdist_workers_have_clusters_with_different_ports(tmp_path: Path) -> None:
-    # Each worker's test ends when the other worker's cluster runs at the same time.
+    # Each worker's test waits until the other worker's cluster runs at the same time.
     (tmp_path / "test_mine.py").write_text(
         "import json, os, time\n"
         "from pathlib import Path\n"

@@ -67,7 +67,7 @@ def test_anyio_groups_streams_and_timeouts_work() -> None:
         assert await receive.receive() == 1
         send.close()
         receive.close()
-        # Its listeners are sockets of the operating system.
+        # This library opens sockets of the operating system, which the simulation rejects.
         world.start("echo", echo)
         with pytest.raises(ClusterFailed, match="NotSimulated"):
             await world.until(lambda: False, within=5)
@@ -75,7 +75,7 @@ def test_anyio_groups_streams_and_timeouts_work() -> None:
     passes(work)
 
 
-def test_ensemble_client_of_zabka_works() -> None:
+def test_zabkas_zookeeper_client_works_in_a_program() -> None:
     async def write(world: SimulatedWorld) -> None:
         async with connect(world.zookeeper_connect) as client:
             await client.create("/orders", b"1")
@@ -95,7 +95,7 @@ class Echo(asyncio.Protocol):
         self.transport.write(data)
 
 
-def test_server_of_a_protocol_answers() -> None:
+def test_asyncio_protocol_server_replies() -> None:
     async def call(world: SimulatedWorld) -> None:
         async def echo(_: str) -> None:
             server = await asyncio.get_running_loop().create_server(Echo, "0.0.0.0", 7)
@@ -113,7 +113,7 @@ def test_server_of_a_protocol_answers() -> None:
     passes(call)
 
 
-def test_threads_of_kazoo_are_refused() -> None:
+def test_kazoo_client_is_rejected_because_it_starts_threads() -> None:
     kazoo = pytest.importorskip("kazoo.client")
 
     async def write(world: SimulatedWorld) -> None:

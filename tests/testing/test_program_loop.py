@@ -64,7 +64,7 @@ def test_all_clocks_of_a_program_are_virtual() -> None:
     assert abs(datetime.datetime.now().timestamp() - time.time()) < 1
 
 
-def test_stepped_clock_moves_only_wall_time() -> None:
+def test_clock_step_changes_only_wall_time() -> None:
     async def read(world: SimulatedWorld) -> None:
         moments: list[tuple[float, float]] = []
 
@@ -83,7 +83,7 @@ def test_stepped_clock_moves_only_wall_time() -> None:
     passes(read)
 
 
-def test_randomness_without_a_seed_comes_from_the_worlds_seed() -> None:
+def test_unseeded_randomness_comes_from_the_worlds_seed() -> None:
     def drawn(seed: int) -> list[object]:
         found: list[object] = []
 
@@ -137,7 +137,7 @@ async def listen_at_unix_socket() -> None:
         (listen_at_unix_socket, "loop.create_unix_server", "only TCP"),
     ],
 )
-def test_call_without_a_simulation_is_refused_with_its_line(call: Callable[[], Any], named: str, instead: str) -> None:
+def test_unsupported_call_is_rejected_with_its_source_line(call: Callable[[], Any], named: str, instead: str) -> None:
     async def calling(_: SimulatedWorld) -> None:
         called = call()
         if asyncio.iscoroutine(called):
@@ -150,7 +150,7 @@ def test_call_without_a_simulation_is_refused_with_its_line(call: Callable[[], A
 # ---- the loop ------------------------------------------------------------------------------------------------------
 
 
-def test_endless_sleep_ends_when_it_is_cancelled() -> None:
+def test_cancelled_infinite_sleep_ends() -> None:
     async def wait(_: SimulatedWorld) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5):
@@ -215,7 +215,7 @@ def test_tasks_are_cancelled_when_the_main_function_returns() -> None:
     passes(wait)
 
 
-def test_debug_mode_and_executor_work() -> None:
+def test_asyncio_debug_mode_and_executor_work() -> None:
     async def work(world: SimulatedWorld) -> None:
         loop = asyncio.get_running_loop()
         loop.set_debug(True)
@@ -275,8 +275,8 @@ def test_sigterm_reaches_the_handler_of_its_program() -> None:
     passes(stop)
 
 
-def test_aiokafka_imported_by_a_program_takes_virtual_time() -> None:
-    """A process of its own, in which nothing has imported aiokafka."""
+def test_aiokafka_imported_by_a_program_uses_virtual_time() -> None:
+    """The test runs in a separate process that has not imported aiokafka before."""
     done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == "2023\n"
 
@@ -315,7 +315,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("upgrades", [False, True])
-def test_programs_speak_tls(certificate: Path, upgrades: bool) -> None:
+def test_programs_can_connect_over_tls(certificate: Path, upgrades: bool) -> None:
     serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     serving.load_cert_chain(certificate, str(certificate) + ".key")
     trusting = ssl.create_default_context(cafile=str(certificate))
@@ -350,7 +350,7 @@ def test_programs_speak_tls(certificate: Path, upgrades: bool) -> None:
 # ---- files ---------------------------------------------------------------------------------------------------------
 
 
-def test_files_keep_what_was_synced_at_power_loss() -> None:
+def test_power_loss_keeps_only_synced_files_of_a_program() -> None:
     async def lose(world: SimulatedWorld) -> None:
         found: list[tuple[str, bool]] = []
 
@@ -379,7 +379,7 @@ def test_files_keep_what_was_synced_at_power_loss() -> None:
     passes(lose)
 
 
-def test_files_keep_everything_at_a_kill() -> None:
+def test_kill_keeps_all_written_files_of_a_program() -> None:
     async def lose(world: SimulatedWorld) -> None:
         found: list[str] = []
 
@@ -402,7 +402,7 @@ def test_files_keep_everything_at_a_kill() -> None:
     passes(lose)
 
 
-def test_file_of_a_program_is_refused_outside_the_world() -> None:
+def test_world_file_is_rejected_outside_a_program() -> None:
     kept: list[Any] = []
 
     async def keep(world: SimulatedWorld) -> None:

@@ -66,7 +66,7 @@ def polled(consumer: Consumer, condition: Callable[[], bool], limit_s: float = 3
 
 
 @pytest.mark.parametrize(("idempotent", "stored"), [(False, ["a", "a"]), (True, ["a"])])
-def test_ack_lost_duplicates_records_of_plain_producers(
+def test_ack_lost_set_duplicates_records_without_idempotence(
     cluster: LiveCluster, idempotent: bool, stored: list[str]
 ) -> None:
     made = producer(cluster, **{"enable.idempotence": idempotent})
@@ -75,14 +75,14 @@ def test_ack_lost_duplicates_records_of_plain_producers(
     assert (cluster.consume(TOPIC), faults.used) == (stored, 1)
 
 
-def test_not_leader_makes_clients_refresh_the_leader(cluster: LiveCluster) -> None:
+def test_not_leader_set_makes_clients_refresh_the_leader(cluster: LiveCluster) -> None:
     made = producer(cluster)
     faults = cluster.faults.add_set("not-leader", topic=TOPIC)
     assert send(made, b"a") == [None]
     assert (cluster.consume(TOPIC), faults.used >= 3) == (["a"], True)
 
 
-def test_coordinator_loading_delays_a_consumer(cluster: LiveCluster) -> None:
+def test_coordinator_loading_set_delays_a_consumer(cluster: LiveCluster) -> None:
     faults = cluster.faults.add_set("coordinator-loading", group="loading", for_ms=1_500)
     began = time.monotonic()
     consumer = joined(cluster, "loading")
@@ -90,7 +90,7 @@ def test_coordinator_loading_delays_a_consumer(cluster: LiveCluster) -> None:
     consumer.close()
 
 
-def test_coordinator_moves_without_losing_the_member(cluster: LiveCluster) -> None:
+def test_coordinator_moves_set_keeps_the_group_member(cluster: LiveCluster) -> None:
     consumer = joined(cluster, "moving")
     send(producer(cluster), b"a")
     assert polled(consumer, lambda: consumer.position(consumer.assignment())[0].offset == 1) == [b"a"]
@@ -100,7 +100,7 @@ def test_coordinator_moves_without_losing_the_member(cluster: LiveCluster) -> No
     consumer.close()
 
 
-def test_rebalance_storm_makes_a_member_rejoin(cluster: LiveCluster) -> None:
+def test_rebalance_storm_set_makes_a_member_rejoin(cluster: LiveCluster) -> None:
     rebalances: list[str] = []
     consumer = joined(cluster, "storm")
     consumer.subscribe([TOPIC], on_revoke=lambda _, partitions: rebalances.append("revoked"))
@@ -112,7 +112,7 @@ def test_rebalance_storm_makes_a_member_rejoin(cluster: LiveCluster) -> None:
     consumer.close()
 
 
-def test_slow_broker_delays_every_response(cluster: LiveCluster) -> None:
+def test_slow_broker_set_delays_every_response(cluster: LiveCluster) -> None:
     made = producer(cluster)
     send(made, b"a")
     faults = cluster.faults.add_set("slow-broker", client_id="shop", delay_ms=700)
@@ -122,7 +122,7 @@ def test_slow_broker_delays_every_response(cluster: LiveCluster) -> None:
     assert cluster.consume(TOPIC) == ["a", "b"]
 
 
-def test_stale_metadata_directs_a_client_to_the_old_leader(cluster: LiveCluster) -> None:
+def test_stale_metadata_set_directs_a_client_to_the_old_leader(cluster: LiveCluster) -> None:
     made = producer(cluster, **{"topic.metadata.refresh.interval.ms": 500, "retry.backoff.ms": 100})
     send(made, b"a")
     leader = cluster.topics[TOPIC].partitions[0].leader
@@ -135,7 +135,7 @@ def test_stale_metadata_directs_a_client_to_the_old_leader(cluster: LiveCluster)
     assert cluster.consume(TOPIC) == ["a", "b"]
 
 
-def test_throttled_producer_waits_and_loses_nothing(cluster: LiveCluster) -> None:
+def test_throttled_producer_waits_and_loses_no_record(cluster: LiveCluster) -> None:
     throttles: list[int] = []
 
     async def run() -> None:
@@ -188,7 +188,7 @@ def zookeeper(zabka_cluster: LiveCluster) -> Iterator[KazooClient]:
     client.close()
 
 
-def test_connection_loss_on_create_leaves_the_znode(zabka_cluster: LiveCluster, zookeeper: KazooClient) -> None:
+def test_connection_loss_on_create_set_keeps_the_znode(zabka_cluster: LiveCluster, zookeeper: KazooClient) -> None:
     """ZooKeeper's classic problem: the lock znode exists, but the client does not know it."""
     zookeeper.ensure_path("/locks")
     faults = zabka_cluster.faults.add_set("connection-loss-on-create", path="/locks/*")

@@ -37,7 +37,7 @@ def on_request(name: str, **match: Any) -> RequestSelection[RequestFault]:
         (lambda s: s.truncate(), {"effect": "truncate"}),
     ],
 )
-def test_effect_is_selected_by_a_method(choose: Choose, expected: dict[str, Any]) -> None:
+def test_builder_method_selects_the_fault_effect(choose: Choose, expected: dict[str, Any]) -> None:
     made = choose(on_request("Produce", topic="orders")).once()
     assert made == RequestFault(**{"kind": "request", "api": "Produce", "topic": "orders", "times": 1, **expected})
 
@@ -53,7 +53,7 @@ def test_effect_is_selected_by_a_method(choose: Choose, expected: dict[str, Any]
         (lambda o: o.until_removed(), {}),
     ],
 )
-def test_times_are_set_by_the_last_method(
+def test_last_builder_method_sets_how_often_a_fault_applies(
     choose: Callable[[HowOften[RequestFault]], RequestFault], expected: dict[str, Any]
 ) -> None:
     assert choose(on_request("Fetch").close()) == RequestFault(
@@ -72,7 +72,7 @@ def test_impossible_fault_is_rejected_when_it_is_created() -> None:
         on_request("Produce").error("NOT_COORDINATOR").once()
 
 
-def test_fault_without_times_logs_a_warning() -> None:
+def test_fault_never_added_causes_a_warning() -> None:
     unfinished = on_request("Produce").close()
     with pytest.warns(RuntimeWarning, match="the fault close on Produce was never added"):
         del unfinished
@@ -116,7 +116,7 @@ def test_simulated_peers_share_the_use_count() -> None:
         assert fault.used == 2
 
 
-def test_simulated_ready_set_is_added_and_healed(world: SimulatedCluster) -> None:
+def test_simulated_ready_fault_set_is_added_and_healed(world: SimulatedCluster) -> None:
     faults = world.faults.add_set("ack-lost", topic="orders")
     world.produce("orders", "c")
     assert faults.used == 1
@@ -138,7 +138,7 @@ def test_live_producer_stores_a_record_twice_after_a_lost_ack(zabka_cluster: Liv
     assert (applied["client"], applied["caused_by"]) == ("rdkafka", f"fault {fault.ids[0]}")
 
 
-def test_live_faults_of_a_test_are_removed_in_the_next(zabka_cluster: LiveCluster) -> None:
+def test_live_faults_of_a_test_are_removed_before_the_next_test(zabka_cluster: LiveCluster) -> None:
     assert zabka_cluster.get("/api/v1/faults") == []
 
 

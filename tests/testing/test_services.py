@@ -21,9 +21,10 @@ from zabka.testing.worlds.cluster import SimulatedCluster
 
 ORDERS = 30
 STARTED_S_MAX = 1.0
-"""The CPU time of a world's start, which is 0.1 s; the first one of a process also imports the servers."""
+"""Maximum CPU time to start a world. It takes 0.1 s; the first start in a process also imports the servers."""
 SPEED_MIN = 10.0
-"""Virtual seconds in a CPU second: measured are 35 to 41, and fewer if other processes use the caches."""
+"""Minimum virtual seconds per CPU second. Measured were 35 to 41, and fewer if other processes use the CPU caches.
+"""
 
 
 async def shop(bootstrap: str) -> None:
@@ -106,7 +107,7 @@ def test_failed_program_is_restarted_on_request(zabka_world: SimulatedCluster) -
     assert "gaierror: [Errno -2] no machine of this world has the name echo" in calling.failures[0]
 
 
-def test_failure_of_a_program_ends_the_wait(zabka_world: SimulatedCluster) -> None:
+def test_failed_program_ends_a_wait_with_its_error(zabka_world: SimulatedCluster) -> None:
     async def broken(_: str) -> None:
         await asyncio.sleep(1)
         raise LookupError("no such order")
@@ -116,7 +117,7 @@ def test_failure_of_a_program_ends_the_wait(zabka_world: SimulatedCluster) -> No
         zabka_world.until(lambda: False)
 
 
-def test_failure_of_a_task_that_is_not_awaited_is_shown(zabka_world: SimulatedCluster) -> None:
+def test_failure_of_a_task_that_is_not_awaited_is_reported(zabka_world: SimulatedCluster) -> None:
     kept: list[object] = []
 
     async def shelve(_: str) -> None:
@@ -131,7 +132,7 @@ def test_failure_of_a_task_that_is_not_awaited_is_shown(zabka_world: SimulatedCl
         zabka_world.until(lambda: False, 5)
 
 
-def test_cancellation_and_exit_codes_are_failures(zabka_world: SimulatedCluster) -> None:
+def test_cancelled_or_exited_program_counts_as_failed(zabka_world: SimulatedCluster) -> None:
     async def cancelled(_: str) -> None:
         task = asyncio.create_task(asyncio.sleep(1))
         task.cancel()
@@ -148,7 +149,7 @@ def test_cancellation_and_exit_codes_are_failures(zabka_world: SimulatedCluster)
         zabka_world.let_pass(1)
 
 
-def test_ended_tasks_have_the_same_order_in_every_run() -> None:
+def test_completed_tasks_have_the_same_order_in_every_run() -> None:
     def order() -> list[str]:
         found: list[str] = []
 
@@ -164,7 +165,7 @@ def test_ended_tasks_have_the_same_order_in_every_run() -> None:
 
     orders = []
     for size in (1, 50, 500):
-        # Other objects change the memory addresses of the next run's objects.
+        # Allocate objects, so that the next run's objects have other memory addresses.
         orders.append((order(), [object() for _ in range(size)]))
     assert orders[0][0] == orders[1][0] == orders[2][0]
 
@@ -284,8 +285,8 @@ def test_machine_name_cannot_be_used_twice(zabka_world: SimulatedCluster) -> Non
 
 
 @pytest.mark.long
-def test_speed_of_a_cluster_with_clients_is_twenty_times_real_time() -> None:
-    """Three peers, three brokers, a producer and a group of two, in CPU time."""
+def test_cluster_with_clients_runs_at_20_times_real_time() -> None:
+    """The CPU time is measured with three peers, three brokers, a producer and a consumer group of two members."""
 
     async def produce(bootstrap: str) -> None:
         async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all", enable_idempotence=True) as producer:
@@ -306,6 +307,6 @@ def test_speed_of_a_cluster_with_clients_is_twenty_times_real_time() -> None:
         assert 20 / (time.process_time() - began_s) > SPEED_MIN
 
 
-def test_defaults_of_topics_reach_the_brokers() -> None:
+def test_topic_default_settings_reach_the_brokers() -> None:
     with running_world(peers=1, brokers=1, settings={"num.partitions": "2"}) as world:
         assert world.settings("broker-1")["num.partitions"] == "2"

@@ -32,7 +32,7 @@ def world() -> Iterator[SimulatedCluster]:
 # ---- in a world ------------------------------------------------------------------------------------------------------
 
 
-def test_group_is_stable_without_lag_after_its_member_read(world: SimulatedCluster) -> None:
+def test_group_is_stable_without_lag_after_reading_all_records(world: SimulatedCluster) -> None:
     world.topics.create("orders", partitions=2)
     world.produce("orders", ["a", "b"])
     member = world.consumer("orders", "billing")
@@ -58,7 +58,7 @@ def test_leader_moves_to_the_named_replica(world: SimulatedCluster) -> None:
         world.move_leader("moves", 0, 3)
 
 
-def test_wait_for_sync_names_the_partition_out_of_sync(world: SimulatedCluster) -> None:
+def test_failed_wait_for_isr_names_the_out_of_sync_partition(world: SimulatedCluster) -> None:
     world.topics.create("synced", assignment={0: [1, 3]})
     world.brokers[3].kill()
     world.until(lambda: world.topics["synced"].partitions[0].isr == [1])
@@ -110,7 +110,7 @@ def test_controller_with_an_expired_session_is_replaced(zabka_cluster: LiveClust
     zabka_cluster.until(lambda: controller.registered)
 
 
-def test_until_stable_sees_a_group_of_librdkafka(zabka_cluster: LiveCluster) -> None:
+def test_until_stable_recognises_a_librdkafka_group(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     zabka_cluster.produce("orders", ["a"])
     config = {"group.id": "billing", "auto.offset.reset": "earliest", "auto.commit.interval.ms": 100}
@@ -148,7 +148,7 @@ def proxy(listening: socket.socket, upstream: str) -> Iterator[list[bytes]]:
         yield seen
 
 
-def test_clients_connect_through_a_proxy_of_the_user() -> None:
+def test_clients_connect_through_an_advertised_proxy_address() -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     address = f"127.0.0.1:{listening.getsockname()[1]}"
     with (
@@ -164,16 +164,16 @@ def test_clients_connect_through_a_proxy_of_the_user() -> None:
         assert cluster.consume("orders") == ["through the proxy"]
 
 
-def test_events_of_a_context_begin_at_its_start() -> None:
+def test_cluster_context_returns_events_since_its_start() -> None:
     with running_cluster(peers=1, brokers=1) as cluster:
         assert cluster.events("node_started")
 
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
 def test_new_admin_client_finds_the_next_controller(zabka_cluster: LiveCluster, fault: str) -> None:
-    """An AdminClient of librdkafka keeps the controller that it found when it connected.
+    """A librdkafka AdminClient keeps sending to the controller that it found when it connected.
 
-    It requests metadata when it connects to a broker, which is before the next election, and then every
+    The client requests metadata when it connects to a broker, which is before the next election, and then every
     `topic.metadata.refresh.interval.ms` (5 minutes). Its requests wait for the old controller until they time out.
     """
     first = zabka_cluster.until(lambda: zabka_cluster.controller)
@@ -195,7 +195,7 @@ def test_advertised_addresses_must_match_the_brokers() -> None:
         running_cluster(peers=1, brokers=1, ports="some").__enter__()  # type: ignore[arg-type]
 
 
-def test_fixed_ports_are_the_default_ones_or_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixed_ports_are_the_default_ports_or_rejected_if_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (DEFAULT_ZK_PORT, DEFAULT_KAFKA_PORT) == (2181, 9092)
     # The default ports may be in use on this machine.
     zookeeper, kafka = free_ports(2)

@@ -44,7 +44,7 @@ def report_of(run: Callable[[], None]) -> str:
     return "\n".join(caught.value.__notes__)
 
 
-def test_every_seed_runs_once_in_a_world_of_its_own() -> None:
+def test_every_seed_runs_once_in_its_own_world() -> None:
     seen: list[tuple[int, float]] = []
 
     @simulated(seeds=3, **ALONE)
@@ -84,7 +84,7 @@ def test_failing_seed_is_reported_with_its_command_and_journal(tmp_path: Path) -
     assert "because" in done.stdout and "sold: order=7" in done.stdout
 
 
-def test_faults_that_the_failure_does_not_need_are_left_out() -> None:
+def test_shrinking_removes_faults_not_needed_for_the_failure() -> None:
     @simulated(seeds=1, peers=1, brokers=1, faults="kill_program,pause_program")
     async def count(world: SimulatedWorld) -> None:
         starts: list[int] = []
@@ -104,7 +104,7 @@ def test_faults_that_the_failure_does_not_need_are_left_out() -> None:
     assert "crash worker" in text
 
 
-def test_seed_whose_runs_differ_is_reported_as_that() -> None:
+def test_seed_with_differing_runs_is_reported_nondeterministic() -> None:
     runs: list[int] = []
 
     @simulated(seeds=1, **ALONE)
@@ -120,7 +120,7 @@ def test_seed_whose_runs_differ_is_reported_as_that() -> None:
     assert "likely source:" in text
 
 
-def test_selected_faults_alone_are_injected() -> None:
+def test_replay_injects_only_the_selected_faults() -> None:
     async def wait(world: SimulatedWorld) -> None:
         async def idle(_: str) -> None:
             await asyncio.sleep(3_600)
@@ -135,7 +135,7 @@ def test_selected_faults_alone_are_injected() -> None:
     assert run_seed(chaos, wait, 1, []).injected == []
 
 
-def test_faults_end_before_the_test_does() -> None:
+def test_faults_end_before_the_end_of_the_test() -> None:
     async def wait(world: SimulatedWorld) -> None:
         async def idle(_: str) -> None:
             await asyncio.sleep(3_600)
@@ -151,7 +151,7 @@ def test_faults_end_before_the_test_does() -> None:
     )
 
 
-def test_failure_of_a_program_is_raised_where_the_test_waits() -> None:
+def test_program_failure_is_raised_in_the_waiting_test() -> None:
     @simulated(seeds=1, **ALONE)
     async def fail(world: SimulatedWorld) -> None:
         async def broken(_: str) -> None:
@@ -164,7 +164,7 @@ def test_failure_of_a_program_is_raised_where_the_test_waits() -> None:
     fail()
 
 
-def test_condition_that_never_holds_names_its_source() -> None:
+def test_condition_that_never_holds_is_reported_with_its_source() -> None:
     @simulated(seeds=1, **ALONE)
     async def wait(world: SimulatedWorld) -> None:
         await world.until(lambda: world.now < 0, within=5)
@@ -173,7 +173,7 @@ def test_condition_that_never_holds_names_its_source() -> None:
         wait()
 
 
-def test_test_that_never_ends_fails_at_its_limit() -> None:
+def test_simulated_test_that_never_ends_fails_at_its_time_limit() -> None:
     @simulated(seeds=1, limit_s=10, **ALONE)
     async def hang(_: SimulatedWorld) -> None:
         await asyncio.get_running_loop().create_future()
@@ -182,7 +182,7 @@ def test_test_that_never_ends_fails_at_its_limit() -> None:
         hang()
 
 
-def test_cluster_is_changed_from_within_the_test() -> None:
+def test_test_function_can_change_the_cluster_while_programs_run() -> None:
     ticks: list[float] = []
 
     @simulated(seeds=1, peers=1, brokers=1)
@@ -197,7 +197,7 @@ def test_cluster_is_changed_from_within_the_test() -> None:
         before = len(ticks)
         world.topics.create("orders")
         world.cluster.produce("orders", ["a", "b"])
-        # Other programs take their turns while a call of the test waits.
+        # While a call of the test waited, other programs continued.
         assert len(ticks) > before
         await asyncio.sleep(0.1)
         assert world.cluster.consume("orders") == ["a", "b"]
@@ -205,7 +205,7 @@ def test_cluster_is_changed_from_within_the_test() -> None:
     change()
 
 
-def test_notes_and_log_lines_belong_to_their_program() -> None:
+def test_notes_and_log_lines_name_their_program() -> None:
     async def talk(world: SimulatedWorld) -> None:
         async def speaker(_: str) -> None:
             LOG.warning("object %s", "0x7f0011223344")
@@ -224,18 +224,18 @@ def test_notes_and_log_lines_belong_to_their_program() -> None:
     ]
 
 
-def test_unknown_faults_are_refused_with_the_known_names() -> None:
+def test_unknown_faults_are_rejected_with_a_list_of_known_ones() -> None:
     assert kinds_of("clocks") == kinds_of(["step_clock"]) == ("step_clock",)
     assert set(MIXES["pauses"]) < set(kinds_of("pauses, kill_program"))
     with pytest.raises(UnknownFaults, match=r"there are no faults 'meteor': name a mix .chaos"):
         kinds_of("meteor")
 
 
-def test_numbers_of_faults_are_read_back() -> None:
+def test_fault_numbers_round_trip_as_a_string() -> None:
     assert [numbers_of(numbers_text(each)) for each in ([], [3], [3, 7])] == [[], [3], [3, 7]]
 
 
-def test_pytest_runs_one_seed_and_fixtures(tmp_path: Path) -> None:
+def test_pytest_can_run_a_single_seed_and_use_fixtures(tmp_path: Path) -> None:
     (tmp_path / "test_shop.py").write_text(PROJECT)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
@@ -264,7 +264,7 @@ async def test_shop(world, tmp_path):
 """
 
 
-def test_script_is_started_again_with_a_fixed_hash_seed(tmp_path: Path) -> None:
+def test_script_restarts_itself_with_a_fixed_hash_seed(tmp_path: Path) -> None:
     script = tmp_path / "shop.py"
     script.write_text(PROJECT.replace(", tmp_path", "") + "\ntest_shop()\n")
 

@@ -1,4 +1,4 @@
-"""The state machine for Hypothesis: it passes on the cluster, and finds a lost record."""
+"""The state machine for Hypothesis: it passes on a correct cluster, and finds a lost record."""
 
 from __future__ import annotations
 

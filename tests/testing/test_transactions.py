@@ -34,11 +34,11 @@ def _copies_committed_records_once(cluster: Cluster, kills: bool) -> None:
     assert loop.stop().committed > 0
 
 
-def test_simulated_loop_copies_once_despite_a_kill(zabka_world: SimulatedCluster) -> None:
+def test_simulated_copy_loop_copies_records_once_despite_a_kill(zabka_world: SimulatedCluster) -> None:
     _copies_committed_records_once(zabka_world, kills=True)
 
 
-def test_live_loop_copies_committed_records_once(zabka_cluster: LiveCluster) -> None:
+def test_live_copy_loop_copies_committed_records_once(zabka_cluster: LiveCluster) -> None:
     _copies_committed_records_once(zabka_cluster, kills=False)
     kinds = {each["kind"]: each for each in zabka_cluster.get("/api/v1/workloads")}
     assert kinds["transactional-producer"]["aborted"] > 1

@@ -25,7 +25,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("run", "src"),
     [("pytest", True), ("python -m pytest", False), pytest.param("-n 2", True, marks=pytest.mark.long)],
 )
-def test_user_project_with_the_same_module_names_runs(run: str, src: bool, tmp_path: Path) -> None:
+def test_user_project_with_zabkas_module_names_runs(run: str, src: bool, tmp_path: Path) -> None:
     where = write_project(tmp_path, src=src)
     program, *arguments = RUNS[run]
     if program == "pytest":
@@ -38,9 +38,9 @@ def test_user_project_with_the_same_module_names_runs(run: str, src: bool, tmp_p
     assert f"{TESTS_COUNT} passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_no_module_is_importable_by_a_bare_directory_name(tmp_path: Path) -> None:
-    """The linked folders can be imported only if the repository's root is in `sys.path`. This is not the case for an
-    installed zabka.
+def test_zabka_folders_are_not_importable_as_top_level_modules(tmp_path: Path) -> None:
+    """The linked folders can be imported by their bare names only if the repository's root is in `sys.path`, which is
+    not the case for an installed zabka.
     """
     names = ("api", "broker_sim", "compose", "controller", "ensemble", "journal", "pipeline", "simulation", "testing")
     program = f"from importlib.util import find_spec; print([name for name in {names} if find_spec(name)])"
@@ -53,7 +53,7 @@ def test_no_module_is_importable_by_a_bare_directory_name(tmp_path: Path) -> Non
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
-def test_installed_projects_of_equal_names_keep_their_files(version: str, wheel: Path, tmp_path: Path) -> None:
+def test_zabka_and_a_project_with_equal_names_keep_their_files(version: str, wheel: Path, tmp_path: Path) -> None:
     """Install zabka's wheel and the user's project in one environment, run all tests, and uninstall zabka."""
     python_of = pythons()
     if version not in python_of:

@@ -48,8 +48,7 @@ class SimFuture:
         try:
             raise exception
         finally:
-            # The traceback of the exception refers to this frame; without this `del`, they would form a reference
-            # cycle.
+            # The exception's traceback refers to this frame, so without this `del` both would form a reference cycle.
             del exception, self
 
     def add_waiter(self, callback: Callable[[], object]) -> None:
@@ -72,5 +71,5 @@ class SimFuture:
         try:
             return self.result()
         finally:
-            # For the same reason as in `result`.
+            # Avoid the same reference cycle as in `result`.
             del self

@@ -16,14 +16,15 @@ from zabka.ensemble.ports import Instant
 from zabka.simulation.engine.scheduler import Call, Deadlock, Scheduler, Suspended
 
 _TASKS_SWEPT_AT = 64
-"""A node drops its ended tasks once it has this many more tasks than twice the number alive after the last sweep.
+"""A node removes its ended tasks when it has this many more tasks than twice the tasks left by the previous
+removal.
 """
 
 
 class SimTask(Suspended):
     """A coroutine on the scheduler.
 
-    Its steps are delayed while its node is paused and dropped once the node is dead.
+    The coroutine's steps are delayed while its node is paused, and dropped once the node is dead.
     """
 
     __slots__ = ("_coroutine", "_ended", "_running", "_runtime", "name", "result")
@@ -59,7 +60,7 @@ class SimTask(Suspended):
         finally:
             self._running = False
         if self._ended:
-            # The coroutine cancelled itself through something it called.
+            # The coroutine has called something that cancelled its own task.
             self._coroutine.close()
             return
         assert isinstance(awaited, SimFuture), f"{self.name} awaited something that is no port: {awaited!r}"

@@ -114,7 +114,7 @@ class BoundedConnection(H11Protocol):
             self._stalled = None
 
     def _look_whether_taken(self, before: int) -> None:
-        # No data is added while writing is paused.
+        # Writing is paused, so no data was added: if the buffer is smaller, the client has read some of it.
         left = self.transport.get_write_buffer_size()
         if left < before:
             self._watch(left)
@@ -154,7 +154,8 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         bytes_max = self._larger.get(scope["path"], self._bytes_max)
-        # A chunked body can have any size, whatever its content-length. h11 rejects an invalid content-length.
+        # A chunked body can have any size, so it counts as the largest allowed one, even if there is a
+        # content-length. h11 rejects an invalid content-length.
         length = bytes_max if b"transfer-encoding" in headers else int(headers[b"content-length"])
         if length > bytes_max:
             await self._refuse(scope, send, 413, f"a body can have at most {bytes_max} bytes")

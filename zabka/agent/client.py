@@ -19,7 +19,7 @@ ANSWER_BYTES_MAX = 64 * 1024 * 1024
 CONNECT_S_MAX = 1.0
 """Connection timeout, and thus the interval at which the address of a restarted host is resolved again.
 
-The kernel of a running host accepts a connection at once, however busy the agent is.
+The kernel of a running host accepts a connection at once, even if the agent is busy.
 """
 IDLE_CONNECTIONS_MAX = 4
 IDLE_S_MAX = 2.0

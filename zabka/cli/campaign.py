@@ -79,8 +79,8 @@ def campaigns() -> None:
 def run(file: File, master: Master = None, jobs: Jobs = None, out: Out = None, data: Data = Path(".zabka")) -> None:
     """Run a campaign, or continue a stopped one; exit code 1 if an invariant was violated.
 
-    Local processes play the runs, or Spark if --master names one; the results are the same. Without --out the campaign
-    is written to DATA/analytics/campaigns/NAME, and its tables are also part of the lake.
+    Local processes execute the runs, or Spark if --master names one; the results are the same. Without --out the
+    campaign is written to DATA/analytics/campaigns/NAME, and its tables are also part of the lake.
     """
     try:
         require("spark", "campaigns are")
@@ -129,7 +129,10 @@ def _warn_of_too_few_seeds(campaign: Campaign) -> None:
 
 @contextmanager
 def _players(master: str | None, jobs: int | None, target: Path) -> Iterator[Players]:
-    """Provide local processes as players, or Spark if a master is given. Exits with an error if they fail."""
+    """Provide the executors of the runs: local processes, or Spark tasks if a master is given.
+
+    Exits with an error if they fail.
+    """
     from zabka.pipeline.campaign.spark_players import spark_players
     from zabka.pipeline.packed import NotPacked
     from zabka.pipeline.session import FAILURES, NoSpark, first_line, was_interrupted

@@ -22,9 +22,10 @@ AHEAD = 2
 
 
 def process_players(jobs: int) -> Players:
-    """Return players that play runs in order, in `jobs` processes. They raise BrokenProcessPool if a process is killed.
+    """Return a function that executes runs in order, in `jobs` processes.
 
-    Spark tasks (`spark_players`) play the same runs and return the same rows, apart from times and hosts.
+    The function raises BrokenProcessPool if a process is killed. Spark tasks (`spark_players`) execute the same runs
+    and return the same rows, apart from times and hosts.
     """
     return partial(_play, jobs)
 
@@ -41,6 +42,6 @@ def _row(encoded: bytes) -> bytes:
     from zabka.pipeline.campaign.play import row
 
     line = row(encoded)
-    # The ended world is garbage, and the next world needs the memory.
+    # Free the ended world now, because the next world needs the memory.
     gc.collect()
     return line

@@ -19,7 +19,7 @@ except ImportError:
 class CommandGroup(TyperGroup):
     """A group of commands that suggests only close names for a misspelt one (`zabka.ensemble.close_names`).
 
-    Typer itself suggests names that merely share a few letters.
+    Typer itself also suggests names that share only a few letters.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

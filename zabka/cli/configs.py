@@ -8,7 +8,7 @@ import re
 from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, print_line, run
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, AdminClient, ConfigEntry
 
-# org.apache.kafka.clients.admin.ConfigEntry.ConfigSource, as DescribeConfigs numbers it.
+# The numbers of ConfigEntry.ConfigSource (org.apache.kafka.clients.admin) in DescribeConfigs responses.
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",

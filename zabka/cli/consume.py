@@ -118,7 +118,8 @@ async def _consume(client: AdminClient, options: argparse.Namespace) -> None:
             raise CommandFailed(f"Topic {options.topic} has no partition {options.partition}")
         numbers = [options.partition]
     groups = GroupAdmin(client, asyncio_runtime()) if options.group else None
-    # With --partition the consumer starts at --offset, also in a group (ConsoleConsumer.ConsumerWrapper.seek).
+    # With --partition the consumer starts at --offset, even if it has a group
+    # (ConsoleConsumer.ConsumerWrapper.seek).
     committed = {} if groups is None or options.partition is not None else await groups.offsets(options.group)
     positions = {
         partition: committed[partition]
@@ -184,7 +185,7 @@ class _Reader:
                     self._positions[partition] = record.offset + 1
                     self.printed += 1
                     quiet = False
-                # Compaction may have removed a batch, or its end.
+                # Continue after the fetched batches, because compaction may have removed their last records.
                 self._positions[partition] = max(self._positions[partition], found.next_offset)
                 sys.stdout.buffer.flush()
             if 0 <= messages_max <= self.printed:

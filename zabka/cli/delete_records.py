@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """Read the rows of `{"partitions":[{"topic":…,"partition":…,"offset":…}],"version":1}`.  Raises CommandFailed."""
+    """Read the offsets in `{"partitions":[{"topic":…,"partition":…,"offset":…}],"version":1}`. Raises CommandFailed."""
     try:
         document = json.loads(path.read_text())
         rows = [
@@ -31,7 +31,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
             for row in document["partitions"]
         ]
     except UnicodeDecodeError:
-        # The message of this exception would contain everything that was read.
+        # Do not show this exception, because its message contains everything that was read.
         raise CommandFailed(f"cannot read offsets from {path}: it is not a text file") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read offsets from {path}: {reason!r}") from None

@@ -52,7 +52,7 @@ def explore(bounds: Bounds, out: Path | None) -> int:
         found = search(bounds, progress)
     sys.stdout.write(scope_text(bounds) + "\n" + extent_text(found) + "\n")
     if not found.problems:
-        # 0 means that every invariant held in all states that were to be visited.
+        # Exit code 0 means that every invariant held in all states within the bounds.
         return 0 if found.exhausted or found.states >= bounds.states_max else INTERRUPTED
     steps_text = "\n".join(transcript(bounds.peers, found.steps))
     sys.stdout.write(steps_text + "\n")

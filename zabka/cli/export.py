@@ -79,7 +79,7 @@ def command(
     try:
         runs = _journal(journals) if journals is not None else _simulated(seed, scenario, set_ or [])
         parts = [_part(each, from_, to) for each in runs]
-        # The run with the bug is the one to look at.
+        # If there are two runs, show the last one, which has the injected bug.
         page = file_of(parts, parts[-1].about.id, _format(form))
     except (OSError, ValueError, NoHistory, NoPage, NothingToExport) as reason:
         fail(reason, 2)
@@ -103,7 +103,7 @@ def _journal(path: Path) -> list[Recorded]:
 
 
 def _simulated(seed: int | None, scenario: str | None, settings: list[str]) -> list[Recorded]:
-    """Return the run of a seed, or of a scenario together with its bug. Raises ValueError for a wrong argument."""
+    """Return the run of a seed, or of a scenario with its injected bug. Raises ValueError for a wrong argument."""
     from zabka.api.exports.played import scenario_runs, seed_run
     from zabka.cli.outage_library import found_scenario
     from zabka.cli.simulate import configured as configured_world
@@ -144,7 +144,7 @@ def _time_us(text: str | None, first_us: int) -> int | None:
 
 
 def _check(form: str, *texts: str | None) -> None:
-    """End the command for a wrong format or time, before the run is played."""
+    """Exit with an error if the format or a time is invalid, before the run is executed."""
     try:
         _format(form)
         for text in texts:
@@ -154,7 +154,7 @@ def _check(form: str, *texts: str | None) -> None:
 
 
 def _downloaded(url: str, run: str, form: str, from_: str | None, to: str | None) -> bytes:
-    """Return the file as the cluster's API exports it. Ends the command if it cannot."""
+    """Return the file as the cluster's API exports it. Exits with an error if the export fails."""
     import json
 
     from zabka.agent.http_call import NoAnswer, call

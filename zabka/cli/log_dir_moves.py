@@ -22,7 +22,7 @@ ATTEMPT_EVERY_MS = 100
 
 
 class Place(NamedTuple):
-    """A replica's current log directory and its move's target directory; None if there is none."""
+    """Current log directory of a replica, and target directory of its move; each is None if there is none."""
 
     current: str | None = None
     future: str | None = None

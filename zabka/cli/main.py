@@ -51,14 +51,14 @@ def main() -> None:
         try:
             code = _run(sys.argv[1:])
         finally:
-            # Report here if buffered output cannot be written; later it would be too late.
+            # Flush now, because an error can still be reported here, but not at exit.
             sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
     except (OSError, PipeClosed) as failed:
         if not isinstance(failed, BrokenPipeError | PipeClosed):
             print(f"zabka: {failed}", file=sys.stderr)  # noqa: T201
-        # Otherwise Python would try again to write the buffered output at exit.
+        # Redirect stdout, because Python tries at exit to write the buffered output again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = USAGE
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""The implementation of `zabka scenarios`: lists the outage library and plays its scripts."""
+"""Implementation of `zabka scenarios`: lists the outage library and runs its scripts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _refuse(reason: str) -> int:
 
 
 class PlayOptions(msgspec.Struct, frozen=True):
-    """How to play scenarios (a seed, and settings that override the scenario's), and what to print."""
+    """Options for running scenarios: a seed, settings that override a scenario's settings, and what to print."""
 
     seed: int | None = None
     settings: tuple[str, ...] = ()
@@ -43,19 +43,19 @@ AS_THEY_ARE = PlayOptions()
 
 
 class Player(Protocol):
-    """Plays scenarios outside the simulated world."""
+    """Interface that runs scenarios outside the simulated world."""
 
     def unplayable(self, scenario: AnyScenario) -> str | None:
-        """Return why this player cannot play the scenario, or None if it can."""
+        """Return why this player cannot run the scenario, or None if it can."""
         ...
 
     def play(self, scenario: AnyScenario) -> Verdict:
-        """Play the scenario and return its verdict."""
+        """Run the scenario and return its verdict."""
         ...
 
 
 def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], str | None]) -> int:
-    """Print every scenario, one a line, and whether `elsewhere` can also play it.
+    """Print every scenario, one per line, and whether `elsewhere` can also play it.
 
     `running` returns why a scenario cannot be played on a running cluster.
     """
@@ -125,7 +125,7 @@ class _WithEverything(_Simulated):
         return play(scenario, *taps)
 
     def write(self, verdicts: list[Verdict], directory: Path) -> None:
-        """Write the journal and the messages of each play to separate files."""
+        """Write the journal and the messages of each run to separate files."""
         for verdict in verdicts:
             taps = self.taps.get(verdict.name, (None, None))
             for name, played, tap in (
@@ -138,7 +138,7 @@ class _WithEverything(_Simulated):
 
 
 def run(names: list[str], player: Player | None, options: PlayOptions = AS_THEY_ARE) -> int:
-    """Play scenarios, in the simulated world unless another player is given; return the exit code.
+    """Run scenarios, in the simulated world unless another player is given; return the exit code.
 
     It is 0 if each verdict is the expected one, 1 otherwise, 2 for invalid arguments.
     """
@@ -172,7 +172,7 @@ def run(names: list[str], player: Player | None, options: PlayOptions = AS_THEY_
             _print_results(scenario, verdict, again, with_story=options.with_story)
     try:
         if options.out is not None:
-            # If the scenario has an outage, write the run with the outage.
+            # If a run with an outage was recorded, write that run.
             _write_lines(options.out, ((verdict.shown or verdict).lines() for verdict in verdicts))
         if options.messages is not None and tapped is not None:
             _write_lines(options.messages, (tap.lines() for tap in tapped.taps))

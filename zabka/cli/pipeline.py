@@ -214,9 +214,10 @@ def show(
 ) -> None:
     """Print a table, of an earlier run of `tables` or `stream`, or built from the journals of --data.
 
-    Rows of an earlier run are printed without starting Spark, unless --where is given. The text of `incidents` is a
-    summary of each: what happened, why, and what it cost. The text of other tables leaves out columns that repeat
-    another one: moments in microseconds, and the two kinds of runs. Exit code 1 if a journal cannot be read.
+    Rows of an earlier table are printed without starting Spark, unless --where is given. The text of `incidents` is a
+    summary of each incident: what happened, why, and what it cost. The text of other tables omits columns that repeat
+    another one: times in microseconds, and the columns `cluster_run` and `simulated_run`. Exit code 1 if a journal
+    cannot be read.
     """
     place = _place(data)
     if fresh and out is not None:
@@ -323,7 +324,8 @@ def stream(
                 while not query.awaitTermination(1) and not asked.is_set():
                     job.note_progress(query, lake)
                     if while_up and isinstance(place, Path) and not _is_up(place):
-                        # The query's last lines arrived since the last check; other files may still grow.
+                        # The cluster has stopped. Its last lines may have arrived since the last check, so read all
+                        # remaining files once more.
                         job.stop_query(query)
                         query, while_up = job.start(spark, place, lake, follow=False, done=_print_status), False
             if asked.is_set():
@@ -475,7 +477,7 @@ def vacuum(
         _err.print(f"There is no {lake}.")
         raise typer.Exit(2)
     with _answered(), versions.locked(lake):
-        # A lake with a newer format is rejected before anything is removed.
+        # This raises an error for a lake with a newer format before anything is removed.
         files = job.remove_orphans(lake) + compaction.remove_replaced(lake, older_than_s)
         removed = versions.vacuum(lake, older_than_s)
     own = own_place(lake)
@@ -503,7 +505,7 @@ def audit(
 
     place = _place(data)
     with _answered():
-        # The audit of a lake is written to that lake.
+        # Write the audit of a lake into the lake, and any other audit into `analytics`.
         target = _target(out, place, "." if isinstance(place, Path) and (place / COMMITS).is_dir() else "analytics")
     if (connect := no_connect(master)) is not None:
         raise _refused(connect)

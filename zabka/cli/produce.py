@@ -139,7 +139,7 @@ def parse_line(line: bytes, separator: bytes | None, number: int) -> Record:
     now_ms = time.time_ns() // 1_000_000
     if separator is None:
         return Record(None, line, now_ms)
-    # As in Java (LineMessageReader), an empty separator is found immediately, so every key is empty.
+    # As in Java's LineMessageReader, an empty separator matches at the beginning, so every key is empty.
     place = line.find(separator)
     if place < 0:
         raise CommandFailed(f"No key separator found on line number {number}: '{line.decode(errors='replace')}'")

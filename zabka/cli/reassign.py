@@ -328,7 +328,7 @@ async def _cancel(client: AdminClient, options: argparse.Namespace) -> None:
     else:
         print_line("None of the specified partition reassignments are active.")
     places = await find_places(client, plan.directories)
-    # A replica whose target is its own directory does not move.
+    # Include only replicas that are moving: `future` is missing if the target is the current directory.
     moving = {replica: place.current for replica, place in places.items() if place.current and place.future}
     if moving:
         await begin_moves(client, asyncio_runtime(), moving, _timeout_ms(options))

@@ -1,4 +1,4 @@
-"""The player as a child process of the API: runs `zabka scenarios` or `zabka replay`, and ends with its parent."""
+"""Child process of the API that runs `zabka scenarios` or `zabka replay`; it ends with its parent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:
-    """Interrupt the play as Ctrl-C does, but only once: a second signal must not interrupt the cluster's repair."""
+    """Interrupt the run as Ctrl-C does, but only once: a second signal must not interrupt the cluster's repair."""
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 

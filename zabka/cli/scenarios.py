@@ -90,7 +90,7 @@ def run_scenarios(
 
 
 def _running(url: str, token_file: Path | None, names: list[str], *, live: bool) -> RunningPlayer:
-    """Return the player for a running cluster.  Exits with 2 if the options do not allow it."""
+    """Return the player that runs scenarios on a running cluster.  Exits with 2 if the options do not allow it."""
     from zabka.agent.token_file import BadToken, read_token
     from zabka.testing.live.running import RunningPlayer
 
@@ -106,7 +106,7 @@ def _running(url: str, token_file: Path | None, names: list[str], *, live: bool)
         typer.echo(f"cannot read the token from {token_file}: {unread.strerror}", err=True)
         raise typer.Exit(2) from None
     player = RunningPlayer(url, token)
-    # An unreachable API is not a verdict on a script.
+    # Check the API first, because its failure says nothing about the script.
     if (reason := player.unreachable()) is not None:
         typer.echo(reason, err=True)
         raise typer.Exit(2)

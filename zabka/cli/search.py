@@ -92,7 +92,7 @@ def _report(found: Found, search: ChoiceSearch, folder: ChoicesFolder) -> None:
 
     wanted = search.wanted
     print_line(f"run {found.run}: {found.problems[0]}")
-    # Write the unshortened finding first, so that it exists before the shortening is done.
+    # Write the original finding first, so that it is not lost if the shortening is interrupted.
     folder.found(found, found.choices, found.problems, [])
     with injected(wanted.injected_bug):
         choices, problems, runs = shrunk(found, wanted)
@@ -210,5 +210,5 @@ def command(
             raise typer.Exit(USAGE) from None
     if search.found:
         raise typer.Exit(1)
-    # 0 means that every invariant held in all runs that were to be tried.
+    # Exit code 0 means that all planned runs were made and every invariant held.
     raise typer.Exit(0 if ended(search) else INTERRUPTED)

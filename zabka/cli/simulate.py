@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 USAGE = 2
 AHEAD = 16
-"""Queued seeds per process, so that no process is idle while another plays a long seed."""
+"""Number of queued seeds per process, so that no process is idle while another process runs a long seed."""
 
 
 def print_line(text: str, *, error: bool = False) -> None:

@@ -32,9 +32,9 @@ class Format(StrEnum):
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], form: Format) -> None:
     """Print rows on standard output.
 
-    Text is one line per row, without the columns that repeat another one; on a terminal that is too narrow for it, each
-    value gets its own line.  CSV begins with
-    the names of the columns.  JSON is an array with one object per line.  Missing values are empty, and null in JSON.
+    Text is one line per row, without the columns that repeat another one; if the terminal is too narrow, each value has
+    its own line. CSV begins with the column names. JSON is an array with one object per line. Missing values are empty,
+    and null in JSON.
     """
     if form is Format.CSV:
         writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -63,7 +63,7 @@ def print_summaries(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _is_repeated(name: str, columns: Sequence[str]) -> bool:
-    """Return whether another column has the same: the run's name, or the moment as a timestamp."""
+    """Return whether another column has the same value: the name of the run, or the time as a timestamp."""
     if name in ("cluster_run", "simulated_run"):
         return "run" in columns
     return name.endswith("_us") and f"{name.removesuffix('_us')}_ts" in columns

@@ -26,7 +26,7 @@ T = TypeVar("T")
 KILLED = "a worker process of this command was killed before it had finished. The machine may be out of memory"
 """The error message for BrokenProcessPool."""
 _stopping: list[Flag] = []
-"""In a worker's process: a flag that the command sets when it ends."""
+"""Flag, used in a worker process, that the command sets when it ends."""
 
 
 class _NotBegun(Exception):
@@ -49,8 +49,8 @@ def results_of(calls: Iterator[Callable[[], T]], jobs: int, ahead: int, begin: C
     ):
         try:
             while True:
-                # The processes start at the first call and keep SIGINT blocked, because Ctrl-C is sent to all processes
-                # of a terminal.
+                # The worker processes start at the first call. They inherit the blocked SIGINT, because Ctrl-C would
+                # otherwise end them as well.
                 with _deaf_to_interrupts():
                     waiting.extend(pool.submit(_done, call) for call in islice(calls, ahead - len(waiting)))
                 if not waiting:
@@ -77,7 +77,8 @@ def _begin_worker(listening: Connection, held: Connection, stopping: Flag, begin
 
 
 def _end_with_the_command(listening: Connection) -> None:
-    # No data is ever sent: the pipe becomes readable when the last process with its other end has exited.
+    # No data is ever sent on this pipe. It becomes readable when the last process with the other end has exited,
+    # that is, when the command has ended.
     wait([listening])
     os._exit(1)
 

@@ -1,6 +1,6 @@
 """An administrator's request in the journal.
 
-Its strings are untrusted, perhaps megabytes long, and therefore shortened.
+Its strings are shortened, because they are untrusted and may be megabytes long.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def silence_cause(peer_id: int) -> Cause:
 
 
 def looking_cause(peer_id: int) -> Cause:
-    """Refer to the start of leader election (LOOKING) at a peer, perhaps the node itself: `looking peer-3`."""
+    """Refer to the start of leader election (LOOKING) at a peer, which may be the node itself: `looking peer-3`."""
     return Cause(f"{LOOKING} peer-{peer_id}")
 
 

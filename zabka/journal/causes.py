@@ -2,7 +2,7 @@
 
 No cause is guessed: each step follows the reference in an event (`cause`). A chain ends at a fault, a request, a timer
 or a start. It ends as unknown if a node did not know the cause, or if the journal with the cause is missing. If a timer
-detected a silent node, the chain continues with the cause of the silence, provided the journals leave no doubt about it
+detected a silent node, the chain continues with the cause of the silence, if the journals show that cause clearly
 (`silences`).
 """
 
@@ -67,9 +67,9 @@ class End(StrEnum):
 
 
 class Chain(NamedTuple):
-    """The events from an effect to its first cause, effect first.
+    """Events from an effect to its first cause, effect first.
 
-    `says` is the last reference if no event belongs to it.
+    `says` is the last reference in the chain if no journal contains the event that it refers to.
     """
 
     steps: tuple[Entry, ...]
@@ -84,7 +84,7 @@ _ROOTS: dict[type[Event], End] = {
     ProcessChanged: End.FAULT,
     NodeStarted: End.START,
     NodeStopped: End.REQUEST,
-    # It is moved by a fetch of the last follower, or by the produce request itself.
+    # The cause is a request: a fetch by the last follower, or the produce request itself.
     HighWatermarkMoved: End.REQUEST,
 }
 _WORDS = {"timer": End.TIMER, "request": End.REQUEST, "start": End.START}
@@ -132,8 +132,8 @@ class Causes:
             self._record(transaction_cause(event.broker_epoch), entry)
             self._registered(entry, event.broker_id, event.broker_epoch, event.session_id)
         elif isinstance(event, EphemeralCreated) and event.path.startswith(_BROKERS):
-            # The full journal has the ensemble's event of the registration, even if the broker died before logging its
-            # own.
+            # In a full journal this event of the ensemble shows the registration even if the broker died before logging
+            # it.
             number = event.path.removeprefix(_BROKERS)
             if number.isdecimal() and len(number) <= _DIGITS_MAX:
                 self._registered(entry, int(number), event.zxid, event.session_id)
@@ -160,13 +160,13 @@ class Causes:
 
     def _record(self, cause: Cause, entry: Entry) -> None:
         recorded = self._by_reference.setdefault(cause, [])
-        # Several peers apply one transaction, and its first event counts. A leader epoch recurs if a topic is deleted
-        # and recreated; then the last event before the effect counts.
+        # Several peers apply the same transaction, so only its first event counts. A leader epoch can recur after a
+        # topic was recreated, so keep all its events; the last one before the effect counts.
         if not recorded or not cause.startswith("0x"):
             recorded.append((self._places[entry.node, entry.node_seq], entry))
 
     def find_cause(self, cause: str, effect: Entry) -> Entry | None:
-        """Return the event that an effect's reference means, or None if no journal contains it."""
+        """Return the event to which the `cause` of an effect refers, or None if no journal contains that event."""
         if cause.startswith("timer "):
             return self._silences.find_cause(effect) or self._transactions.producer_stopped(
                 effect, self._place_of(effect)
@@ -193,7 +193,7 @@ class Causes:
         place = self._place_of(effect)
         earlier = [entry for at, entry in recorded if at < place]
         if earlier and word == LINK and any(self.place(earlier[-1]) < at < place for at in self._linked.get(rest, ())):
-            # That peer has returned since then, so the earlier end of its connections is not the cause.
+            # The peer has reconnected since then, so the earlier end of its connections is not the cause.
             earlier = []
         if earlier:
             return earlier[-1]
@@ -203,7 +203,7 @@ class Causes:
 
     def _end_of_session(self, session_id: int | None, effect: Entry) -> Entry | None:
         closed = self._closed.get(session_id) if session_id is not None else None
-        # If a client deletes a session's znode before the session ends, the end of the session is not the cause.
+        # If a client deleted the znode before the session ended, the end of the session is not the cause.
         return closed if closed is not None and self._is_before(closed, effect) else None
 
     def _is_before(self, entry: Entry, effect: Entry) -> bool:
@@ -233,9 +233,10 @@ class Causes:
         return Chain(tuple(steps), End.UNKNOWN, "a circle")
 
     def _left_open(self, steps: list[Entry]) -> Entry | None:
-        """Return why the last step's transaction is still open, if the step before it is an offset that it holds back.
+        """Return the event that left a transaction open.
 
-        The transaction was left open after its own last change, so the cause of that change is not the reason.
+        The transaction is the last step, and the step before it is a last stable offset that the transaction holds
+        back. The transaction was left open after its own last change, so the cause of that change is not the reason.
         """
         if len(steps) < 2 or not isinstance(steps[-2].event, LastStableOffsetHeld):
             return None
@@ -252,7 +253,7 @@ def _signed(session: str) -> int | None:
     try:
         number = int(session, 16)
     except ValueError:
-        # An uploaded journal may contain anything.
+        # The number may be invalid in an uploaded journal.
         return None
     return number - (1 << 64) if number >> 63 else number
 
@@ -260,7 +261,7 @@ def _signed(session: str) -> int | None:
 def _end_of(cause: str) -> End:
     word = cause.partition(" ")[0]
     if cause.startswith("0x"):
-        # Every transaction has a client's request as its cause, but only the full journal contains the request.
+        # A transaction is caused by a client's request. Only the full journal contains that request.
         return End.REQUEST
     return _WORDS.get(word) or _UNLOGGED.get(word) or End.UNKNOWN
 

@@ -46,10 +46,10 @@ class ControllerGap(NamedTuple):
 
 
 def gap_before(terms: Sequence[ControllerTermView], place: int) -> ControllerGap | None:
-    """Return the gap before the controller at that index of `controller terms`.
+    """Return the gap before the controller at index `place` of `terms`.
 
-    None for the first controller, for a controller that has made no decision yet, and if no journal reports when the
-    gap began.
+    Return None for the first controller, for a controller that has made no decision yet, and if no journal reports when
+    the gap began.
     """
     following = terms[place]
     if following.ready_us is None or place == 0:
@@ -61,7 +61,7 @@ def gap_before(terms: Sequence[ControllerTermView], place: int) -> ControllerGap
         return None
     detected_us = from_us if session_end_us is None else max(from_us, session_end_us)
     elected_us = max(detected_us, following.since_us)
-    # Both times are from the same clock, which may differ from the clocks above.
+    # Use the new controller's clock for both times, which may differ from the clocks above.
     loading_us = max(0, following.ready_us - following.since_us)
     return ControllerGap(
         from_us=from_us,

@@ -25,7 +25,7 @@ _MEASURED: dict[type[Event], tuple[str, ...]] = {
 }
 """Ignored fields by event type: times, durations and settings."""
 _NEVER_COMPARED = ("caused_by",)
-"""Causes refer to lines by their numbers; the referenced events are compared themselves."""
+"""Fields that are never compared: a cause refers to a line by its number; the line's event is compared itself."""
 
 
 class Parting(NamedTuple):

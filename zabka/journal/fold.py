@@ -44,8 +44,8 @@ def apply(state: ClusterState, entry: Entry) -> None:
         and state.controller_terms[-1].holder_lost_us is not None
         and entry.node == f"broker-{state.controller_id}"
     ):
-        # A frozen process writes nothing, so this one runs again. (No other event reports that a simulated process
-        # resumes.)
+        # A frozen process writes nothing, so the controller's process runs again. (No other event reports that a
+        # simulated process has resumed.)
         state.holder_back(state.controller_id)
     if state.faults:
         _unfreeze_writer(state, entry)
@@ -136,8 +136,8 @@ def _node_started(state: ClusterState, entry: Entry, event: e.NodeStarted) -> No
             # The new process reports a held offset again.
             if partition.held is not None and partition.held.broker_id == event.id:
                 partition.held = None
-        # The controller's process has ended, although no event reports this: its host's agent may have ended at the
-        # same time.
+        # The controller's previous process has ended. No event may have reported that, if its host's agent ended at
+        # the same time.
         state.holder_lost(event.id, entry.wall_us, "exited")
 
 
@@ -214,7 +214,7 @@ def _zxid_checkpoint(state: ClusterState, entry: Entry, event: e.ZxidCheckpoint)
 
 @_on(e.SessionClosed)
 def _session_closed(state: ClusterState, entry: Entry, event: e.SessionClosed) -> None:
-    # Every peer reports this; only the first report changes the state.
+    # Every peer reports the closed session. Only the first report changes the state.
     for broker in state.brokers.values():
         if broker.session_id == event.session_id and broker.registered:
             broker.registered = False
@@ -228,7 +228,7 @@ def _broker_registered(state: ClusterState, entry: Entry, event: e.BrokerRegiste
     broker = _named_broker(state, entry, event.broker_id)
     broker.registered, broker.broker_epoch, broker.session_id = True, event.broker_epoch, event.session_id
     if entry.node != f"broker-{event.broker_id}":
-        # Another node reported the broker: it has no journal here, and its process is not managed here.
+        # The event is from another node, so this broker has no journal here, and its process is not managed here.
         broker.process = "unknown"
 
 
@@ -280,7 +280,7 @@ def _write_fenced(state: ClusterState, entry: Entry, event: e.WriteFenced) -> No
 
 @_on(e.RequestFenced)
 def _request_fenced(state: ClusterState, entry: Entry, event: e.RequestFenced) -> None:
-    # This is counted for the sender, if known, because the sender of a rejected request was wrong.
+    # Count the rejected request for its sender, if known, because the sender was outdated.
     if event.sender_id >= 0:
         _named_broker(state, entry, event.sender_id).fenced_requests += 1
 
@@ -288,8 +288,7 @@ def _request_fenced(state: ClusterState, entry: Entry, event: e.RequestFenced) -
 @_on(e.TopicCreated)
 def _topic_created(state: ClusterState, entry: Entry, event: e.TopicCreated) -> None:
     if state.topics.get(event.topic, event.topic_id) != event.topic_id:
-        # The controller that deleted the previous topic died before it logged the deletion, so discard the old
-        # topic's state.
+        # The topic was deleted, but the controller died before it logged that. Discard the deleted topic's state.
         _forget_topic(state, event.topic)
     state.topics[event.topic] = event.topic_id
     for number in sorted(event.assignment):
@@ -351,7 +350,7 @@ def _leadership_taken(state: ClusterState, entry: Entry, event: e.LeadershipTake
     partition.roles[event.broker_id] = RoleView(event.leader_epoch, True, event.high_watermark)
     note_reached(partition, event.leader_epoch, event.high_watermark)
     if partition.held is not None and partition.held.broker_id != event.broker_id:
-        # The new leader will report a held offset itself.
+        # Forget the old leader's report of a high watermark that is held back; the new leader sends its own.
         partition.held = None
 
 

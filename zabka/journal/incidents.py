@@ -8,17 +8,17 @@ first cause together with the decisions that lead back to it:
 
     fault → detection → expiry of sessions → failover of the controller → partitions without a leader → lost records.
 
-A chain that ends at the start of a node goes on with the fault that had stopped this node: what the node does when it
-is back belongs to the same incident. A chain that ends at a timer, because the journals do not show why a node was
-silent, begins an incident at that decision. A request is a first cause of an incident only if it left a partition
-without a leader or lost records, and a fault without any effect is no incident. Neither is the stop of a whole cluster,
-nor the deletion of a topic.
+A chain that ends at the start of a node continues with the fault that stopped this node, because the actions of the
+restarted node belong to the same incident. A chain that ends at a timer, because the journals do not show why a node
+was silent, begins an incident at that decision. A request is a first cause of an incident only if it left a partition
+without a leader or lost records, and a fault without any effect is not an incident. Nor is the stop of a whole cluster,
+or the deletion of a topic.
 
-The wait of a client is the only part that no journal links: workloads report how long their writes waited. It belongs
-to the incident that affected a partition of the workload's topic, and that lasted longest during the wait.
+The wait of a client is the only part that no journal links: workloads report how long their writes waited. The wait
+belongs to the incident that affected a partition of the workload's topic, and that lasted longest during the wait.
 
 Times are the `wall_us` of the entries. The table `incidents` and `zabka pipeline show incidents` use this module, with
-entries whose `wall_us` is the moment on the one clock of the run.
+entries whose `wall_us` is the time on the common clock of the run.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Failover(NamedTuple):
 
 
 class Outage(NamedTuple):
-    """A partition without a live leader; `to_us` is None until it ends."""
+    """A time in which a partition had no live leader; `to_us` is None until that time ends."""
 
     partition: str
     from_us: int
@@ -91,7 +91,7 @@ class Removal(NamedTuple):
     to_us: int | None
 
     def lasts_at(self, at_us: int) -> bool:
-        """Return whether the replica was missing at that time."""
+        """Return whether the replica was out of the ISR at that time."""
         return self.from_us < at_us and (self.to_us is None or at_us <= self.to_us)
 
 
@@ -113,7 +113,10 @@ class Missing(NamedTuple):
     span: e.LostSpan
 
     def count_in(self, losses: Iterable[Loss]) -> int:
-        """Return how many of them these losses explain at most: a span can contain records of other losses."""
+        """Return the maximum number of these missing records that the losses explain.
+
+        A span of losses can contain records of other losses.
+        """
         span = self.span
         own = (loss for loss in losses if (loss.topic, loss.partition) == (self.topic, span.partition))
         shared = [
@@ -122,7 +125,7 @@ class Missing(NamedTuple):
         return min(span.count, covered([(first, end) for first, end in shared if first < end]))
 
     def without(self, count: int) -> Missing:
-        """Return the span with that many records fewer."""
+        """Return the span, reduced by that number of records."""
         return self._replace(span=msgspec.structs.replace(self.span, count=self.span.count - count))
 
 
@@ -192,9 +195,9 @@ class _History:
         self._owners: dict[int, str] = {}
         self._stops: dict[str, list[Entry]] = {}
         self._orderly: dict[str, list[Entry]] = {}
-        """By node: its stops and restarts on request, as its host saw them."""
+        """Stops and restarts of each node on request, as reported by its host, keyed by node."""
         self._deleted: set[tuple[str, int]] = set()
-        """Deleted topics, with the time."""
+        """Deleted topics, each with the time of its deletion."""
         self._effects: list[Entry] = []
         self._removals: list[tuple[Entry, Removal]] = []
         self._losses: dict[tuple[str, int], Loss] = {}
@@ -232,7 +235,7 @@ class _History:
                 self._workloads.setdefault(event.workload_id, _Workload(event)).see(entry.wall_us, event)
 
     def _isr_of(self, event: Event) -> list[int]:
-        """Return the ISR before the event; a write that is logged late changes nothing."""
+        """Return the ISR before the event; for a write that was logged late, return the event's own ISR (no change)."""
         if not isinstance(event, e.LeaderElected | e.IsrChanged):
             return []
         view = self._spans.state.partitions.get(str(TopicPartition(event.topic, event.partition)))
@@ -323,7 +326,7 @@ class _History:
         for span in sorted((row for row in rows if row.of == str(NO_REPLICA)), key=lambda row: (row.from_us, row.seq)):
             before = open_since.get(span.lane)
             if before is not None and before[2] == span.from_us:
-                # The controller wrote "no leader" for a leader that was already down.
+                # The leader was already down when the controller wrote "no leader", so this is the same outage.
                 open_since[span.lane] = (before[0], before[1], span.to_us)
                 continue
             if before is not None:
@@ -331,7 +334,7 @@ class _History:
             open_since[span.lane] = (span.seq, span.from_us, span.to_us)
         for lane, (seq, from_us, to_us) in (*whole, *open_since.items()):
             begun = self._entries[seq - 1]
-            # A new partition does not have a leader yet.
+            # Skip new partitions, which have no leader yet.
             if (to_us is None or to_us > from_us) and not isinstance(begun.event, e.TopicCreated | e.AssignmentChanged):
                 decided = self._decided(begun)
                 partition = lane.removeprefix("isr:")
@@ -367,9 +370,9 @@ class _History:
                 self._incident(decided).removals.append(removal)
 
     def _join_returns(self) -> None:
-        """Join a leader's timer, by which a replica that has just returned leaves an ISR again, with its incident.
+        """Assign the removal of a replica from an ISR to an incident, if a timer removed it soon after its return.
 
-        No journal links them; the replica is still missing in other ISRs because of that incident.
+        No journal links the removal to the incident, because of which the replica is still missing in other ISRs.
         """
         for key, each in list(self._found.items()):
             if not isinstance(each.cause.event, e.IsrProposed) or each.outages or not each.removals:
@@ -414,7 +417,7 @@ class _History:
                     best.stalls.append(stall)
 
     def _add_acknowledged(self, found: Iterable[Incident]) -> None:
-        """Count the acknowledged records among the lost ones; an offset that was lost twice counts for the first."""
+        """Count the acknowledged records among the lost ones; an offset lost twice counts for the first incident."""
         last = [report for each in self._workloads.values() if (report := each.last).acks in _ACKNOWLEDGING]
         topics = {report.topic for report in last}
         missing = [Missing(report.topic, span) for report in last for span in report.missing]
@@ -426,7 +429,11 @@ class _History:
 
 
 def _matters(incident: Incident) -> bool:
-    """Return whether the effects include more than decisions of the ensemble, or follow from an injected fault."""
+    """Return whether the incident is worth reporting.
+
+    It is if it caused an outage, a loss, a failover, an ISR removal or an expired session, or if another node reacted
+    to an injected fault or to a change of a process.
+    """
     if incident.requester == HOST_SHUTDOWN:
         return False
     if incident.outages or incident.losses or incident.failovers or incident.removals or incident.expiries:
@@ -457,7 +464,7 @@ class _Workload:
         self.last = report
         grown_us, failed = 1000 * (report.waited_ms - self._last.waited_ms), report.failed - self._last.failed
         if report.waited_ms < 0:
-            # Workloads of older versions do not report it.
+            # The waiting time is missing in reports of older versions.
             return
         self._last = report
         if grown_us > 0 and self._open is None:
@@ -523,7 +530,7 @@ def _damage(incident: Incident) -> Iterator[str]:
 
 
 def _smaller_isrs(removals: Iterable[Removal]) -> Iterator[str]:
-    """Yield for each broker the partitions whose ISR lacked it, and for how long at most."""
+    """Yield a phrase per broker: the partitions whose ISR lacked the broker, and the longest absence."""
     of_replica: dict[int, list[Removal]] = {}
     for removal in removals:
         of_replica.setdefault(removal.replica, []).append(removal)
@@ -566,7 +573,7 @@ def _ms(us: int) -> str:
 
 
 def _time(us: int) -> str:
-    """Return a moment's time of day in UTC."""
+    """Format a time as the time of day in UTC."""
     ms = us // 1000 % 86_400_000
     return f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02}.{ms % 1000:03}Z"
 

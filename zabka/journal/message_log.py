@@ -100,7 +100,7 @@ class MessageLog(MessageNotes):
         self._waiting: deque[_Noted] = deque()
         self._missed = 0
         self._unwritten = 0
-        """Number of messages missing before the next line because the disk failed."""
+        """Number of messages that could not be written because the disk failed; the next line reports it."""
         self._complaint = ""
         self._number = _last_number(directory, node)
         self._file: FileIO | None = None
@@ -178,7 +178,8 @@ class MessageLog(MessageNotes):
         return len(taken)
 
     def _complain(self, complaint: str) -> None:
-        # If the disk is full, the log's disk may be full as well. The thread must survive until there is space again.
+        # Suppress errors: if the disk is full, the log's disk may be full as well, and the thread must survive until
+        # there is space again.
         if complaint != self._complaint:
             self._complaint = complaint
             with contextlib.suppress(OSError):
@@ -239,7 +240,7 @@ class MessageLine:
         self.other = other
         self.opened_us = notes.now_us()
         self.expected: list[deque[int]] = []
-        """Expected messages, for the code that records the connection."""
+        """Zxids that the code recording the connection expects, in one queue per kind and direction."""
         self._counts: dict[tuple[str, bool], int] = {}
 
     def sent(self, content: Content, key: str | None = None, size: int | None = None, us: int | None = None) -> None:

@@ -53,7 +53,7 @@ class _Side(NamedTuple):
 
 
 def is_decision(event: Event) -> bool:
-    """Return whether an event is a decision or a change, not merely progress or a single message."""
+    """Return whether an event is a decision or a change, and not only progress or a single message."""
     return event.level is Level.NORMAL and not isinstance(event, _PROGRESS)
 
 
@@ -123,7 +123,7 @@ def _outcomes(side: _Side, other: _Side, ends: tuple[ClusterState, ClusterState]
             for subject in _subjects(entry.event):
                 last[subject] = entry
     if CONTROLLER in subjects:
-        # An election and the resignation that follows it are one outcome; either of them can be logged last.
+        # An election and the resignation after it have one outcome, and either can be the last event.
         subjects.append(RESIGNATION)
     for subject in subjects:
         if subject in last:

@@ -24,7 +24,7 @@ from zabka.journal.spans import Spans
 
 Json = dict[str, Any]
 SHORTEST_US = 1
-"""The length of a slice that has none: a viewer does not draw slices of length 0."""
+"""The drawn length of a slice of length 0, which a viewer would not draw."""
 _MESSAGES = "messages"
 _KINDS = {
     "controller": "Controller", "belief": "Beliefs of brokers", "isr": "Partitions", "peer": "ZAB peers",
@@ -51,7 +51,7 @@ def perfetto_trace(
 
 
 class _Rows:
-    """The numbers of processes and threads of the trace, by their names."""
+    """Numbers of the processes and threads of the trace, keyed by their names."""
 
     def __init__(self, begin_us: int) -> None:
         self._begin_us = begin_us

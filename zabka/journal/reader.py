@@ -70,7 +70,7 @@ def decode_line(line: bytes) -> Entry:
 
     Raises ValueError (with the reason) if the line is not an entry, has a newer schema than this code, or has a number
     beyond 64 bits or a time beyond any clock. No node writes such values. A fold with such values could not be stored,
-    or would use such a time as the present for ever.
+    or would use such a time as the present time from then on.
     """
     try:
         raw = _decoder.decode(line)
@@ -152,7 +152,7 @@ def merge(entries: Iterable[Entry]) -> list[Entry]:
     for node, own in by_node.items():
         latest = 0
         for entry in sorted(own, key=lambda e: e.node_seq):
-            # A wall clock that jumped back must not reorder a node's own entries.
+            # Use the highest time so far: if a node's clock jumps back, the order of its own entries must not change.
             latest = max(latest, entry.wall_us)
             keyed.append((latest, node, entry.node_seq, entry))
     return [row[3] for row in sorted(keyed, key=lambda row: row[:3])]

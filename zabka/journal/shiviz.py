@@ -2,8 +2,8 @@
 
 The first line is the regular expression that ShiViz needs to parse the log. Each event of a node, and each sending and
 arrival of a message, advances the clock of its host; an arrival also takes over the clock of the sending. So the order
-comes from messages alone, whatever the wall clocks of the hosts say. Pings and fetches are left out: they would hide
-all other messages.
+comes from messages alone, independent of the hosts' wall clocks. Pings and fetches are left out: they would hide all
+other messages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEFT_OUT = frozenset({"ping", "fetch"})
 class _Happened(NamedTuple):
     at_us: int
     order: int
-    """At the same time a message is sent before it arrives."""
+    """Rank of events at the same time: a message is sent before it arrives."""
     host: str
     text: str
     sent: Message | None = None
@@ -68,6 +68,6 @@ def _happened(
             continue
         yield _Happened(message.sent_us, 0, message.source, f"send {message.kind} to {message.target}", sent=message)
         if message.arrived_us is not None:
-            # Clocks of two hosts may differ, but no message arrives before it is sent.
+            # The clocks of two hosts may differ, but no message arrives before it was sent.
             at_us = max(message.arrived_us, message.sent_us)
             yield _Happened(at_us, 2, message.target, f"receive {message.kind} from {message.source}", arrived=message)

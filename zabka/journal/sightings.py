@@ -41,7 +41,7 @@ UNSENT = "its sender wrote down no such message"
 OUT_OF_SIGHT = "its other end is no node of the cluster, and writes nothing down"
 CLAMPED = "the clocks of its ends differ by more than it took"
 OUTSIDE = "client"
-"""The name of any other end of a connection that is not a node of the cluster."""
+"""Name of the other end of a connection that does not belong to a node of the cluster."""
 
 
 class Sighting(msgspec.Struct, rename={"group": "class", "other": "with"}, omit_defaults=True):
@@ -131,9 +131,9 @@ class Matcher:
     def __init__(self, hosts: dict[str, str]) -> None:
         self._skews = Skews(hosts)
         self._open: dict[tuple[str, str, str], deque[Sighting]] = defaultdict(deque)
-        """Sightings with one name whose other end is still missing, by direction.
+        """Sightings that wait for the other end's sighting, keyed by connection, message name and direction.
 
-        A client may use one name for all of its requests, and logs nothing itself.
+        A client may use one message name for all of its requests, and logs nothing itself.
         """
         self._waiting = 0
         """The total number of waiting sightings."""
@@ -144,7 +144,7 @@ class Matcher:
     def add(self, sightings: Iterable[Sighting]) -> None:
         """Add lines of one or several nodes, each node's lines in order."""
         for sighting in sightings:
-            # Connections without recent messages are dropped first.
+            # Move the connection to the end, so that connections without recent messages are dropped first.
             self._ends[sighting.line] = ends = self._ends.pop(sighting.line, {})
             ends[sighting.node] = None
             if sighting.other is not None:

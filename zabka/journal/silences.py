@@ -1,15 +1,15 @@
-"""The cause of silence: a stopped process or a cut link, for an expired session or a follower that left an ISR.
+"""The cause of silence: a stopped process or a partition, for an expired session or a follower that left an ISR.
 
 The node that decides knows only that nothing arrived. Other journals contain the reason: a stopped process sends
-nothing, and nothing arrives over a cut link. Either is the cause only if it was active at the decision and began about
-when the last message arrived. An earlier silence had another reason.
+nothing, and nothing arrives over a partitioned link. Either is the cause only if it was active at the decision and
+began about when the last message arrived. An earlier silence had another reason.
 
-A request fault that began to reach the follower's fetches then is a cause as well, and a cut link with the client whose
-ZooKeeper session expired.
+Two other faults that began at that time are causes too: a request fault on the follower's fetches, and a partitioned
+link with the client whose ZooKeeper session expired.
 
 A process that ended and was started again counts too, if nothing arrived since: a new process does not continue the
-session of the old one, and it has to catch up first. So does a pause of the leader itself, which received nothing
-meanwhile: after it, all followers seem to lag.
+session of the old one, and it has to catch up first. A pause of the leader itself counts too: the leader received
+nothing during the pause, so all followers seem to lag.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ RESTARTS_MAX = 8
 _STOPS = frozenset({"crash", "power_loss", "pause"})
 _STOPPED = frozenset({"down", "paused"})
 ANY = "*"
-"""Every node, as an end of a cut link."""
+"""Every node, as an end of a partitioned link."""
 
 
 class _Silence(NamedTuple):
     """The silence of one node towards another: its duration at the decision, and the limit.
 
-    A node that waits for each response becomes silent without it as well, so that a cut in either direction is a cause.
+    A node that waits for each response becomes silent without the response, so a partition in either direction is a
+    cause.
     """
 
     node: str
@@ -62,7 +63,7 @@ class _Silence(NamedTuple):
         return by.wall_us < decided.wall_us - 1000 * (self.lasts_ms + self.limit_ms // 3)
 
     def may_be_of(self, cut: Event) -> bool:
-        """Return whether that cut keeps its messages from the other node; * is every node."""
+        """Return whether that partition can keep messages of the silent node from the other node; * is every node."""
         if not isinstance(cut, FaultInjected):
             return False
         if cut.source in (self.node, ANY) and cut.target in (self.receiver, ANY):
@@ -72,7 +73,7 @@ class _Silence(NamedTuple):
 
 
 class Silences:
-    """Tracks stopped processes, cut links, and their effects. Pass it every entry, in order."""
+    """Tracks stopped processes, partitioned links, and their effects. Pass it every entry, in order."""
 
     def __init__(self) -> None:
         self._owners: dict[int, str] = {}
@@ -98,7 +99,7 @@ class Silences:
             case ProcessChanged(target=node):
                 self._runs(node)
             case NodeStarted(role="host"):
-                # Faults that the host's agent applied ended together with the agent.
+                # The host's agent has restarted, so the faults that it applied have ended.
                 self._cuts = {fault: by for fault, by in self._cuts.items() if by.node != entry.node}
             case NodeStarted():
                 self._runs(entry.node)
@@ -119,12 +120,12 @@ class Silences:
             case Expired() | IsrProposed():
                 found = [self._silenced(entry, silence) for silence in self._silences(entry.event)]
                 found_causes = {(by.node, by.node_seq): by for by in found if by is not None}
-                # If several replicas leave at the same time, one event must explain all of them.
+                # If several replicas leave the ISR at the same time, one event must explain all of them.
                 if len(found_causes) == 1 and None not in found:
                     self._causes[entry.node, entry.node_seq] = next(iter(found_causes.values()))
 
     def _runs(self, node: str) -> None:
-        """Record that the process runs again."""
+        """Record that the process of a node runs again."""
         ended = self._stopped.pop(node, None)
         if ended is not None and _is_process_end(ended.event):
             self._restarted[node] = [*self._restarted.get(node, ())[1 - RESTARTS_MAX :], ended]
@@ -146,8 +147,7 @@ class Silences:
         if not isinstance(event, Expired):
             return []
         owner = self._owners.get(event.session_id) or session_text(event.session_id)
-        # A new leader does not know the time of the last message, so the silence has lasted at least as long as the
-        # limit.
+        # A new leader does not know the time of the last message. The silence lasted at least as long as the timeout.
         lasts_ms = event.heard_ms_ago if event.heard_ms_ago >= 0 else event.timeout_ms
         return [_Silence(owner, f"peer-{event.heard_by}", lasts_ms, event.timeout_ms)]
 
@@ -158,11 +158,11 @@ class Silences:
         paused = self._resumed.get(silence.receiver)
         if paused is not None and silence.waits_for_answers and not silence.outlived(paused, decided):
             held.append(paused)
-        # The uses of a request fault may be exhausted, so it counts only if it began together with the silence.
+        # A request fault may have been used up, so it counts only if it began at the same time as the silence.
         uses = [by for (_, client, at), by in self._faulted.items() if (client, at) == (silence.node, silence.receiver)]
         held += [by for by in uses if not silence.outlived(by, decided)]
         held = [by for by in held if silence.began_with(by, decided)]
-        # Prefer the first event near the last message, otherwise the latest event long before it.
+        # Prefer the first event near the last message. If there is none, use the latest event before it.
         timely = [by for by in held if not silence.outlived(by, decided)]
         at = (lambda by: by.wall_us) if timely else (lambda by: -by.wall_us)
         return min(timely or held, key=at, default=None)

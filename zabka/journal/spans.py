@@ -2,7 +2,7 @@
 
 At every event each lane has the value that the folded state gives it (`cells`). A span is the longest run of events
 during which that value stays the same. It begins at the time (`ClusterState.at_us`) of the event that set the value,
-and ends where the next span begins, or when the row is removed. The lanes and their rows are:
+and ends when the next span begins or when the row is removed. The lanes and their rows are:
 
 - `controller`: `active`, `dead` (the controller is killed or frozen, and its session still owns /controller) or
   `nobody`; the value contains the broker, its controller epoch and the cause of the controller's loss.
@@ -28,11 +28,11 @@ from zabka.journal.events import Entry, Event
 from zabka.journal.fold import apply
 
 NO_REPLICA = -1
-"""The row in an ISR lane for the partition itself, not for a replica: `leaderless`."""
+"""Replica number of the row of the partition itself in an ISR lane: `leaderless`."""
 
 
 class Row(NamedTuple):
-    """The row of a span: a lane, and the replica or the fault within it; empty if the lane has one row."""
+    """Row to which a span belongs: a lane, and a replica or fault in that lane (empty if the lane has one row)."""
 
     lane: str
     of: str = ""
@@ -129,7 +129,7 @@ def _belief(state: ClusterState, broker: BrokerView) -> Cell:
         return Cell("silent", reported)
     if broker.believed_controller_epoch > state.controller_epoch:
         return Cell("ahead", reported)
-    # A broker that knows of no controller is right as long as there is none, whatever the last epoch was.
+    # A broker that knows no controller is right while there is none, whatever the last controller epoch was.
     right = broker.believed_controller_id == state.controller_id and (
         state.controller_id < 0 or broker.believed_controller_epoch == state.controller_epoch
     )
@@ -142,7 +142,7 @@ def _fault(fault: FaultView) -> Cell:
 
 def _partition(state: ClusterState, partition: PartitionView) -> Iterator[tuple[Row, Cell]]:
     if not partition.replicas:
-        # Replicas have reported the partition, but its state has not been written yet.
+        # Only replicas have reported the partition. Its state was not written yet.
         return
     lane = f"isr:{partition.topic}-{partition.partition}"
     for replica in partition.replicas:
@@ -194,7 +194,7 @@ class Spans:
         faults = len(state.faults)
         apply(state, entry)
         self._set(CONTROLLER, _controller(state))
-        # Any event of a frozen node shows that its fault has ended.
+        # Update the nodes if the entry may have changed them. Any event of a frozen node ends its fault.
         if (
             kind in _ABOUT_NODES
             or faults != len(state.faults)

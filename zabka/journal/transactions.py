@@ -1,11 +1,11 @@
 """Transactions in a history: the state of each producer's transactional id, and the reason why one stays open.
 
-A partition knows only the producer's id and epoch; the rest is in the coordinator's journal. `find_cause` resolves the
-references of `cause`: to the newest state of the id, to the decision that a marker carries out, and to the open
-transaction that holds a last stable offset back.
+A partition knows only the producer's id and epoch; the coordinator's journal has its transactional id. `find_cause`
+resolves the references of `cause`: to the newest state of the id, to the decision that a marker carries out, and to the
+open transaction that holds a last stable offset back.
 
-If the coordinator has the transaction open, it stays open because of an event after its last change: the producer's
-process or the coordinator's process stopped. If the coordinator knows no open transaction, the partition has a hanging
+If the coordinator has the transaction open, the reason is an event after the transaction's last change: the process of
+the producer or of the coordinator stopped. If the coordinator knows no open transaction, the partition has a hanging
 transaction (KIP-890), and the reason is the batch that began it.
 """
 
@@ -70,7 +70,7 @@ class Transactions:
                 pass
 
     def find_cause(self, cause: str, place: int) -> Entry | None:
-        """Return the event before position `place` that a reference means, or None if no journal contains it."""
+        """Return the event before position `place` to which a reference refers, or None if no journal contains it."""
         word, _, rest = cause.partition(" ")
         match word, rest.split():
             case "producer", [producer]:
@@ -87,7 +87,7 @@ class Transactions:
     def left_open_by(self, changed: Entry, place: int) -> Entry | None:
         """Return the process stop that kept the transaction unchanged from that change until `place`.
 
-        The coordinator is checked before the producer, because without it no transaction ends.
+        The coordinator is checked before the producer, because no transaction ends without a coordinator.
         """
         event = changed.event
         if not isinstance(event, TransactionChanged) or event.state not in _UNFINISHED:
@@ -113,7 +113,7 @@ class Transactions:
         return self._before(self._changes.get(int(producer), []), place) if producer.isdecimal() else None
 
     def _before(self, entries: list[Entry], place: int) -> Entry | None:
-        """Return the last of these entries before that position."""
+        """Return the last of these entries before position `place`."""
         count = bisect_left(entries, place, key=self._place)
         return entries[count - 1] if count else None
 

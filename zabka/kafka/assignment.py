@@ -67,7 +67,7 @@ def _elsewhere(order: Sequence[int], racks: Mapping[int, str], first: int, shift
 
 
 def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
-    """Return the brokers by taking one from each rack in turn, as long as the rack has any."""
+    """Return the brokers by taking one from each rack, rack by rack, until no rack has any left."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(brokers):
         by_rack.setdefault(racks[broker], []).append(broker)

@@ -105,7 +105,7 @@ class _Connection(asyncio.Protocol):
     async def _open(self, open_connection: OpenConnection) -> None:
         try:
             await open_connection(lambda: self, self._to)
-        except (OSError, UnicodeError) as failed:  # A UnicodeError means a host name that IDNA cannot encode.
+        except (OSError, UnicodeError) as failed:  # UnicodeError: the host name cannot be encoded by IDNA
             self.close(str(failed) or type(failed).__name__)
 
     def call(self, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
@@ -152,7 +152,8 @@ class _Connection(asyncio.Protocol):
                 call.answer.set_exception(broken(f"broker {self._to.broker_id}: {reason}"))
 
     def _timed_out(self, answer: asyncio.Future[KafkaMessage]) -> None:
-        # As in Kafka's clients: responses after an overdue response cannot be awaited either.
+        # Close the connection as Kafka's clients do, because later responses on it cannot arrive before this overdue
+        # one.
         if not answer.done():
             self.close("no answer in time")
 
@@ -164,7 +165,7 @@ class _Connection(asyncio.Protocol):
     def _flush(self) -> None:
         self._flushing = False
         if self._transport is not None and not self._transport.is_closing():
-            with contextlib.suppress(RuntimeError):  # uvloop raises this when writing to a transport that is closing.
+            with contextlib.suppress(RuntimeError):  # uvloop raises this while the transport is closing
                 self._transport.write(b"".join(self._unsent))
         self._unsent.clear()
 
@@ -210,6 +211,6 @@ class _Connection(asyncio.Protocol):
 
 
 def _retrieved(answer: asyncio.Future[KafkaMessage]) -> None:
-    # The failure of a call can go unnoticed if its caller was cancelled.
+    # Retrieve the exception, so that asyncio does not log it as never retrieved.
     if not answer.cancelled():
         answer.exception()

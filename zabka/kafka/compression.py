@@ -1,7 +1,7 @@
 """The codecs of record batches and message sets: gzip, snappy, lz4 and zstd, as in Kafka's `compress` package.
 
 Untrusted data is decompressed piece by piece and up to a limit, because a batch does not declare its decompressed size.
-gzip and zstd return as much at a time as requested, lz4 and snappy one block.
+gzip and zstd return pieces of the requested size, lz4 and snappy one block at a time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXPANDED_BYTES_MAX = 64 << 20
 Kafka has no such limit; 5,000,000 of the smallest records fit into it.
 """
 ZSTD_BYTES_MAX = 16 << 20
-"""The decompressed limit of a producer's zstd batch: the decompressor may have to keep all of it until the end."""
+"""Maximum decompressed size of a producer's zstd batch: the decompressor may keep all of it until the end."""
 PIECE_BYTES = 16 << 10
 """The largest piece of gzip, zstd and uncompressed data; an lz4 block can have 4 MiB."""
 
@@ -130,7 +130,7 @@ def _gzip_pieces(data: Data) -> Iterator[Data]:
 
 
 def _zstd_pieces(data: Data) -> Iterator[Data]:
-    """Yield every frame in turn, as zstd-jni's stream does."""
+    """Yield the content of every frame, one after another, as zstd-jni's stream does."""
     view = memoryview(data)
     unpacker, is_whole = ZstdDecompressor(), False
     for at in range(0, len(view), _INPUT_BYTES):

@@ -27,7 +27,7 @@ _ABORT, _COMMIT = 0, 1
 
 
 class EndTransactionMarker(NamedTuple):
-    """The outcome of a transaction, and the epoch of the coordinator that decided it."""
+    """End of a transaction: whether it was committed or aborted, and the epoch of the coordinator that decided this."""
 
     is_commit: bool
     coordinator_epoch: int

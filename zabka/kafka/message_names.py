@@ -45,8 +45,10 @@ def api_name(api_key: int) -> str:
 
 
 def request_content(request: KafkaMessage) -> Content:
-    """Return the class, name and subject of a request. The class of a follower's Fetch is `fetch`, a consumer's
-    `data`."""
+    """Return the class, name and subject of a request.
+
+    The class of a Fetch is `fetch` if a follower sent it, and `data` if a consumer sent it.
+    """
     api_key = api_key_of(request)
     return Content(_request_class(api_key, request), api_name(api_key), _subject(request, _request_text))
 

@@ -113,7 +113,7 @@ def write_message(message: Message) -> bytes:
 
 
 class _Sliced:
-    """Counts steps, and decides when to pause."""
+    """Counter of steps that decides when a conversion pauses."""
 
     def __init__(self, records: int) -> None:
         self._records = records
@@ -185,7 +185,7 @@ class _Conversion:
         self.wrapper: Message | None = None
 
     def add_message(self, message: Message, checksum_holds: bool) -> None:
-        """Add a message.  Raises RecordsRefused if it invalidates the batch."""
+        """Add a message.  Raises RecordsRefused if the message invalidates the batch."""
         wrapper, index = self.wrapper, self._index
         self._index += 1
         if message.magic != self._magic:

@@ -53,7 +53,7 @@ def plain_batch(data: Data, max_message_bytes: int) -> BatchHeader | None:
 
 
 _ALIKE_MIN = 12
-"""The minimum number of remaining records that are checked all at once."""
+"""Minimum number of remaining records for which the check of all records at once is used."""
 _EVEN, _ODD = bytes(range(0, 256, 2)), bytes(range(1, 256, 2))
 _LAST, _MORE = bytes(range(0x80)), bytes(range(0x80, 0x100))
 """The bytes that end a varint, and the bytes that do not."""
@@ -87,7 +87,7 @@ def _newest_of(data: bytes, at: int, count: int) -> int | None:
                 raw = raw & 0x7F | data[at] << 7
             if raw > newest and not raw & 1:
                 newest = raw
-            # The offset's value does not matter without compression.
+            # Skip the offset delta, because its value does not matter without compression.
             if data[at + 1] < 0x80:
                 at += 2
             elif data[at + 2] < 0x80:
@@ -101,7 +101,7 @@ def _newest_of(data: bytes, at: int, count: int) -> int | None:
                     return None
                 size = size & 0x7F | data[at] << 7
             at += 1 if size & 1 else 1 + (size >> 1)
-            # If a record has no headers, its end determines how long its value must be.
+            # Without headers, the value must fill the rest of the record, so check its length.
             size = data[at]
             if size < 0x80:
                 if end - at - 2 != (0 if size & 1 else size >> 1):
@@ -121,7 +121,7 @@ def _newest_of(data: bytes, at: int, count: int) -> int | None:
             stride = end - start
     except IndexError:
         return None
-    # Batches in which all timestamps go back are rare enough for the full check.
+    # If all timestamps go back (newest < 0), use the full check. Such batches are rare.
     return newest >> 1 if at == len(data) and newest >= 0 else None
 
 
@@ -168,7 +168,7 @@ def _alike(data: bytes, start: int, end: int, most: int) -> tuple[int, int]:
     if time_at + 1 == offset_at:
         return run, _highest(low.translate(None, _ODD))
     if low.translate(None, _EVEN):
-        # Some timestamps go back, so the records are checked one by one.
+        # A timestamp goes back, so return 0: the records are checked one by one.
         return 0, -1
     high = data[time_at + 1 + stride : time_at + 1 + stride + run * stride : stride]
     top = _highest(high)
@@ -183,7 +183,7 @@ def _highest(column: bytes) -> int:
 
 
 def _neighbours(low: bytes, high: bytes, top: int) -> bytes:
-    """Return the bytes of `low` whose counterparts in `high` are `top`."""
+    """Return the bytes of `low` at the positions where `high` has the byte `top`."""
     first = high.index(top)
     if high.count(top) == len(high) - first:
         return low[first:]

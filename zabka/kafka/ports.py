@@ -18,13 +18,16 @@ PartitionEpoch = NewType("PartitionEpoch", int)
 
 NO_LEADER = BrokerId(-1)
 UNKNOWN_BROKER_EPOCH = BrokerEpoch(-1)
-"""In requests: any incarnation of that broker. For a registered broker: with Historical.NO_BROKER_EPOCH."""
+"""Broker epoch -1: in a request it means any incarnation of the broker.
+
+A registered broker has it only with Historical.NO_BROKER_EPOCH.
+"""
 
 Emit = Callable[[Event], Cause]
 """Writes an event to this node's journal; returns a reference for other events that it causes."""
 
 KafkaMessage = Any
-"""A request or response payload: an instance of a `kio.schema` class, which carries its API key and version."""
+"""A request or response payload: an instance of a `kio.schema` class, which contains its API key and version."""
 
 
 class Endpoint(NamedTuple):

@@ -42,7 +42,7 @@ def committed_records(data: bytes, from_offset: int, aborted: Iterable[Aborted])
             aborting.add(waiting[begun].producer_id)
             begun += 1
         if is_control(header):
-            # Either the abort marker of that transaction, or the commit marker of a producer that has no aborted
+            # This is the abort marker of the transaction, or a commit marker of a producer without an aborted
             # transaction here.
             aborting.discard(header.producer_id)
         elif not (is_transactional(header) and header.producer_id in aborting) and header.last_offset >= from_offset:

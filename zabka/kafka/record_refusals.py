@@ -14,7 +14,7 @@ UNSUPPORTED_COMPRESSION_TYPE = 76
 INVALID_RECORD = 87
 
 RECORD_ERRORS_MAX = 1_000
-"""The maximum number of a batch's bad records that are named; Kafka names all of them, even millions."""
+"""Maximum number of a batch's bad records that a response names; Kafka names all of them, even millions."""
 _SHOWN = 3
 
 
@@ -32,7 +32,7 @@ class RecordsRefused(Exception):
     """Produced records that are not appended.
 
     `error` is Kafka's code. `message` is sent to the client if single records are at fault, as in Kafka; any other
-    message of the exception is not sent. `says_log_start` means that the response has the log start offset.
+    message of the exception is not sent. `says_log_start` means that the response contains the log start offset.
     """
 
     def __init__(

@@ -55,8 +55,8 @@ class Append(NamedTuple):
     ) -> None:
         """Record the error of a record, if it has one.
 
-        `stamped_as` is Kafka's message for a record whose batch claims to have its append time, which only brokers may
-        set; None without that claim.
+        `stamped_as` is Kafka's message for a record of a batch with the attribute LogAppendTime, which only brokers may
+        set; None without that attribute.
         """
         rules = self.rules
         if rules.compacts and not has_key:

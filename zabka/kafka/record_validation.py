@@ -207,7 +207,7 @@ def validate(data: Data, append: Append) -> Validation:
             source = _check_message(data, batch, append) or source
     append_time_ms = append.now_ms if append.rules.stamps else -1
     if not batches:
-        # Only the oldest versions of Produce may be empty.
+        # Only the oldest versions of Produce reach this point with an empty set.
         return Validated(b"", [], append_time_ms)
     first = batches[0]
     if len(batches) > 1 and (first.magic == MAGIC or source is not Codec.NONE):
@@ -250,7 +250,7 @@ def _validate_batch(
         yield
     if append.rules.codec in (None, source):
         if source is not Codec.NONE and not walk.is_sequential:
-            # Kafka would rebuild the batch and fail, because it has skipped keys and values.
+            # Kafka would rebuild the batch here and fail, because it has skipped the keys and values.
             raise unexpected("offsets inside a compressed batch that do not follow each other")
         return _with_times(data, batch, header, walk, append)
     return (yield from _recompress(data, batch, header, walk, append))
@@ -278,7 +278,7 @@ def _with_times(
 def _recompress(
     data: Data, batch: ShallowBatch, header: BatchHeader, walk: RecordWalk, append: Append
 ) -> Generator[None, None, tuple[bytes, BatchHeader]]:
-    """Recompress the batch in the topic's own codec (LogValidator.buildRecordsAndAssignOffsets)."""
+    """Recompress the batch with the codec of the topic (LogValidator.buildRecordsAndAssignOffsets)."""
     target = append.rules.codec
     assert target is not None
     transactional = bool(header.attributes & TRANSACTIONAL)

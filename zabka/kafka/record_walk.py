@@ -159,7 +159,7 @@ class RecordWalk:
             self._waiting_bytes += len(piece)
             rest = len(self._data) - self._at
             if rest + self._waiting_bytes >= self._needed:
-                # The bytes of one record are joined once instead of piece by piece.
+                # Join all pieces of a record at once instead of appending each piece.
                 parts = self._waiting if not rest else [memoryview(self._data)[self._at :], *self._waiting]
                 self._data = parts[0] if len(parts) == 1 else b"".join(parts)
                 self._at = self._waiting_bytes = 0
@@ -270,7 +270,7 @@ class RecordWalk:
         except RecordsRefused:
             if self._header.attributes & CODEC_MASK:
                 raise
-            # Without compression, Kafka does not expect that.
+            # Kafka expects this error only in compressed batches, so it reports an unexpected error here.
             raise unexpected("Varint is too long") from None
 
     def _check(self, index: int, raw_offset: int, delta: int, key_size: int, value_size: int) -> None:
@@ -284,7 +284,7 @@ class RecordWalk:
             kind = "PartialDefaultRecord"
             codec = header.attributes & CODEC_MASK
             if not codec or self._append.rules.codec not in (None, codec):
-                # In this case Kafka has read the record to the end.
+                # In this case Kafka has read the whole record, and its message differs.
                 kind, key, value = "DefaultRecord", max(key, 0), max(value, 0)
             shown = f"{kind}(offset={offset}, timestamp={timestamp_ms}, key={key} bytes, value={value} bytes)"
         self._append.check_record(self._errors, index, offset, timestamp_ms, not key_size & 1, shown)

@@ -1,4 +1,4 @@
-"""Snappy as Java writes it (xerial's SnappyOutputStream): a header, then chunks, each preceded by its length."""
+"""Snappy as xerial's SnappyOutputStream (Java) writes it: a header, then chunks, each preceded by its length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LENGTH = Struct(">i")
 _CHUNK_BYTES = 32 << 10
 """SnappyOutputStream's block size."""
 CHUNK_BYTES_MAX = 8 << 20
-"""The decompressed limit of a chunk: it is decompressed in one call, during which no other client is served.
+"""Limit for the decompressed size of a chunk: it is decompressed in one call, which delays all other clients.
 
 Clients that write a whole batch as one chunk keep it below max.message.bytes before compression.
 """
@@ -40,7 +40,7 @@ def snappy_chunks(data: bytes | bytearray | memoryview, bytes_max: int) -> Itera
     at = _HEADER_SIZE
     while len(view) - at >= _LENGTH.size:
         if view[at : at + len(_MAGIC)] == _MAGIC:
-            # Another header means that two streams were joined.
+            # A second header in the data means that two streams were joined, so skip it.
             at += _HEADER_SIZE
             continue
         (size,) = _LENGTH.unpack_from(view, at)

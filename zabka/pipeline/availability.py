@@ -20,15 +20,16 @@ _CONFIG = MapType(StringType(), StringType())
 
 
 def availability(journal: Journal) -> DataFrame:
-    """How long each partition could be written to, from its first leader to the end of the run or of the partition.
+    """The time for which each partition could be written to, from its first leader to the end of the run or of the
+    partition.
 
-    observed_ms has four parts in which a write fails or waits, and the rest.  offline_ms: the controller had written
-    that there is no leader.  leader_down_ms: the leader's process was down or paused, and not replaced yet.
-    under_min_isr_ms: it ran, but the ISR was smaller than min.insync.replicas, so acks=all is refused.  That is the
-    override of the topic, else of the leader, else of all brokers, else what the leader started with, and at most the
-    number of replicas.  isr_stalled_ms: none of these, but the process of another member of the ISR did not run, or its
-    link to the leader was cut in a direction (also by a cut of either from all nodes), so the high watermark stands
-    still and acks=all waits.
+    observed_ms has four parts in which a write fails or waits, and the rest. offline_ms: the controller had written
+    that there is no leader. leader_down_ms: the leader's process was down or paused, and not replaced yet.
+    under_min_isr_ms: it ran, but the ISR was smaller than min.insync.replicas, so acks=all is rejected.
+    min.insync.replicas is the override of the topic, else of the leader, else of all brokers, else what the leader
+    started with, and at most the number of replicas. isr_stalled_ms: none of these, but the process of another
+    member of the ISR did not run, or its link to the leader was cut in at least one direction (also if either was
+    cut off from all nodes), so the high watermark does not advance and acks=all waits.
 
     available_acks_1_ms is observed_ms without the first two, and available_acks_all_ms without all four.
     availability_acks_1 and availability_acks_all are their shares of observed_ms, 0 to 1, to six digits.
@@ -100,7 +101,7 @@ def _spans(journal: Journal) -> DataFrame:
     end = f.coalesce(f.lead("run_us").over(in_order), "deleted_run_us", "end_us")
     return (
         leader_writes(journal)
-        # An ISR change does not contain the replicas.
+        # An ISR change contains no replicas, so take those of the latest event that does.
         .withColumn("replicas", f.last("replicas", ignorenulls=True).over(in_order))
         .join(ends_of_lives(journal), LIFE, "left")
         .join(ends, "run")
@@ -213,7 +214,7 @@ def _union(spans: Column) -> Column:
     start = f.struct(zero.alias("total"), f.lit(None).cast(LongType()).alias("reached"))
 
     def add(found: Column, span: Column) -> Column:
-        # `greatest` ignores nulls.
+        # `reached` is null at the beginning, which `greatest` ignores.
         new = f.greatest(span["end"] - f.greatest(span["begin"], found["reached"]), zero)
         return f.struct(
             (found["total"] + new).alias("total"), f.greatest(span["end"], found["reached"]).alias("reached")
@@ -223,9 +224,10 @@ def _union(spans: Column) -> Column:
 
 
 def _cut_links(journal: Journal, members: DataFrame) -> DataFrame:
-    """When the link of a leader and a member of its ISR was cut, in a direction: run, leader, member, since, until.
+    """The times when the link between a leader and a member of its ISR was cut, in at least one direction.
 
-    A cut ends when it is removed, or when the host agent that held it starts again.
+    Columns: run, leader, member, since, until. A cut ends when it is removed, or when the host agent that injected
+    it starts again.
     """
     reported = timed(
         journal, ["fault_injected", "fault_removed", "node_started"],
@@ -247,7 +249,7 @@ def _cut_links(journal: Journal, members: DataFrame) -> DataFrame:
     leader, member = (f.concat(f.lit("broker-"), f.col(name)) for name in ("leader", "member"))
 
     def between(one: Column, other: Column) -> Column:
-        # A cut can name all other nodes as `*`.
+        # The source or target of a cut can be `*`, which means all other nodes.
         return _is_end("source", one) & _is_end("target", other)
 
     is_cut = between(leader, member) | between(member, leader)

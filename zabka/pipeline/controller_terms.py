@@ -1,12 +1,13 @@
 """The terms of controllers, ordered by the ensemble, and timed without comparing wall clocks of different nodes.
 
-Zxids and controller epochs decide which term is whose, what ended it and which came next.  Durations need more care: a
-term begins on a broker's clock and often ends on those of peers.  If all monotonic clocks of the run are one clock
-(`clocks`), they are differences of two readings of it.  Otherwise one moment is on both clocks: every peer reports when
-the broker's session was created, and the broker reports when it was connected, a round trip later.  So the broker's
-election has its place on the clock of each peer, and the durations below are differences of two readings of one clock.
-Of several peers the median counts, because one of them may lag.  If no peer reports that session (its journal was
-removed, or the ensemble is not zabka's) the wall clocks are used as they are.
+Zxids and controller epochs determine the controller of a term, the cause of its end, and the next term. Durations
+are harder to compute: a term begins on a broker's clock and often ends on the clocks of peers. If all monotonic
+clocks of the run are one clock (`clocks`), durations are differences of two readings of it. Otherwise one moment
+can be read on both clocks: every peer reports when the broker's session was created, and the broker reports when it
+was connected, a round trip later. So the time of the broker's election on each peer's clock is known, and the
+durations below are differences of two readings of one clock. Of several peers the median counts, because one of
+them may lag. If no peer reports that session (its journal was removed, or the ensemble is not zabka's) the wall
+clocks are used as they are.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def controller_terms(journal: Journal) -> DataFrame:
     closings = journal.once("closings", lambda: _first_closings(terms, journal))
     ends = _with_endings(terms, closings, journal)
     moment = f.col("resigned_us") - f.col("from_us")
-    # A controller that resigns can close its session afterwards, so the close comes second, whatever other clocks
-    # show.
+    # A controller may resign and then close its session, so its resignation comes first, even if the clocks
+    # differ.
     first = ~f.col("expired") | (moment < f.col("closed_after"))
     before_closing = f.col("zxid_closed").isNull() | (f.col("reason").isin(*LET_GO) & first)
     before_next = f.col("next_zxid").isNull() | (moment < f.col("next_after"))
@@ -63,7 +64,7 @@ def controller_terms(journal: Journal) -> DataFrame:
         .when(f.col("ended_by") == "superseded", f.col("next_after"))
         .when(f.col("ended_by").isNotNull(), moment)
     )
-    # No event shows when the role of a superseded controller became vacant.
+    # If a controller was superseded, no event shows when its role became vacant, so there is no gap.
     gap = f.when(f.col("ended_by").isin(*CLOSED), f.col("gap_after_closing")).when(
         f.col("ended_by") != "superseded", f.col("next_after") - moment
     )
@@ -89,7 +90,7 @@ def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
         f.last(f.when(f.col("loading").isNotNull(), f.col("end")), ignorenulls=True).over(before),
         f.lag("end").over(in_order),
     )
-    # Between the two there may have been controllers that never made a decision.
+    # Other controllers that never made a decision may have been elected in between.
     election = f.col("last.gap") + f.col("run_us") - f.col("last.next_run_us")
     since_loss = f.col("run_us") - f.col("last.lost_run_us")
     superseded = f.col("last.ended_by") == "superseded"
@@ -109,7 +110,7 @@ def _losses_of_holders(ends: DataFrame, journal: Journal) -> DataFrame:
     """Return when each term's controller died, or froze for good: run, controller_epoch, lost_run_us."""
     over = f.coalesce("closed_run_us", f.lead("run_us").over(Window.partitionBy("run").orderBy("controller_epoch")))
     held = ends.select(*_TERM, f.col("broker_id").alias("leader"), "run_us", over.alias("over_us"))
-    # An end that was not seen is known only from the next start.
+    # If the end of a process was not seen, only its next start is known.
     lost = f.when(f.col("how") == "unseen", f.col("until")).otherwise(f.col("since"))
     return (
         held.join(processes_not_running(journal).withColumn("lost", lost), ["run", "leader"])

@@ -24,7 +24,7 @@ def sessions(journal: Journal) -> DataFrame:
         journal.rows, ["session_created", "session_closed"],
         session_id=LongType(), timeout_ms=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType(),
     )  # fmt: skip
-    # A peer that starts reports again what it replays, so only its first report of each event counts.
+    # A restarted peer reports replayed events again, so only its first report of each event counts.
     by_peer = reported.groupBy(*_SESSION, "node").agg(
         _first("at_us", "session_created").alias("created_us"),
         _first("at_us", "session_closed").alias("closed_us"),
@@ -66,7 +66,7 @@ def _first(what: str, kind: str) -> Column:
 
 
 def elections(journal: Journal) -> DataFrame:
-    """The periods without a leader of each peer: run, peer, from_us, and its time in each phase of ZAB.
+    """Each peer's periods without a leader: run, peer, from_us, and its time in each phase of ZAB.
 
     A row begins when a peer is LOOKING, and ends when it broadcasts under a leader, or stops.  All times are on that
     peer's clock.  election_ms, discovery_ms and synchronization_ms are times in those phases.  They are null if the
@@ -81,7 +81,7 @@ def elections(journal: Journal) -> DataFrame:
     ).where("type = 'peer_state_changed' OR node LIKE 'peer-%'")  # fmt: skip
     in_order = Window.partitionBy("run", "node").orderBy("node_seq")
     stable = f.col("phase") == "BROADCAST"
-    # A span begins at the first line after a broadcast, a start or a stop.
+    # A span begins at the first line after the broadcast phase, after a start or after a stop.
     before_stable = f.lag(stable).over(in_order)
     begins = (f.col("type") != "peer_state_changed") | f.coalesce(before_stable & ~stable, f.lit(False))
     steps = (

@@ -102,7 +102,7 @@ class Refused(NamedTuple):
 def check_lines(lines: Sequence[bytes]) -> list[Any] | None:
     """Return the entries in these lines (members of ENTRIES' classes), or None if any line is not an entry."""
     try:
-        # The decoder does not check the bytes of text that it skips.
+        # Check the encoding here, because the JSON decoder does not check strings that it skips.
         b"\n".join(lines).decode()
         entries = [_decoder.decode(line) for line in lines]
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):

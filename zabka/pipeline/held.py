@@ -41,17 +41,20 @@ class Held:
         return present | kept
 
     def files_to_go_on_with(self, start: Offset) -> dict[str, JournalFile]:
-        """Return the same files without unread files of a waiting run, because they belong to the recreated cluster."""
+        """Return the files that `files` returns, without unread files of a waiting run.
+
+        Those belong to the recreated cluster.
+        """
         return {key: file for key, file in self.files(start).items() if key in start or file.run not in self.waiting}
 
     def _link(self, key: str, file: JournalFile, start: Offset) -> None:
         assert self._hold is not None
         link = self._hold / key
-        # On another file system, on a file system without links, or if the file was just removed, the file is read in
-        # place.
+        # If the link cannot be created (another file system, no support for links, or a removed file), the file is
+        # read in place.
         with contextlib.suppress(OSError):
             if link.exists() and not link.samefile(file.path):
-                # The name was reused for another file.
+                # The link's name is in use for an older file, which may not be completely read yet.
                 if not is_done(link, start.get(key)):
                     self.waiting.add(file.run)
                     return

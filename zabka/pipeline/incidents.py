@@ -44,29 +44,29 @@ _ARROW = to_arrow_schema(SCHEMA)
 
 
 def incidents(journal: Journal) -> DataFrame:
-    """The incidents: a first cause, such as a fault, and all decisions that lead back to it by their recorded causes.
+    """The incidents: a first cause, such as a fault, and all decisions that lead back to it by their recorded
+    causes.
 
-    Columns: run, number, from_us, to_us, duration_ms, kind, target, and the following.  to_us is when leaders,
-    controller, ISRs and clients were as before, null while they are not.  kind is the kind of the fault, the action on
-    a process, or the type of the first event if its own cause is unknown; target is the node or the link.  cause_node
-    and cause_node_seq name the event (`zabka why NODE#NUMBER` explains it).
+    Columns: run, number, from_us, to_us, duration_ms, kind, target, and the following. to_us is when leaders,
+    controller, ISRs and clients had returned to their state before the fault, null until then. kind is the kind of
+    the fault, the action on a process, or the type of the first event if its own cause is unknown; target is the
+    node or the link. cause_node and cause_node_seq name the event (`zabka why NODE#NUMBER` explains it).
 
-    detected_by is the node that decided first because of it, after detection_ms.  expired are the brokers whose
-    sessions expired, the first one after expiry_ms.  controller is the last broker that became controller because of
-    it, with controller_epoch; no_controller_ms is the time without one.  leaderless are the partitions that had no
-    living leader, the worst one for leaderless_ms.  elected_uncleanly are the partitions with an unclean election, and
-    under_replicated those that lost members of their ISR.  stalled are the workloads whose writes waited, the worst one
-    for stall_ms; failed of their records failed.  They are linked by topic and time only.  lost is the number of lost
-    records, of which committed_at_least were committed, and acknowledged had been acknowledged to workloads with acks
-    1 or all (null if none wrote to these topics).  requester is who requested the fault, as in `faults`.  headline and
-    summary are the same as sentences.
+    detected_by is the node that decided first because of it, after detection_ms. expired are the brokers whose
+    sessions expired, the first one after expiry_ms. controller is the last broker that became controller because of
+    it, with controller_epoch; no_controller_ms is the time without one. leaderless are the partitions that had no
+    living leader, the worst one for leaderless_ms. elected_uncleanly are the partitions with an unclean election,
+    and under_replicated those that lost members of their ISR. stalled are the workloads whose writes waited, the
+    worst one for stall_ms; `failed` is the number of their records that failed. Workloads are linked by topic and
+    time only. lost is the number of lost records, of which committed_at_least were committed, and acknowledged had
+    been acknowledged to workloads with acks 1 or all (null if none wrote to these topics). requester is who
+    requested the fault, as in `faults`. headline and summary are the same as sentences.
 
-    The stop of a whole cluster, and partitions of a topic that is being deleted, are not in it.  A time that still
-    lasts counts until the end of the journals.  All moments are on the one clock of the run (`run_us`), so that a wall
-    clock that was stepped changes none.
+    The stop of a whole cluster, and partitions of a topic that is being deleted, are not included. A period that
+    still lasts counts until the end of the journals. All moments are on the one clock of the run (`run_us`), so
+    that a wall clock that was stepped changes none.
     """
-    # Cached, because Spark does not know that the result has all rows of a run in one partition, which a stream
-    # requires.
+    # Cache the result: Spark does not know that all rows of a run are in one partition, which a stream requires.
     return journal.once("incidents", lambda: _incidents(journal))
 
 

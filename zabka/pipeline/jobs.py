@@ -60,7 +60,7 @@ def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> I
 
 
 class ClockStep(NamedTuple):
-    """A wall clock was set by `step_ms`, while the node's monotonic clock continued."""
+    """A wall clock was changed by `step_ms`, while the node's monotonic clock continued."""
 
     run: str
     node: str

@@ -18,16 +18,16 @@ _SPANS = ArrayType(
 def records_lost(journal: Journal) -> DataFrame:
     """The lost records: run, topic, partition, topic_id, first_offset, last_offset, count, and the columns below.
 
-    Several replicas may report the loss of the same records: a row is a span of the union of their offsets, and spans
-    of a partition do not touch.  So an offset whose records were lost under two leaders, one after the other, counts
-    once.  A topic that was deleted and created again has another topic_id, and rows of its own
-    (topic_id is empty in journals without it).
+    Several replicas may report the loss of the same records: a row is a span of the union of their offsets, and
+    spans of a partition do not touch. So an offset whose records were lost under two leaders, one after the other,
+    counts once. A topic that was deleted and created again has another topic_id, and separate rows (topic_id is
+    empty in journals without it).
 
-    `committed_at_least` is how many of the records were committed, at least.  The committed records of a loss are the
-    first ones: as many as its replica reported, or more if any replica reported a higher high watermark in the leader
-    epoch of the last lost record.  A follower's report counts if it is higher than the follower's report before it in
-    this epoch; until then the high watermark is that of another leader's log.  `below_high_watermark` is the same
-    figure under its older name.
+    `committed_at_least` is how many of the records were committed, at least. The committed records of a loss are
+    the first ones: as many as its replica reported, or more if any replica reported a higher high watermark in the
+    leader epoch of the last lost record. A follower's report counts if it is higher than the follower's report
+    before it in this epoch; until then the high watermark refers to another leader's log. `below_high_watermark` is
+    the same figure under its older name.
 
     `acknowledged` is how many of the records had been acknowledged to built-in workloads (acks 1 or all), according to
     the last report of each; null if none wrote to the topic.  Records of other clients are not in it.  broker_ids
@@ -42,12 +42,11 @@ def records_lost(journal: Journal) -> DataFrame:
     reported = reported.join(high_watermarks(journal), [*_LOG, "leader_epoch"], "left")
     below_mark = f.try_subtract(f.least("reached", f.try_add("last_offset", f.lit(1))), f.col("first_offset"))
     below_mark = f.when(f.col("reached").isNotNull(), below_mark)
-    # Journals of older versions have only the older name.
+    # Older journals have only `below_high_watermark`.
     committed = f.greatest("committed_at_least", "below_high_watermark", below_mark, f.lit(0))
     in_order = Window.partitionBy(*_LOG).orderBy("first_offset", "last_offset", "node", "node_seq")
     reached = f.max("last_offset").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
-    # The committed records are the first records of each loss; an offset counted in an earlier row is not counted
-    # again.
+    # The committed records of a loss are its first ones. Do not count offsets again that an earlier row contains.
     committed_before = f.max("committed_end").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
     fresh = f.try_subtract("committed_end", f.greatest("first_offset", committed_before))
     begins = f.coalesce(f.col("first_offset") > f.try_add(reached, f.lit(1)), reached.isNull()).cast(LongType())

@@ -57,7 +57,7 @@ def interpreters(
         os.environ["PYSPARK_PYTHON"] = PYTHON
         archive = packed(directory, needs)
         own_directory = Path(tempfile.mkdtemp(prefix="zabka-driver-"))
-        # Java starts in this directory and uses it until this process ends.
+        # Java uses this directory until the process ends, so remove it only then.
         atexit.register(shutil.rmtree, own_directory, ignore_errors=True)
         script = own_directory / PYTHON
         script.parent.mkdir(parents=True)

@@ -60,7 +60,7 @@ def batch(spark: SparkSession, place: Place, types: str) -> DataFrame:
 
 
 def stream(spark: SparkSession, place: Path | TopicPlace, hold: Path) -> DataFrame:
-    """Return the rows as a stream that follows growing journals; files are held until they are read."""
+    """Return the rows as a stream that follows growing journals; files are linked into `hold` until they are read."""
     if isinstance(place, Path):
         return spark.readStream.format("zabka-journal").option("hold", str(hold)).load(str(place))
     return spark.readStream.format("zabka-topic").options(bootstrap=place.bootstrap, topic=place.topic).load()

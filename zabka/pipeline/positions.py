@@ -88,7 +88,7 @@ def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
         begin, life = (
             (start[key][0], start[key][2]) if key in start and not recreated else (0, lives.get(files[key].run, 1))
         )
-        # The file may be removed after its mark was read. It then keeps its position, like any removed file.
+        # If the file is removed after its mark was read, it keeps its position, like any removed file.
         with contextlib.suppress(OSError):
             reached = max(begin, complete_bytes(files[key].path, begin))
             end[key] = [reached, mark, life, _ending_at(files[key].path, reached)]

@@ -31,12 +31,12 @@ SHARES = 2
 SHARE = "share"
 _SHARE_FIELD = pa.field(SHARE, pa.int64())
 _NO_EXCHANGE = {
-    # Spark does not know how small the rows in memory are.
+    # Assume small tables, because Spark does not know the size of rows in memory.
     "spark.sql.defaultSizeInBytes": "1",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.shuffle.partitions": str(SHARES),
-    # On a cluster, adaptive plans change while they run, and do not state how their rows are distributed.
+    # Adaptive plans change while they run, and do not state how their rows are distributed.
     "spark.sql.adaptive.enabled": "false",
 }
 

@@ -63,8 +63,8 @@ def _processes_not_running(journal: Journal) -> DataFrame:
     )
     asked = (kind == "process_changed") & f.col("action").isin(*_STOPPED_BY_PERSONS)
     in_order = Window.partitionBy("run", "who").orderBy("run_us", "node", "node_seq")
-    # A process reports its stop before its host sees the end; a host sees the start before the process reports
-    # it.
+    # A process reports its stop before its host notices the exit, and a host reports the start before the process
+    # does.
     was_announced = f.coalesce((f.lag("now").over(in_order) == "planned") | f.col("asked"), f.lit(False))
     spawned = (kind == "process_changed") & (f.col("action") == "start")
     is_its_own = spawned & (f.lead("type").over(in_order) == "node_started")

@@ -34,7 +34,7 @@ class Journal:
     def __init__(self, source: DataFrame, stage: Path | None = None) -> None:
         if stage is None:
             stage = Path(tempfile.mkdtemp(prefix="zabka-"))
-            # Frames made from the directory can outlive this object.
+            # Remove the directory only at exit, because frames made from it can outlive this object.
             atexit.register(shutil.rmtree, stage, ignore_errors=True)
         self.stage = stage
         self._in_memory = is_local(str(source.sparkSession.sparkContext.master))

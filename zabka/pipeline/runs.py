@@ -52,7 +52,7 @@ def journal_files(root: Path) -> list[JournalFile]:
     Directories whose names begin with `_` or `.` are skipped: they are the pipeline's own, or hidden.
     """
     if root.is_file():
-        # The names of histories have this suffix, which distinguishes their rows from those of a cluster.
+        # A single file is a history. The suffix in its name distinguishes its rows from those of a cluster.
         return [JournalFile(f"{root.name.removesuffix('.jsonl')}.jsonl", root.name, root)]
     keys = (path.relative_to(root).as_posix() for path in root.rglob("*.jsonl") if path.is_file())
     return [placed(root, key) for key in sorted(keys) if is_journal(key)]
@@ -107,7 +107,8 @@ def without_copies(files: list[JournalFile]) -> list[JournalFile]:
 def _by_run(files: list[JournalFile]) -> dict[str, dict[str, Path]]:
     runs: dict[str, dict[str, Path]] = {}
     for file in files:
-        # The names of two histories differ even if one is a copy of the other.
+        # Leave out the names of histories, because two histories have different names even if one is a copy of the
+        # other.
         name = "" if _NODE_FILE.fullmatch(file.path.name) is None else file.name
         runs.setdefault(file.run, {})[name] = file.path
     return runs
@@ -118,7 +119,7 @@ def _is_copy(one: dict[str, Path], other: dict[str, Path]) -> bool:
     try:
         return bool(shared) and all(_begins_alike(one[name], other[name]) for name in shared)
     except OSError:
-        # A history is not a copy because of a file that cannot be read or was removed.
+        # A file cannot be read or was removed, so do not call this history a copy.
         return False
 
 

@@ -28,7 +28,7 @@ FAILURES = (PySparkException, Py4JError)
 """The exceptions that Spark raises when a job fails."""
 LOGGING = Path(__file__).with_name("log4j2.properties")
 _FOR_TABLES = {
-    # The source forwards one line in a hundred, so planning again at each step and compiling each plan would take
+    # Only one line in a hundred passes the source, so adaptive planning and the compilation of plans would take
     # longer than processing the rows.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",

@@ -73,7 +73,8 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._all_now = True
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        # A file that was waiting for an earlier file with the same name when everything was requested is included.
+        # Also advance while a file waits for an earlier file with the same name: it was present when everything was
+        # requested.
         if self._target is None or not self._all_now or self._held.waiting:
             self._target = advance(self._held.files_to_go_on_with(start), start)
         return self._target

@@ -25,7 +25,8 @@ def without_steps(rows: DataFrame) -> DataFrame:
     in_order = Window.partitionBy("run", "node").orderBy("node_seq", "mono_us")
     passed = f.col("mono_us") - f.lag("mono_us").over(in_order)
     wall_passed = f.col("wall_us") - f.lag("wall_us").over(in_order)
-    # The monotonic clock is at most as old as the machine's boot.
+    # The monotonic clock starts at the boot of the machine, so after a reboot it shows less than the time that
+    # has passed.
     booted = (f.col("type") == "node_started") & ((passed < 0) | (f.col("mono_us") <= wall_passed))
     step = wall_passed - passed
     is_step = f.col("node").isNotNull() & ~booted & (f.abs(step) > STEP_MIN_US + f.abs(passed) * DRIFT)

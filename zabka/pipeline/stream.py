@@ -114,7 +114,7 @@ def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -
     ends = bronze.where(f.col("type").isNotNull() & ~f.col("type").isin(*kept)).groupBy("run")
     moment = f.struct("wall_us", "mono_us")
     latest = ends.agg(f.max_by(moment, "wall_us").alias("by wall"), f.max_by(moment, "mono_us").alias("by mono"))
-    # Their bodies differ, so that they do not count as the same entry.
+    # Give the two rows different bodies, so that they do not count as the same entry.
     shown = [latest.select("run", f"`{body}`.*", f.lit(body).alias("body")) for body in BODIES]
     others = (
         shown[0].unionByName(shown[1]).withColumn("type", f.lit(LATEST)).unionByName(_signs_of_life(bronze, kept), True)

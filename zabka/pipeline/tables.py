@@ -197,8 +197,9 @@ def bad_lines(journal: Journal) -> DataFrame:
 def clock_steps(journal: Journal) -> DataFrame:
     """The steps of wall clocks: run, node, node_seq, at_us, step_ms.
 
-    The wall clock of the node was set by step_ms (negative: back), while its monotonic clock continued, before the
-    entry node_seq. at_us is the time of that entry as if the clock had not been stepped, like all times of the tables.
+    The wall clock of the node was changed by step_ms (negative: set back), while its monotonic clock continued,
+    before the entry node_seq. at_us is the time of that entry as if the clock had not been stepped, like all times
+    of the tables.
     """
     stepped = journal.rows.where(f.col("step_us").isNotNull())
     return stepped.select(

@@ -27,16 +27,16 @@ def transactions(journal: Journal) -> DataFrame:
     when it stored that all markers are written.  They are readings of the coordinator's clock.  A moment that no
     journal reports is null.
 
-    outcome is committed or aborted, and null before the decision.  abort_reason is why it was aborted: ended by its
-    producer, fenced (a new producer started under the same id), or timed out.  partitions are those of the transaction,
-    and markers is how many of them have an end marker (null unless journals are full).  duration_ms lasts from the
-    first partition to the last marker, and decision_ms to the decision; both are null if no journal has the beginning.
-    producer_epoch is the epoch of the producer; a transaction that is fenced or timed out is aborted under a higher
-    one.  The time at which it began (started_ms) tells transactions apart, so that a coordinator that was replaced
-    while it was paused can report the end of an older one later.
+    outcome is committed or aborted, and null before the decision. abort_reason is why it was aborted: ended by its
+    producer, fenced (a new producer started under the same id), or timed out. partitions are those of the
+    transaction, and markers is how many of them have an end marker (null unless journals are full). duration_ms
+    lasts from the first partition to the last marker, and decision_ms to the decision; both are null if no journal
+    has the beginning. producer_epoch is the epoch of the producer; a transaction that is fenced or timed out is
+    aborted under a higher one. The time at which it began (started_ms) distinguishes transactions, because a
+    coordinator that was replaced while it was paused can report the end of an older one later.
     """
     steps = _steps(journal)
-    # A broker that becomes coordinator reports the states that it loads.
+    # "loaded" is the state that a broker reports for each transaction when it becomes coordinator.
     loaded = f.col("after") == "loaded"
     found = steps.groupBy(*_ID, "number").agg(
         f.min_by("producer_id", "step").alias("producer_id"),

@@ -27,7 +27,7 @@ class InUse(Exception):
 
 
 class NoTable(OSError):
-    """A table's path contains something else, which zabka must not remove."""
+    """A table's path contains something other than a table, which zabka must not remove."""
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def lead(place: Path, target: str) -> None:
     """Link a table's path to the target. Raises NoTable if the path contains something else."""
     check_table(place)
     if place.is_dir() and not place.is_symlink():
-        # An older zabka wrote this table.
+        # An older version of zabka wrote this table as a directory.
         shutil.rmtree(place)
     if not place.is_symlink() or str(place.readlink()) != target:
         _point(place, target)

@@ -62,7 +62,7 @@ class ReplayedSeed(int):
 
     def stream(self, purpose: str, seeded: Callable[[int], Random]) -> Random:
         """Return the choice sequence's stream for a purpose; `seeded` creates the stream of a plain seed."""
-        # For a second request for a purpose, a plain seed returns the same stream, but a choice sequence returns a
+        # If a purpose is requested again, a plain seed returns the same stream again, but a choice sequence needs a
         # separate stream.
         again = sum(name.partition(AGAIN)[0] == purpose for name in self.players)
         name = f"{purpose}{AGAIN}{again}" if again else purpose

@@ -32,7 +32,7 @@ class WorkloadSettings(msgspec.Struct, frozen=True):
     """Replication factor of the fixed topic.  0 means three, or the number of brokers if that is lower."""
     acks: int = -1
     draws_topics: bool = True
-    """Whether the run may have topics of drawn shapes in addition to the fixed topic."""
+    """Whether the run may have topics with shapes drawn from the seed, in addition to the fixed topic."""
 
 
 class WorldSettings(msgspec.Struct, frozen=True):

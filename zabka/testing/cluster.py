@@ -1,8 +1,8 @@
 """The interface for election tests that the live and the simulated cluster share.
 
 A test that takes a `Cluster` is the same for real processes (`zabka.testing.live`, fixture `zabka_cluster`) and in
-virtual time (`zabka.testing.worlds`, fixture `zabka_world`).  Every call blocks; `until` is the way to wait. A
-failure is a `ClusterFailed`: the cluster refused a request, or a condition did not become true in time.
+virtual time (`zabka.testing.worlds`, fixture `zabka_world`). Every call blocks; `until` is the way to wait. A
+failure is a `ClusterFailed`: the cluster rejected a request, or a condition did not become true in time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from zabka.testing.records import IsolationLevel, Payload, Record
 
 if TYPE_CHECKING:
-    # A live cluster is started before its clients are imported.
+    # Import this late: a live cluster is started before its clients are imported.
     from zabka.kafka.client.group_admin import GroupInfo
     from zabka.testing.request_faults import RequestMatch, RequestSelection
 
@@ -445,7 +445,9 @@ class Cluster(Protocol):
         ...
 
     def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> Consumer:
-        """Start a member of a consumer group; with `offsets="zookeeper"` an old consumer, as before Kafka 0.9."""
+        """Start a member of a consumer group; `offsets="zookeeper"` starts an old consumer, which uses ZooKeeper
+        (before Kafka 0.9).
+        """
         ...
 
     def transactional_producer(

@@ -98,7 +98,7 @@ def _expression(code: CodeType) -> str:
     """Return the source between the first and the last instruction of a lambda, without line breaks."""
     begins, ends = [], []
     for begin_line, end_line, begin, end in code.co_positions():
-        # Instructions without a source position have an empty one.
+        # Instructions without a source position have begin == end.
         if begin_line is not None and end_line is not None and begin is not None and end is not None and begin != end:
             begins.append((begin_line, begin))
             ends.append((end_line, end))
@@ -106,7 +106,7 @@ def _expression(code: CodeType) -> str:
         return ""
     (first, begin), (last, end) = min(begins), max(ends)
     lines = [linecache.getline(code.co_filename, number) for number in range(first, last + 1)]
-    # Positions are counted in bytes of UTF-8.
+    # Encode the lines, because positions are counted in bytes of UTF-8.
     cut = [line.encode() for line in lines]
     cut[-1] = cut[-1][:end]
     cut[0] = cut[0][begin:]

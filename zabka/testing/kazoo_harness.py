@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from zabka.testing.live.ensemble import LiveEnsemble
 
 for _name in ("jks", "OpenSSL"):
-    # kazoo's harness imports both for the key stores of Java servers, but most installations lack them.
+    # kazoo's harness imports both modules for key stores of Java servers, but most installations lack them.
     try:
         __import__(_name)
     except ImportError:
@@ -51,7 +51,7 @@ SETTINGS = {
 }
 """The settings of the servers in kazoo's harness (kazoo.testing.harness, ManagedZooKeeper.run).
 
-The super password is test.
+The password of the super user is `test`.
 """
 JAAS = """
 Server {
@@ -60,7 +60,7 @@ Server {
     user_jaasuser="jaas_password";
 };
 """
-# kazoo's tests use this version to decide what the servers support.
+# kazoo's tests read this version to decide which features the servers have.
 os.environ.setdefault("ZOOKEEPER_VERSION", "3.9.5")
 _NO_TLS = "the servers of zabka.testing.kazoo_harness have no TLS port"
 _VARIABLES = {

@@ -164,10 +164,11 @@ def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     parameters = {name: value for name, value in _marked(request).items() if name != "seed"}
     if not parameters:
         cluster: LiveCluster = request.getfixturevalue("zabka_session_cluster")
-        # Faults that a test leaves active are repaired here, before the next test that needs an intact cluster.
+        # Remove faults that an earlier test left active, before a test that needs an intact cluster.
         cluster.start_test()
         yield cluster
-        # A request fault must not affect clients that run between two tests. A broken cluster is repaired later.
+        # Remove request faults, because they must not affect clients between two tests. A broken cluster is repaired
+        # later.
         with suppress(AssertionError):
             cluster.faults.heal()
         return
@@ -229,7 +230,7 @@ def zabka_seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[SimulatedCluster]:
-    """A simulated cluster that is ready. A test that violates one of the project's invariants fails at its end."""
+    """A simulated cluster that is ready. A test that violates one of zabka's invariants fails at its end."""
     from zabka.testing.worlds.cluster import start_simulated
 
     parameters = {n: value for n, value in _marked(request).items() if n != "seed" and n not in _OF_PROCESSES}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    # A live cluster is started before its clients are imported.
+    # Import this late: a live cluster is started before its clients are imported.
     from zabka.kafka.client.client import KafkaClient
 
 Payload = str | bytes | None

@@ -54,7 +54,7 @@ class RequestSelection(Generic[Added]):
         return HowOften(self._add, {**self._fields, "effect": effect, **fields})
 
     def error(self, name: str) -> HowOften[Added]:
-        """Do not apply the request; return an error, which `name` gives as in Kafka or ZooKeeper."""
+        """Do not apply the request; return the error with this name in Kafka or ZooKeeper."""
         return self._with("error", error=name)
 
     def delay_before(self, delay_ms: int) -> HowOften[Added]:

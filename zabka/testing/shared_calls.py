@@ -118,7 +118,7 @@ class SharedCalls(Generic[B]):
             raise ClusterFailed(f"{name} cannot be reassigned: {refusals[name]}")
 
         def leads() -> bool:
-            # An election fails until the reassignment is done and the replica is in the ISR.
+            # The election fails until the reassignment is complete and the replica is in the ISR.
             return self._leads(target, topic, partition) or not self.elect("PREFERRED", topic, partition)
 
         self.until(leads, timeout_s, f"the election of broker {target} for {name}")

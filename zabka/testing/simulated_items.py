@@ -1,7 +1,8 @@
-"""Tests of the decorator `simulated` in pytest: which seeds an item runs, and in which process.
+"""Runs tests decorated with `simulated` in pytest: selects the seeds of each item, and the process that runs it.
 
-Seeds need PYTHONHASHSEED=0 (`zabka.testing.worlds.decorator`).  In a process with another value, each item runs in a
-child process of its own: pytest with the same node id, whose report this process shows as its own.
+Seeds need PYTHONHASHSEED=0 (`zabka.testing.worlds.decorator`). In a process with another value, each item runs in a
+separate child process: pytest with the same node id. This process shows the child's report as the report of the
+item.
 """
 
 from __future__ import annotations

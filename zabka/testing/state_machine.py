@@ -118,7 +118,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, SECONDS_MAX))
     def let_pass(self, seconds: int) -> None:
-        """Let virtual time pass."""
+        """Advance the virtual time by `seconds`."""
         self.world.let_pass(seconds)
 
     # ---- checks ------------------------------------------------------------------------------------------------------
@@ -131,7 +131,8 @@ class ClusterMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Repair the cluster, check that every acknowledged record can be read, and end the world."""
-        # After a failed step, or if hypothesis abandons the example, the checks would hide the reason.
+        # Run the checks only after success: after a failed step, or if hypothesis abandons the example, they would
+        # hide the reason.
         ended_well = sys.exc_info()[0] is None
         with self._ends:
             if ended_well:

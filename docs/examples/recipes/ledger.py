@@ -1,8 +1,8 @@
-"""A small consumer of your own: it keeps a list of payments, and knows what it must take back.
+"""A small consumer: it keeps a list of payments, and removes payments that an unclean election has lost.
 
-It reads one partition with kafka-python.  After an unclean election the new leader may lack records that were read
-already.  The client finds out by the leader epochs (KIP-320) and says where the histories part; what to do about it is
-the consumer's own business: this one takes back what is not in the log any more.
+It reads one partition with kafka-python. After an unclean election the new leader may lack records that the
+consumer has already read. The consumer finds the offset at which the logs diverge by the leader epochs (KIP-320).
+What it does then is its own decision: this consumer removes the payments that are no longer in the log.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kafka.errors import LogTruncationError
 
 
 class Ledger:
-    """Payments by offset, as partition 0 of a topic has them."""
+    """The payments in partition 0 of a topic, keyed by offset."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.payments: dict[int, str] = {}
@@ -25,7 +25,7 @@ class Ledger:
         self._consumer.seek(self._partition, 0)
 
     def read(self) -> None:
-        """Take in what is there now."""
+        """Read the records that are available now, and add their payments."""
         try:
             found = self._consumer.poll(timeout_ms=200)
         except LogTruncationError as truncated:

@@ -1,4 +1,4 @@
-"""A shop's code around Kafka and ZooKeeper, as the recipes test it."""
+"""The code of a shop that uses Kafka and ZooKeeper, which the recipes test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Shop:
         self._producer = Producer({**config, "acks": acks})
 
     def place(self, order: str) -> None:
-        """Return once the order is stored.  Raises RuntimeError if that is not known."""
+        """Place an order; return once it is stored. Raises RuntimeError if this is not known."""
         failures = []
 
         def delivered(error: object, _: Message) -> None:
@@ -32,7 +32,7 @@ class Shop:
 
 
 class Billing:
-    """Reads orders as JSON, and bills each once; an order that cannot be read goes to a topic of its own."""
+    """Reads orders as JSON, and bills each once; an order that cannot be read goes to a separate topic."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.billed: dict[int, int] = {}
@@ -49,7 +49,8 @@ class Billing:
             return False
         try:
             order = json.loads(message.value() or b"")
-            # Billing again under the same number changes nothing: after a rebalance a record can come twice.
+            # A record can be processed twice after a rebalance, so billing the same number again must not change
+            # anything.
             self.billed[order["id"]] = order["euros"]
         except (ValueError, KeyError):
             self._producer.produce("orders.failed", message.value(), headers={"reason": "not an order"})
@@ -63,7 +64,7 @@ class Billing:
 
 
 class Leader:
-    """Leads while its ephemeral znode exists, and calls `stop` as soon as that is in doubt."""
+    """Leads while its ephemeral znode exists, and calls `stop` as soon as the session is suspended or lost."""
 
     def __init__(self, client: KazooClient, name: str, stop: Callable[[], None]) -> None:
         self.leads = False

@@ -1,4 +1,4 @@
-"""The ledger through an unclean election, on real processes."""
+"""Test the ledger with an unclean election on real processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def ledger(zabka_cluster: LiveCluster) -> Iterator[Ledger]:
     made.close()
 
 
-def test_payments_that_an_unclean_election_lost_are_taken_back(zabka_cluster: LiveCluster, ledger: Ledger) -> None:
+def test_payments_lost_by_an_unclean_election_are_taken_back(zabka_cluster: LiveCluster, ledger: Ledger) -> None:
     def reads(*expected: str) -> None:
         def has_read() -> bool:
             ledger.read()
@@ -33,13 +33,13 @@ def test_payments_that_an_unclean_election_lost_are_taken_back(zabka_cluster: Li
     zabka_cluster.produce("payments", ["1 euro"])
     reads("1 euro")
 
-    # Broker 2 is away, so that the whole ISR is broker 1: what is written now, it alone has.
+    # Stop broker 2 first, so that broker 1 is the whole ISR and the only broker with the records written now.
     zabka_cluster.brokers[2].kill()
     zabka_cluster.until(lambda: partition().isr == [1])
     zabka_cluster.produce("payments", ["2 euros", "3 euros"])
     reads("1 euro", "2 euros", "3 euros")
 
-    # Broker 1 goes too, and broker 2, which lacks those records, is all that is left to lead.
+    # Then stop broker 1 as well. Only broker 2, which lacks those records, can become leader.
     zabka_cluster.brokers[1].kill()
     zabka_cluster.brokers[2].start()
     zabka_cluster.until(lambda: partition().leader == 2)

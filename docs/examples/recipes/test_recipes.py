@@ -34,14 +34,14 @@ def test_leader_without_its_followers_acknowledges_nothing(zabka_cluster: LiveCl
     zabka_cluster.topics.create("orders", assignment={0: [1, 2, 3]}, config={"min.insync.replicas": "2"})
     producer = Producer({**zabka_cluster.client_config("confluent"), "acks": "all", "delivery.timeout.ms": 60_000})
     failures: list[object] = []
-    # Clients still reach broker 1, and the other nodes do not.
+    # Clients can still reach broker 1, but the other nodes cannot.
     cut = zabka_cluster.faults.cut(zabka_cluster.brokers[1], "*")
     producer.produce("orders", b"1", on_delivery=lambda error, _: failures.append(error))
     zabka_cluster.until(lambda: zabka_cluster.topics["orders"].partitions[0].leader in (2, 3))
     cut.heal()
     assert producer.flush(60) == 0
     zabka_cluster.until_in_sync("orders")
-    # The producer sent the record again, to the next leader; broker 1 has truncated its own copy.
+    # The producer has sent the record again, to the new leader. Broker 1 has truncated its own copy.
     assert failures == [None]
     assert set(zabka_cluster.consume("orders")) == {"1"}
 
@@ -99,7 +99,7 @@ def test_fenced_producer_cannot_commit(zabka_cluster: LiveCluster) -> None:
     assert [record.text for record in committed] == ["new"]
 
 
-def test_lost_acknowledgement_is_stored_once(zabka_cluster: LiveCluster) -> None:
+def test_record_with_a_lost_acknowledgement_is_stored_once(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     lost = zabka_cluster.faults.on_request("Produce", topic="orders").drop_response().once()
     config = {**zabka_cluster.client_config("confluent"), "enable.idempotence": True, "socket.timeout.ms": 2_000}

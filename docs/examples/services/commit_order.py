@@ -1,6 +1,6 @@
-"""A consumer that bills orders, and when it commits its position.
+"""A consumer that bills orders, and commits its offset before or after the billing.
 
-A ledger is whatever outlives the program: a database, or another service.
+The ledger outlives the program, as a database or another service does.
 """
 
 from __future__ import annotations

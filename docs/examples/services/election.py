@@ -1,4 +1,4 @@
-"""Workers of which one is to write at a time: the one whose ephemeral znode /leader exists."""
+"""Workers of which only one must write at a time: the owner of the ephemeral znode /leader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ async def lead(hosts: str, name: str, write: Write) -> None:
 
 
 async def lead_with_token(hosts: str, name: str, write: Write) -> None:
-    """The correction: it passes the zxid of its znode, and the store rejects an older one than it has seen."""
+    """The correction: it passes the zxid of its znode, and the store rejects a zxid lower than the highest one so
+    far.
+    """
     await _lead(hosts, name, lambda token: write(name, token))
 
 
@@ -35,7 +37,7 @@ async def _lead(hosts: str, name: str, write: Callable[[int], None]) -> None:
             for _ in range(20):
                 if await client.exists("/leader") is None:
                     break
-                # Work, with the store as its last step.
+                # Simulate work whose last step is a write to the store.
                 await asyncio.sleep(0.2)
                 write(token)
             with suppress(ZooKeeperError):

@@ -1,6 +1,6 @@
 """A shop that stores an order in its own database, and publishes it to a topic.
 
-The database is a file of one line for each change, synced before the program goes on.
+The database is a file of one line for each change, synced before the program continues.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ async def sell(bootstrap: str, path: Path) -> None:
 
 
 async def sell_with_outbox(bootstrap: str, path: Path) -> None:
-    """The correction: what is stored and not published is published, also after a restart; perhaps twice."""
+    """The correction: every stored order that is not yet published is published, also after a restart; perhaps
+    twice.
+    """
     database = Database(path)
     async with _producer(bootstrap) as producer:
         while True:

@@ -11,10 +11,10 @@ from aiokafka.errors import KafkaError
 
 
 class Warehouse(Protocol):
-    """What outlives the members."""
+    """The warehouse, whose state outlives the members."""
 
     def ship(self, order: int) -> None:
-        """Ship an order; called twice, it ships twice."""
+        """Ship an order; if the method is called twice, the order is shipped twice."""
 
     def ship_once(self, order: int, partition: int, offset: int) -> None:
         """Ship an order and remember its offset in one transaction; skip an offset that it remembers."""
@@ -45,7 +45,7 @@ async def ship_by_group(bootstrap: str, warehouse: Warehouse) -> None:
 
 
 async def ship_by_offset(bootstrap: str, warehouse: Warehouse) -> None:
-    """The correction: the warehouse stores the offset with the effect, so a second attempt has none."""
+    """The correction: the warehouse stores the offset together with the effect, and ignores a second attempt."""
     async with member(bootstrap) as orders:
         async for order in orders:
             await asyncio.sleep(0.1)

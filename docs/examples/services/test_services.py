@@ -1,4 +1,4 @@
-"""Six services with a classic mistake, which some of 50 seeds find, and their corrections, which all seeds hold.
+"""Six services with a classic mistake, which some of 50 seeds find, and corrections that pass with all seeds.
 
 `ZABKA_MISTAKES=1 pytest` runs the mistakes: each test then fails, with the story of its first failing seed.
 """
@@ -53,7 +53,7 @@ async def test_every_order_is_billed(world: SimulatedWorld) -> None:
 
 
 class Warehouse:
-    """Counts what is shipped; `done` are the offsets that it remembers."""
+    """Counts the shipped orders; `done` contains the stored offsets."""
 
     def __init__(self, world: SimulatedWorld) -> None:
         self.shipped: Counter[int] = Counter()

@@ -11,11 +11,11 @@ from zabka.ensemble.client.client import Client
 from zabka.ensemble.errors import ConnectionLoss, NodeExists
 
 Lead = Callable[[str], None]
-"""Takes the name of the candidate that leads, each 0.2 s."""
+"""Called every 0.2 s with the name of the candidate that leads."""
 
 
 async def stand(hosts: str, name: str, lead: Lead) -> None:
-    """Two mistakes: after a lost connection it stands again, although its session and its znode still exist.
+    """The mistake: after a lost connection it creates another znode, although its session and first znode exist.
 
     Its first znode has the lower number, so no candidate leads until the program ends.
     """
@@ -30,7 +30,9 @@ async def stand(hosts: str, name: str, lead: Lead) -> None:
 
 
 async def stand_once(hosts: str, name: str, lead: Lead) -> None:
-    """The correction: after a lost connection it looks for its znode, whose name begins with its session's id."""
+    """The correction: after a lost connection it searches for its first znode, whose name begins with the session's
+    id.
+    """
     async with connect(hosts, session_timeout_ms=4_000, name=name) as client:
         while True:
             try:

@@ -14,13 +14,13 @@ GROUP = "billing"
 PARTITION = TopicPartition("orders", 0)
 
 Report = Callable[[int], None]
-"""Takes the committed offset."""
+"""Called with the committed offset."""
 
 
 async def report(bootstrap: str, tell: Report) -> None:
-    """The mistake: it takes an answer without offsets for a group that has committed none.
+    """The mistake: it takes a response without offsets to mean that the group has committed none.
 
-    aiokafka 0.14 does not raise the error of a whole answer, such as NOT_COORDINATOR.
+    aiokafka 0.14 does not raise an error of the whole response, such as NOT_COORDINATOR.
     """
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, client_id="lag")
     await admin.start()
@@ -31,7 +31,7 @@ async def report(bootstrap: str, tell: Report) -> None:
 
 
 async def report_what_is_known(bootstrap: str, tell: Report) -> None:
-    """The correction: it names its partition, which every valid answer contains, and asks again after any other."""
+    """The correction: it requests its partition, which every valid response contains, and retries after any other."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, client_id="lag")
     await admin.start()
     while True:

@@ -1,4 +1,4 @@
-"""Every ready set of request faults finds the mistake that it is made for, and its correction holds."""
+"""Each ready-made set of request faults finds the mistake for which it is made; the corrected program passes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Shop:
                 await asyncio.sleep(0.1)
 
     async def letters(self) -> list[int]:
-        """Wait for the worker's end, and return the dead letters."""
+        """Wait until the worker ends, and return the dead letters."""
         await self._world.until(lambda: self.worker.has_returned, within=120)
         return sorted(map(int, self._world.cluster.consume(DEAD_LETTERS)))
 
@@ -74,7 +74,7 @@ STAND = pytest.mark.parametrize("program", [stand, stand_once])
 
 @choice(Mistake.PLAIN_PRODUCER)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_ack_lost_stores_a_letter_twice(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_ack_lost_makes_worker_store_a_letter_twice(world: SimulatedWorld, mistake: Mistake | None) -> None:
     shop = await opened(world, mistake)
     world.faults.add_set("ack-lost", topic=DEAD_LETTERS)
     assert await shop.letters() == sorted([*POISON, 3] if mistake else POISON)
@@ -82,7 +82,7 @@ async def test_ack_lost_stores_a_letter_twice(world: SimulatedWorld, mistake: Mi
 
 @choice(Mistake.IMPATIENT_PRODUCER)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_not_leader_loses_a_letter(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_not_leader_makes_worker_lose_a_letter(world: SimulatedWorld, mistake: Mistake | None) -> None:
     shop = await opened(world, mistake)
     world.faults.add_set("not-leader", topic=DEAD_LETTERS)
     assert (await shop.letters() == list(POISON)) is (mistake is None)
@@ -90,7 +90,9 @@ async def test_not_leader_loses_a_letter(world: SimulatedWorld, mistake: Mistake
 
 @choice(Mistake.BROAD_EXCEPT)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_coordinator_loading_rejects_a_billed_order(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_coordinator_loading_makes_worker_reject_billed_order(
+    world: SimulatedWorld, mistake: Mistake | None
+) -> None:
     shop = await opened(world, mistake)
     world.faults.add_set("coordinator-loading")
     rejected = [order for order in await shop.letters() if shop.billed[order]]
@@ -99,7 +101,7 @@ async def test_coordinator_loading_rejects_a_billed_order(world: SimulatedWorld,
 
 @choice(Mistake.LATE_COMMIT)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_rebalance_storm_bills_orders_again(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_rebalance_storm_makes_worker_bill_orders_again(world: SimulatedWorld, mistake: Mistake | None) -> None:
     shop = await opened(world, mistake)
     world.faults.add_set("rebalance-storm")
     await shop.letters()
@@ -108,7 +110,7 @@ async def test_rebalance_storm_bills_orders_again(world: SimulatedWorld, mistake
 
 @choice(Mistake.SECOND_SEND)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_slow_broker_stores_letters_twice(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_slow_broker_makes_worker_store_letters_twice(world: SimulatedWorld, mistake: Mistake | None) -> None:
     shop = await opened(world, mistake)
     world.faults.add_set("slow-broker")
     letters = await shop.letters()
@@ -118,7 +120,7 @@ async def test_slow_broker_stores_letters_twice(world: SimulatedWorld, mistake: 
 
 @choice(Mistake.ONE_LOOK)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_stale_metadata_drops_letters(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_stale_metadata_makes_worker_drop_letters(world: SimulatedWorld, mistake: Mistake | None) -> None:
     shop = Shop(world, mistake)
     world.faults.add_set("stale-metadata", for_ms=8_000)
     world.topics.create(DEAD_LETTERS)
@@ -128,7 +130,9 @@ async def test_stale_metadata_drops_letters(world: SimulatedWorld, mistake: Mist
 
 @choice(Mistake.SHORT_FLUSH)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_throttled_worker_ends_before_its_letters(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_throttled_worker_exits_before_its_letters_are_stored(
+    world: SimulatedWorld, mistake: Mistake | None
+) -> None:
     shop = await opened(world, mistake)
     world.faults.add_set("throttled", topic=DEAD_LETTERS)
     assert (await shop.letters() == list(POISON)) is (mistake is None)
@@ -136,7 +140,7 @@ async def test_throttled_worker_ends_before_its_letters(world: SimulatedWorld, m
 
 @pytest.mark.parametrize("program", [report, report_what_is_known])
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_coordinator_moves_reports_nothing_as_committed(
+async def test_coordinator_move_makes_lag_program_report_no_commits(
     world: SimulatedWorld, program: Callable[[str, Report], Awaitable[None]]
 ) -> None:
     shop = await opened(world, None)
@@ -153,7 +157,7 @@ async def test_coordinator_moves_reports_nothing_as_committed(
 
 @STAND
 @simulated(seeds=SEEDS, peers=3, brokers=0)
-async def test_session_moved_leaves_no_leader(world: SimulatedWorld, program: Stand) -> None:
+async def test_session_moved_leaves_the_election_without_a_leader(world: SimulatedWorld, program: Stand) -> None:
     led: list[str] = []
     world.start("first", lambda _: program(world.zookeeper_connect, "first", led.append))
     await world.until(lambda: led)
@@ -164,7 +168,7 @@ async def test_session_moved_leaves_no_leader(world: SimulatedWorld, program: St
 
 @STAND
 @simulated(seeds=SEEDS, peers=3, brokers=0)
-async def test_connection_loss_on_create_leaves_no_leader(world: SimulatedWorld, program: Stand) -> None:
+async def test_connection_loss_on_create_leaves_election_leaderless(world: SimulatedWorld, program: Stand) -> None:
     led: list[str] = []
     faults = world.faults.add_set("connection-loss-on-create", path="/election/*")
     world.start("first", lambda _: program(world.zookeeper_connect, "first", led.append))
@@ -173,7 +177,7 @@ async def test_connection_loss_on_create_leaves_no_leader(world: SimulatedWorld,
 
 
 async def somebody_leads(world: SimulatedWorld, program: Stand, led: list[str]) -> None:
-    """Let a second candidate stand, and check that exactly the corrected program has one leader, the first."""
+    """Start a second candidate; check that the first one leads if the program is corrected, and otherwise none."""
     world.start("second", lambda _: program(world.zookeeper_connect, "second", led.append))
     await asyncio.sleep(1)
     led.clear()

@@ -1,6 +1,7 @@
 """A worker that bills orders, and passes an order that it cannot bill to a dead-letter topic.
 
-`Mistake` names what it can do wrong; without one, it bills an order once while it lives, and loses no dead letter.
+`Mistake` lists its possible mistakes. Without a mistake, the worker bills each order once during its lifetime, and
+loses no dead letter.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
     """A member of the group."""
 
     def __init__(self, bootstrap: str, bill: Bill, mistake: Mistake | None = None) -> None:
-        """Call it within the event loop, as aiokafka's clients."""
+        """Create the worker; like aiokafka's clients, it needs a running event loop."""
         self._bill = bill
         self._mistake = mistake
         self._done: dict[TopicPartition, int] = {}
@@ -55,7 +56,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
         )  # fmt: skip
 
     async def run(self, orders: int) -> None:
-        """Return after so many orders."""
+        """Bill orders; return after `orders` orders."""
         self._orders.subscribe([ORDERS], listener=self)
         await self._orders.start()
         await self._letters.start()
@@ -69,7 +70,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
             await self._stop()
 
     async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-        """Commit what is done, before another member reads on from there."""
+        """Commit the offsets of the billed orders, before another member continues from there."""
         if self._mistake is not Mistake.LATE_COMMIT:
             await self._commit()
         self._done.clear()

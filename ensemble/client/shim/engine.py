@@ -97,7 +97,7 @@ class Engine:
             assert loop is not None
             try:
                 loop.call_soon_threadsafe(self._drain)
-            except RuntimeError:  # the loop closed in between: `_end` completed the queued calls
+            except RuntimeError:  # the loop closed in between; `_end` has completed the queued calls
                 return True
         return True
 
@@ -154,7 +154,8 @@ class Engine:
         try:
             self._drain()
             await self._stopping.wait()
-            # Connected: wait for the server's reply. Not connected: kazoo's stop does not wait either.
+            # If the session is connected, wait for the reply to closeSession; otherwise do not wait, as kazoo's stop
+            # does.
             connected = session.is_connected
             await session.close(settings.timeout_ms if connected else 0)
         finally:
@@ -163,8 +164,8 @@ class Engine:
     async def _end(self, session: Session, runtime: AsyncioRuntime) -> None:
         with self._lock:
             self._ended = True
-        self._drain()  # the session is closed: this is the result of each call
-        # Cancelling the tasks would leave callers that wait for their results waiting for ever.
+        self._drain()  # the session is closed, so queued calls fail with that
+        # Wait for the tasks instead of cancelling them; otherwise their callers would wait for ever.
         await runtime.finish_all()
         self._on_state(session, SessionState.CLOSED)
 

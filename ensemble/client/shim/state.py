@@ -141,7 +141,7 @@ class KazooSession:
 
     @property
     def client_state(self) -> Any:
-        """The last KeeperState."""
+        """The last connection state, as kazoo's KeeperState."""
         return self._state
 
     @property

@@ -1,4 +1,4 @@
-"""kazoo's TransactionRequest."""
+"""An implementation of kazoo's TransactionRequest over zabka's client."""
 
 from __future__ import annotations
 

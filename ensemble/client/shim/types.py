@@ -44,7 +44,7 @@ def kazoo_error(code: int) -> Exception:
 
 
 def translate_error(error: BaseException, *, closed: bool) -> BaseException:
-    """Return kazoo's exception for an error of this project.
+    """Return kazoo's exception for an exception of zabka's client.
 
     A call interrupted by stop() gets ConnectionLoss in kazoo, not an expiry.
     """
@@ -57,7 +57,7 @@ def translate_error(error: BaseException, *, closed: bool) -> BaseException:
 
 
 def to_acls(acls: Iterable[Any]) -> list[ACL]:
-    """Convert kazoo's ACLs to records of this project."""
+    """Convert kazoo's ACLs to zabka's ACL records."""
     return [ACL(acl.perms, acl.id.scheme, acl.id.id) for acl in acls]
 
 

@@ -31,7 +31,7 @@ class ConfigError(Exception):
 
 
 def parsed(text: str, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int | None:
-    """Return the number that Java's parseInt (or parseLong) parses, or None."""
+    """Return the number that Java's parseInt (or parseLong) parses, or None if Java would raise an error."""
     if _PARSED.fullmatch(text) is None or len(text) > _DIGITS_MAX:
         return None
     value = int(text)
@@ -39,7 +39,7 @@ def parsed(text: str, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int | N
 
 
 def decoded(text: str, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int | None:
-    """Return the number that Java's Integer.decode (or Long.decode) parses, or None."""
+    """Return the number that Java's Integer.decode (or Long.decode) parses, or None if Java would raise an error."""
     found = _DECODED.fullmatch(text)
     if found is None or len(text) > _DIGITS_MAX:
         return None
@@ -65,7 +65,7 @@ class Values:
         self.warnings: list[str] = []
 
     def unchecked(self) -> Values:
-        """Return the same values for a disabled feature, whose bad values are ignored, as in ZooKeeper."""
+        """Return the same values for a disabled feature: bad values are ignored, as in ZooKeeper."""
         values = Values(self._values)
         values.used = self.used
         values._checks = False

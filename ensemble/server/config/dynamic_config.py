@@ -109,8 +109,8 @@ def _checked(members: Mapping[str, str], version: int) -> Membership:
     except BadMembership as bad:
         raise ConfigError(str(bad)) from None
     if not version:
-        # A membership from a reconfiguration is in force, whichever server checked it: an error at startup would revert
-        # nothing.
+        # Check only an initial membership. A membership from a reconfiguration is in force, even if another server
+        # checked it, and an error at startup would not revert it.
         _check_addresses(membership)
     if not membership.voters:
         raise ConfigError("every server is an observer: at least one participant is needed")
@@ -142,7 +142,10 @@ class DynamicConfigFiles:
         _write(_next_of(self._config), _as_file(membership.text), self._files)
 
     def save(self, membership: Membership) -> None:
-        """Store an active membership: first its own file, then its name in zoo.cfg; then delete the proposed one."""
+        """Store an active membership durably.
+
+        Write its file, then set the file's name in zoo.cfg, then delete the proposed membership.
+        """
         if membership.version:
             path = self._config.with_name(f"{self._config.name}.dynamic.{membership.version:x}")
             _write(path, _as_file("\n".join(membership.text.split("\n")[:-1])), self._files)
@@ -159,7 +162,7 @@ class DynamicConfigFiles:
     def _with_client_port(self, text: str, static: str) -> str:
         """Return the zoo.cfg for a membership that gives this server no client port.
 
-        It keeps the port of the previous membership, which is open.
+        The server keeps the port of the previous membership, because that port is open.
         """
         values = trimmed(read_properties(static))
         try:
@@ -203,6 +206,6 @@ def _pointing_at(path: Path, static: str, *, drops_client_port: bool) -> str:
 
 
 def _as_file(membership: str) -> str:
-    """Return a membership in the format of a properties file."""
+    """Convert a membership to the format of a Java properties file."""
     lines = (line.partition("=") for line in membership.split("\n"))
     return "\n".join(property_line(key, value) for key, _, value in lines)

@@ -76,7 +76,7 @@ class LimitCounts(msgspec.Struct, kw_only=True):
 
 
 class ConnectionThrottle:
-    """Decides whether another session can begin now (BlueThrottle). `draw` returns a random number from 0 to 1."""
+    """Token bucket that limits how fast sessions begin (BlueThrottle). `draw` returns a random number from 0 to 1."""
 
     def __init__(self, settings: ThrottleSettings, draw: Callable[[], float], now_ms: int) -> None:
         self._settings = settings

@@ -70,7 +70,10 @@ def read_admin(values: Values) -> AdminSettings | None:
 
 
 def _starts_admin(values: Values, key: str) -> bool:
-    """Return whether the key is present and not `false`; ZooKeeper does not require the key."""
+    """Return whether the key is present with any value except `false`.
+
+    ZooKeeper starts the admin server even without the key.
+    """
     text = values.get(key, "false", str, "true or false")
     if text not in ("true", "false"):
         values.warn(f"{key}={text} is not false: the admin server starts")

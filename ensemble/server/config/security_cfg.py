@@ -51,7 +51,8 @@ JUTE_MAXBUFFER_MAX = 48 << 20
 """Maximum of jute.maxbuffer.
 
 Packets between servers and records of the log are limited to 64 MiB, because a larger acknowledged transaction could
-not be read again. The difference leaves room for the fields that a transaction adds to the request.
+not be read again. The difference between 48 and 64 MiB leaves room for the fields that a transaction adds to the
+request.
 """
 
 
@@ -206,7 +207,7 @@ def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_clien
     revoked = _revoked(values, prefix, wanted=wanted)
     trusts_expired = values.flag(f"zabka.{prefix}trustExpired", False)
     if wanted and trusts_expired and revoked is not None:
-        # OpenSSL then checks the dates of neither.
+        # With both settings OpenSSL checks the dates neither of certificates nor of revocation lists.
         raise ConfigError(f"zabka.{prefix}trustExpired=true and {prefix}crl=true: an outdated list would be believed")
     if not wanted:
         return None
@@ -341,7 +342,7 @@ def _throttle(values: Values) -> ThrottleSettings:
     local = values.property_number("connection_throttle_local_session_weight", 1, 1)
     new = _weight(values, "connection_throttle_global_session_weight", 3, local)
     renewed = _weight(values, "connection_throttle_renew_session_weight", 2, local)
-    # The configured numbers apply to new sessions.
+    # The configured numbers are numbers of new sessions, so convert them by the weight of a new session.
     unit = new if weighs else 1
     return ThrottleSettings(
         tokens=unit * number("tokens", "connectionMaxTokens", 0, 0),
@@ -357,7 +358,7 @@ def _throttle(values: Values) -> ThrottleSettings:
 
 
 def _weight(values: Values, key: str, default: int, local: int) -> int:
-    """Return the number of tokens that a session takes; at least as many as a local session takes."""
+    """Return the number of tokens that a session takes, at least as many as a local session takes (`local`)."""
     weight = values.property_number(key, default, 1, below=default)
     if weight < local and values.given(key) is not None:
         values.warn(f"{key}={weight} is below the weight of a local session: {local} is used")
@@ -372,7 +373,7 @@ def _frame_bytes(values: Values, key: str) -> int:
 
 
 def _extra_bytes(values: Values, key: str) -> int | None:
-    """Return the number, or None if the key is not set or its value is not a number."""
+    """Return the number of extra bytes, or None if the key is not set or its value is not a number."""
     if decoded(values.get(key, "", str, "a number of bytes")) is None:
         return None
     return values.property_number(key, 0, _EXTRA_BYTES_MIN)

@@ -94,7 +94,7 @@ class TlsStore:
     def client_context(self) -> ssl.SSLContext:
         """Return the context for connections that this side opens.
 
-        `refusal` checks the names, not the context.
+        The context does not check the names in the certificate; `refusal` does.
         """
         self._refresh()
         return self._client
@@ -109,7 +109,7 @@ class TlsStore:
         return server, client
 
     def _look_at_anchors(self) -> None:
-        """Report expired trusted certificates, and store all trusted certificates."""
+        """Store all trusted certificates, and report those that have expired."""
         settings = self.settings
         if settings.trust_store is None:
             return
@@ -117,7 +117,7 @@ class TlsStore:
             anchors = certificates_in(Store(settings.trust_store, settings.trust_type, settings.trust_password))
             dates = [*expired(anchors, _now())]
         except (OSError, ValueError):
-            return  # OpenSSL checks stores that are not readable here
+            return  # unreadable here; OpenSSL checks these stores itself
         self._anchors = frozenset(encoded(anchor) for anchor in anchors)
         trusted = (
             f"it is trusted all the same (zabka.{settings.prefix}trustExpired)" if settings.trusts_expired
@@ -133,7 +133,7 @@ class TlsStore:
     def _refresh(self) -> None:
         """Reload changed stores.
 
-        A store that is being replaced at this time may be incomplete.
+        If a store cannot be loaded, it may be in the middle of a replacement.
         """
         watched = self.settings.reloads or self.settings.revoked is not None
         if not watched or (stamp := self._files()) == self._stamp:
@@ -172,7 +172,8 @@ class TlsStore:
         # As in Java, every certificate in the trust store is trusted, whether it is a root or not.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if settings.trusts_expired:
-            # `outdated` checks the dates of all certificates that are not trusted by themselves.
+            # Disable OpenSSL's check of dates. `outdated` checks the dates of all certificates that are not trusted
+            # themselves.
             context.verify_flags |= NO_CHECK_TIME
         return context
 
@@ -248,7 +249,7 @@ def refusal(transport: asyncio.BaseTransport, names: Iterable[str]) -> str | Non
 def stands_for(certificate: dict[str, Any], name: str) -> bool:
     """Return whether a certificate (from `getpeercert`) is for this host name or address.
 
-    Its alternative names count; the common name counts only if there are none.
+    The certificate's alternative names are compared; its common name only if there are no alternative names.
     """
     alternatives: tuple[tuple[str, str], ...] = certificate.get("subjectAltName", ())
     address = _address(name)

@@ -133,7 +133,7 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def distributed(self) -> bool:
-        """Whether the ensemble has other servers, or can get some by a reconfiguration."""
+        """Whether the ensemble has other servers, or a reconfiguration can add some."""
         return len(self.servers) > 1 or (bool(self.servers) and not self.standalone_enabled)
 
     @property
@@ -292,7 +292,7 @@ def _limit(values: Values, key: str, default: int, needed: bool) -> int:
 
 
 def _ticks_unless_set(values: Values, key: str, ticks: int, tick_time: int) -> int:
-    """Return a limit of session timeouts in milliseconds: the key's value, or `ticks` ticks if it is -1 (unset)."""
+    """Return a limit of session timeouts in milliseconds: the key's value, or `ticks` ticks if it is unset (-1)."""
     default = ticks * tick_time
     found = values.number(key, default)
     return default if found == -1 else found
@@ -406,7 +406,7 @@ def _deletes_per_minute(values: Values, key: str) -> int:
 
 
 def _quorum_sasl(values: Values) -> QuorumSasl | None:
-    """Return how servers authenticate to each other, or None if they need not authenticate.
+    """Return the SASL settings between servers, or None if servers need not authenticate to each other.
 
     Raises ConfigError.
     """

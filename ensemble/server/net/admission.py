@@ -27,7 +27,7 @@ class Admission:
         self.connections = 0
         self.token_deficit = Summary()
         self.throttled_ms = Summary()
-        """Waiting times of requests that were held back."""
+        """Waiting times of requests that waited at the request throttle."""
         self.outstanding = 0
         """Number of requests without a reply, over all connections."""
         self.large_bytes = 0
@@ -124,7 +124,7 @@ class RequestGate:
         return True
 
     def is_holding(self, connection: ConnectionId) -> bool:
-        """Return whether messages of that connection are held back."""
+        """Return whether messages of that connection are queued."""
         return connection in self._held
 
     def release(self, now_ms: int) -> tuple[ConnectionId, list[ClientMessage]] | None:

@@ -11,7 +11,7 @@ from zabka.ensemble.records import ClientMessage
 
 
 class Newcomer(NamedTuple):
-    """Connection without a session request. `asks` is set while a four-letter word is processed on it."""
+    """Connection that has not requested a session. `asks` is set while a four-letter word is processed on it."""
 
     remote: str
     asks: bool
@@ -28,7 +28,7 @@ class ClientListener(Protocol):
     def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None: ...
     def on_client_closed(self, connection: ConnectionId) -> None: ...
     def answer_word(self, word: str, argument: bytes) -> str | None:
-        """Return the output of a four-letter word, or None if it is unknown; `argument` are the bytes after it."""
+        """Return the output of a four-letter word, or None if unknown; `argument` contains the bytes after the word."""
         ...
 
     def proved(self, connection: ConnectionId) -> Sequence[AuthId]:

@@ -49,7 +49,7 @@ from zabka.journal.events import Event
 
 OUTSTANDING_HIGH = 4000
 OUTSTANDING_LOW = 1000
-"""Reading from a connection pauses above OUTSTANDING_HIGH, until it has fallen below OUTSTANDING_LOW."""
+"""Reading from a connection with more than OUTSTANDING_HIGH requests pauses until OUTSTANDING_LOW are left."""
 WRITES_AT_ONCE = 200
 """Number of connections written to before other work runs.
 
@@ -60,7 +60,7 @@ LINGER_S = 5.0
 
 _SIZE = struct.Struct(">I")
 _SESSION_AT = 20
-"""Where the session id is in the first frame of a connection: after its size, a version, a zxid and a timeout."""
+"""Offset of the session id in the first frame of a connection: after the size, a version, a zxid and a timeout."""
 
 
 class Arriving:
@@ -92,7 +92,7 @@ class Arriving:
 
 
 def complaint_of_size(size: int, limit: int, *, first: bool) -> str:
-    """Return the error message for a frame of this size, as the first frame of its connection or a later one."""
+    """Return the error message for a frame that is too large; `first` marks the first frame of a connection."""
     if first:
         return "it does not speak ZooKeeper's protocol"
     if size < limit:
@@ -104,7 +104,7 @@ def complaint_of_size(size: int, limit: int, *, first: bool) -> str:
 
 
 def messages_of(first: ConnectRequest | None, frames: list[bytes]) -> list[ClientMessage]:
-    """Return the messages of one read: a ConnectRequest comes first, all frames after it are one message."""
+    """Return the messages of one read: first the ConnectRequest, if any; all other frames form one message."""
     return [each for each in (first, Frames(frames) if frames else None) if each is not None]
 
 
@@ -127,7 +127,7 @@ class ClientPort:
         self._all_faults = faults
         self._all_links = ClientLinks("session", self._first_names, emit)
         self.links: ClientLinks | None = None
-        """The faults of links with clients; None while there are none, so that connections cost nothing more."""
+        """Faults of links with clients; None while there are none, so that connections then have no overhead."""
         self.admission = admission
         self.gate = RequestGate(admission) if admission.limits.in_process else None
         self._policy = policy
@@ -205,7 +205,7 @@ class ClientPort:
             self.faults.hold(rules)
 
     def hold_links(self, table: FaultTable) -> None:
-        """Apply exactly the faults of clients' links in that table from now on."""
+        """Replace the faults of clients' links with those in that table."""
         self._all_links.apply(table)
         self.links = self._all_links if self._all_links.is_needed else None
         if self.links is not None:
@@ -215,7 +215,10 @@ class ClientPort:
                 connection.join(self.links, self._known(self.listener.session(connection_id)))
 
     def _first_names(self, data: bytes) -> KnownClient | None:
-        """Return the client of a connection with these first bytes, or None if more are needed."""
+        """Return the client that these first bytes of a connection identify, or None if more bytes are needed.
+
+        A four-letter word identifies no client.
+        """
         head = data[:4]
         if len(head) == 4 and head.isalpha() and head.islower():
             return KnownClient("")
@@ -318,7 +321,7 @@ class ClientPort:
     def _put_off(self, connections: dict[ConnectionId, ClientConnection]) -> None:
         """Write only to the last connections now, and to the others in later turns.
 
-        The last ones wait for a reply; connections that receive a watch event come before them.
+        The last connections wait for a reply to a request; the earlier ones only receive a watch event.
         """
         if not self._late:
             asyncio.get_running_loop().call_soon(self._flush_late)
@@ -335,7 +338,7 @@ class ClientPort:
             self._release(self.gate)
 
     def _release(self, gate: RequestGate) -> None:
-        """Process the requests that were held back and can be released now."""
+        """Process the queued requests that can be processed now."""
         while (released := gate.release(now_ms())) is not None:
             connection = self._connections.get(released[0])
             if connection is not None:
@@ -405,14 +408,14 @@ class ClientConnection(asyncio.Protocol):
         self._deadline = asyncio.get_running_loop().call_later(timeout_s, self._expire)
 
     def join(self, links: ClientLinks, known: KnownClient) -> None:
-        """Be subject to the faults of that client's links."""
+        """Apply the faults of that client's links to this connection."""
         if self._link is not None:
             self._link.name_client(known)
         elif self._transport is not None:
             links.attach(self, self._transport, known)
 
     def use_transport(self, transport: asyncio.Transport, link: ClientLink | None) -> None:
-        """Read from and write to this transport from now on; it is that of the link, if there is one."""
+        """Read from and write to this transport from now on: the link's transport, if there is a link."""
         self._transport, self._link = transport, link
 
     def _expire(self) -> None:
@@ -448,7 +451,7 @@ class ClientConnection(asyncio.Protocol):
         self.asks = False
         if answer is None or self._transport is None:
             return False
-        # Java writes half a surrogate pair, which may be in a watched path, in the same way.
+        # The reply may contain a watched path with half a surrogate pair. Java replaces it in the same way.
         self._transport.write(answer.encode("utf-8", "replace"))
         self._ended_here = True
         self._end_by(Lingering(self._transport))
@@ -482,7 +485,7 @@ class ClientConnection(asyncio.Protocol):
         while pos + 4 <= end:
             size: int = _SIZE.unpack_from(buffer, pos)[0]
             if size > limit or (size < REQUEST_HEADER_SIZE and not self._fresh):
-                # Complete frames before it are still served; then the connection ends (the "Len error").
+                # Process the complete frames before this one, then close the connection ("Len error").
                 self._hand_over(messages_of(first, frames))
                 raise MalformedRecord(complaint_of_size(size, limit, first=self._fresh))
             stop = pos + 4 + size
@@ -534,10 +537,10 @@ class ClientConnection(asyncio.Protocol):
         self._throttle()
 
     def note(self) -> int:
-        """Update the count over all connections; return the number of this connection's requests in progress.
+        """Update the port's count of requests in progress; return the number for this connection.
 
-        Clients that do not read replies do not count against the global limit: reading from them may pause until they
-        do.
+        A client that does not read replies does not count against the global limit, because reading from it may pause
+        until it reads them.
         """
         outstanding, admission = 0, self._port.admission
         if self._id is not None:

@@ -119,12 +119,15 @@ class ElectionConnection(asyncio.Protocol):
             self._called(transport, self._dialled)
 
     def _called(self, transport: asyncio.Transport, dialled: PeerId) -> None:
-        """Start sending notifications after the handshake of a connection opened here."""
+        """Start sending notifications on a connection opened here, after its handshake.
+
+        If the other side has the larger id, close the connection: the other side opens its own.
+        """
         if self._port.my_id > dialled:
             self._peer_id = dialled
             self._port.established(self, dialled)
         else:
-            # The other side closes this connection and opens its own.
+            # The server with the higher id opens the connection, so close this one and wait for it.
             transport.close()
 
     def data_received(self, data: bytes) -> None:
@@ -193,7 +196,7 @@ class ElectionConnection(asyncio.Protocol):
             self.proved.set_result(None)
 
     def eof_received(self) -> bool:
-        """Handle the other side's half-close; if it need not authenticate, its message may be complete."""
+        """Handle the other side's half-close. Return False, so that the transport closes the connection."""
         if self._side is not None:
             self._prove(None)
         return False

@@ -199,7 +199,7 @@ class ElectionPort:
             dialler.cancel()
 
     def _addresses_of(self, peer_id: PeerId) -> list[tuple[str, int]]:
-        """Return the addresses of a server: first the announced ones, then the one in the list."""
+        """Return the addresses of a server: first the announced addresses, then the address in the list."""
         announced, listed = self._announced.get(peer_id, []), _election_addresses(self._servers, peer_id)
         return [*announced, *(address for address in listed if address not in announced)]
 
@@ -255,18 +255,19 @@ class ElectionPort:
             return False
         self._note_announced(connection, opening)
         if peer_id < self.my_id:
-            # The peer lost its connection, or never had one: call it back on a connection that this peer keeps.
+            # The peer has no connection to this server any more, or never had one. Drop the old one and connect to the
+            # peer, because only a connection opened by the server with the higher id is kept.
             self._forget(peer_id)
             if peer_id in self._last:
                 self._waiting.setdefault(peer_id, self._last[peer_id])
             self._waiting.setdefault(peer_id, b"")
-            # Immediately: a dialler may be pausing before its next attempt, and that peer is reachable now.
+            # Connect at once: a task may be pausing before its next attempt, but the peer is reachable now.
             pause = self._pauses.get(peer_id)
             if pause is not None:
                 pause.set()
             self._dial(peer_id)
             return False
-        # A dialler of this peer may be waiting for this call back.
+        # Stop own attempts to connect: the peer, which has the higher id, has connected.
         self._stop_dialling(peer_id)
         self.established(connection, peer_id)
         return True
@@ -292,7 +293,7 @@ class ElectionPort:
                 f"two servers have the id {peer_id}: {before.address} (from {before.host}) and {origin.address} (from "
                 f"{origin.host}); give each its own myid",
             )
-        # A server at the configured port replaces any other.
+        # A server at the configured port, or at the same port as the previous one, replaces the previous one.
         ports = [before.address.rpartition(":")[2], str(line.election_port) if line is not None else ""]
         if origin.address.rpartition(":")[2] not in ports:
             return True
@@ -373,9 +374,9 @@ def _read_address(text: str) -> tuple[str, int] | None:
 
 
 def _can_be_called(host: str, caller: str) -> bool:
-    """Return whether the announced host reaches that server from here.
+    """Return whether this server can reach the caller at the announced host.
 
-    0.0.0.0 and loopback addresses do not, unless the caller runs on this machine.
+    It cannot use 0.0.0.0 or a loopback address, unless the caller runs on this machine.
     """
     if host == "localhost":
         return _is_loopback(caller)

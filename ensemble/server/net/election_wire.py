@@ -53,7 +53,7 @@ def decode_opening(data: bytes) -> Opening | None:
         return None
     (version,) = _LONG.unpack_from(data)
     if version >= 0:
-        # Before 3.5 a connection began with only the id.
+        # Before 3.5 the opening message contained only the id.
         return Opening(PeerId(version), "", _LONG.size)
     if version not in (PROTOCOL_V1, PROTOCOL_V2):
         raise MalformedRecord(f"unknown election protocol version {version}")

@@ -31,7 +31,7 @@ class Answered(NamedTuple):
 
 
 async def first_to_answer(faults: LinkFaults, addresses: Sequence[tuple[str, int]]) -> Answered:
-    """Connect to the address that responds first; earlier addresses in the list get a head start.
+    """Connect to the address that accepts first; each address gets a head start over the next one in the list.
 
     Raises OSError if none can be reached. Use a timeout to limit the wait.
     """
@@ -76,7 +76,7 @@ async def _ask(faults: LinkFaults, host: str, port: int) -> Answered:
 
 
 def _drop(task: asyncio.Task[Answered]) -> None:
-    """Drop a connection that was not the first."""
+    """Close a connection that was established after the first one."""
     with suppress(OSError, asyncio.CancelledError):
         task.result().sock.close()
 

@@ -56,7 +56,7 @@ class PeerSecurity:
         """Return why the connecting server's certificate is rejected, or None if it is accepted or not required."""
         settings = self.store.settings
         plain = transport.get_extra_info("ssl_object") is None
-        # If certificates are optional, a caller may have none.
+        # If client certificates are optional, the caller may have none.
         anonymous = settings.client_auth != "need" and certificate_of(transport) is None
         if plain or anonymous:
             return None
@@ -98,7 +98,7 @@ def _address(transport: asyncio.BaseTransport) -> str:
 
 
 class _Door:
-    """Doorkeeper that allows every server to begin a handshake."""
+    """Admission check of the TLS listener that lets every server begin a handshake."""
 
     def __init__(
         self, factory: Callable[[], asyncio.Protocol], purpose: str, report: Report, *, accepts_plain: bool

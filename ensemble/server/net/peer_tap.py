@@ -147,7 +147,7 @@ class PeerTap:
     def _look_into(self, proposal: Proposal) -> None:
         """Choose the transactions of a proposal to record.
 
-        Every learner receives the same proposal, so the choice is made once.
+        Every learner receives the same proposal, so the choice is made once per proposal.
         """
         self._proposal, brokers = proposal, self._brokers
         found = [txn for txn in proposal.txns if txn.type != _SET_DATA or txn.session_id in brokers]
@@ -255,7 +255,7 @@ class PeerTap:
         self._lines.pop(connection, None)
         self._ops_by_xid.pop(connection, None)
         session_id = self._session_on.pop(connection, None)
-        # The taps register a session that has moved at its new connection.
+        # If the session has moved, `_sessions` already contains its new connection: keep that entry.
         if session_id is not None and self._sessions.get(session_id) == connection:
             del self._sessions[session_id]
 
@@ -294,7 +294,10 @@ def _expect(line: MessageLine, zxid: int) -> None:
 
 
 def _came(expected: deque[int], zxid: int) -> bool:
-    """Return whether the packet is about a recorded proposal, also if a later acknowledgement covers it."""
+    """Return whether the packet is about a recorded proposal, and stop expecting all proposals up to `zxid`.
+
+    An acknowledgement may also cover earlier proposals.
+    """
     if not expected or expected[0] > zxid:
         return False
     while expected and expected[0] <= zxid:

@@ -49,18 +49,18 @@ SIGNATURE = b"\0\0\0\x0aBenWasHere"
 OFFERED = b"\x01"
 """Flag for cumulative acks; other implementations ignore it.
 
-After LearnerInfo and LEADERINFO's version: the sender supports cumulative acks. In ACK and COMMIT: this one is
-cumulative.
+After LearnerInfo, and after the version in LEADERINFO, this flag means that the sender supports cumulative acks. In ACK
+and COMMIT: it means that this packet is cumulative.
 """
 OFFERED_WITH_ACKS = b"\x02"
 """Flag after LearnerInfo only: cumulative acks are supported, and the leader's own acks are processed."""
 SNAPSHOT_WANTED = b"\x01"
-"""Flag after the previous ones: the learner's history is in doubt."""
+"""Flag after the previous ones: the learner needs a snapshot, because its history may differ from the leader's."""
 NO_ZXID = -1
 NO_AUTH = b"\0\0\0\0"
 NULL_AUTH = b"\xff\xff\xff\xff"
 OFFERED_ALONE = OFFERED + NULL_AUTH
-"""The part of a cumulative ACK or COMMIT after its head."""
+"""The part of a cumulative ACK or COMMIT after its type and zxid: the flag, and no authinfo."""
 CUMULATIVE: Final[dict[int, type[messages.Ack | messages.Commit]]] = {ACK: messages.Ack, COMMIT: messages.Commit}
 HEAD = struct.Struct(">iqi")
 head_at = HEAD.unpack_from

@@ -270,9 +270,10 @@ class QuorumPort:
         self.listener.on_packets(link_id, packets)
 
     def progress(self, link_id: LinkId) -> None:
-        """Note that the other side is alive: part of a packet arrived on a link, or part of a snapshot was sent.
+        """Record a sign of life: part of a packet arrived on a link, or part of a snapshot was sent.
 
-        A whole packet or snapshot has no time limit. (In ZooKeeper each read has a time limit, and a write has none.)
+        Receiving a whole packet or snapshot has no time limit. (In ZooKeeper each read has a time limit, and a write
+        has none.)
         """
         self.listener.on_packets(link_id, [])
 
@@ -400,7 +401,7 @@ class QuorumLink(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Report progress and continue, because the written part of a snapshot was sent."""
+        """Record progress and continue, because the part of the snapshot written so far was sent."""
         if self._stream is not None and not self._paused:
             self._report_progress()
         self._pump()

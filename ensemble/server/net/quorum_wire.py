@@ -117,7 +117,7 @@ class QuorumCodec:
     def feed(self, data: bytes) -> list[Packet]:
         """Return every packet that is complete now. Raises MalformedRecord."""
         if self._missing > 0:
-            # A large packet in many pieces: they are joined once, when the last one has arrived.
+            # A large packet arrives in many pieces. Join them only once, when the last one has arrived.
             self._late.append(data)
             self._missing -= len(data)
             if self._missing > 0:
@@ -161,7 +161,8 @@ class QuorumCodec:
             return -1
         auth = () if behind == end + 4 else decode_auth(buffer, end)
         if kind == REQUEST and buffer[end:behind] != NULL_AUTH:
-            # Requests of one connection have the same identities and arrive in succession.
+            # Remember the decoded identities: consecutive requests are usually from one connection and have the same
+            # ones.
             self._auth, self._auth_bytes = auth, buffer[end:behind]
         if kind == SNAP and self._learner:
             self._begin_snap(zxid, buffer[start:end])
@@ -201,7 +202,7 @@ class QuorumCodec:
         return pos
 
     def _feed_learners(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """Read a learner's requests and acks, nearly all of its packets, as `_feed_leaders` does."""
+        """Read a learner's requests and acks, which are nearly all of its packets; see `_feed_leaders`."""
         last = len(buffer) - EMPTY.size
         while pos <= last:
             kind, zxid, size = head_at(buffer, pos)
@@ -241,7 +242,7 @@ class QuorumCodec:
     def _begin_snap(self, zxid: int, data: bytes) -> None:
         self._tree = TreeDecoder()
         self._snap_zxid = zxid
-        # Only transactions of our servers contain the digest; without it, the tree computes the digest.
+        # Only servers of this project add the digest here. Without it, the tree computes the digest.
         self._snap_digest = DIGEST_FIELDS.unpack(data)[1] & DIGEST_MASK if len(data) == DIGEST_FIELDS.size else 0
 
     def _feed_tree(self, tree: TreeDecoder, data: bytes, out: list[Packet]) -> bytes:

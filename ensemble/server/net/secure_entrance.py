@@ -11,7 +11,7 @@ from zabka.ensemble.server.net.tls_listener import TlsListener
 
 
 class SecureEntrance:
-    """Doorkeeper of the TLS port.
+    """Admission checks of the TLS port.
 
     `connection` creates the protocol of an accepted client; `on_refused` is called with the reason for a rejected one.
     """
@@ -63,7 +63,7 @@ class SecureEntrance:
     def refusal(self, transport: asyncio.BaseTransport, host: str) -> str | None:
         """Return why a client's certificate is rejected, or None.
 
-        It may not be valid now, or not match the client's address, if that is checked.
+        The certificate may have expired, or may not match the client's address, if that is checked.
         """
         if (reason := self._store.outdated(transport)) is not None:
             return reason

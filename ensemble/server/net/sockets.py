@@ -39,7 +39,7 @@ def keep_alive(transport: asyncio.BaseTransport, unacknowledged_ms: int = 0) -> 
     if sock is None:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # If a user timeout is set, it replaces the count of probes, so several probes must fit into it.
+    # A user timeout replaces the limit of unanswered probes, so several probes must fit into it.
     idle_s, every_s = (2, 1) if unacknowledged_ms else (10, 5)
     for option, value in (("TCP_KEEPIDLE", idle_s), ("TCP_KEEPINTVL", every_s), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):

@@ -23,7 +23,7 @@ RECORD_HANDSHAKE = 0x16
 
 
 class Doorkeeper(Protocol):
-    """Interface that decides about connections before and after their handshakes."""
+    """Interface of the checks that admit connections before and after their handshakes."""
 
     def admit(self, host: str) -> bool:
         """Return whether a connection from that address can begin its handshake."""
@@ -57,7 +57,7 @@ class TlsListener:
         detects_plain: bool,
         is_of_few: bool = True,
     ) -> None:
-        """Create the port; `is_of_few` is set if it does not serve clients, see `leaves_room`."""
+        """Create the port; `is_of_few` is set for a port that does not serve clients (see `leaves_room`)."""
         self._store = store
         self._is_of_few = is_of_few
         self._keeper = keeper
@@ -182,7 +182,7 @@ def _listening(family: int, address: tuple[object, ...]) -> socket.socket | None
     try:
         listening = socket.socket(family, socket.SOCK_STREAM)
     except OSError:
-        return None  # The machine's kernel may not support this address family.
+        return None  # the kernel may not support this address family
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

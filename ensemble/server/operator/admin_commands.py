@@ -131,7 +131,8 @@ class AdminCommands:
             fields = self._always[name](request)
             return Answer({**fields, "command": name, "error": fields.get("error")})
         if name in self._guarded:
-            # A restore on one server causes an election, during which the operator may already restore the next server.
+            # A restore on one server causes an election. Wait for its end, because the operator may already be
+            # restoring the next server.
             patience_s = self._config.init_limit * self._config.tick_time / 1000 if name == "restore" else 0.0
             if not await self._serves_within(patience_s):
                 return _failed(name, NOT_SERVING.strip(), 503)
@@ -340,7 +341,7 @@ class AdminCommands:
         if (refusal := self._snapshots.refusal(request)) is not None:
             return _failed("snapshot", refusal.reason, refusal.status)
         if not self._peer.status().serving:
-            # The server's tree is its whole log, and part of that log may never have been committed.
+            # Without a leader the tree contains this server's whole log, and part of it may never have been committed.
             return _failed("snapshot", "This server has no leader: not all that it holds need be committed", 503)
         taken = await self._snapshots.take_snapshot()
         headers = {"last_zxid": f"0x{taken.zxid:x}", "snapshot_size": str(taken.size_bytes)}

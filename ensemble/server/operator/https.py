@@ -35,9 +35,9 @@ class Https:
 
 
 class _Door:
-    """Doorkeeper that admits every client, because the server itself counts its connections.
+    """Admission check of the HTTPS port that admits every client, because the HTTP server counts connections.
 
-    It does not report failures, because scanners cause them.
+    It does not report failures, because port scanners cause them.
     """
 
     def __init__(self, serve: Serve, limit: int, on_plain: Callable[[], None], *, plain: bool) -> None:

@@ -21,7 +21,7 @@ from zabka.ensemble.zab.peer import PeerStatus
 from zabka.journal.events import Event, PeerStateChanged, SessionExpired, SnapshotTaken
 
 _GAUGES_OF_LIMITS = ("auth_failed_count", "non_mtls_remote_conn_count", "non_mtls_local_conn_count")
-"""Values counted with the limits that are gauges in ZooKeeper, because ServerStats registers them."""
+"""Counts stored with the limits that are gauges in ZooKeeper, because ServerStats registers them as gauges."""
 
 
 class RoleCounts:
@@ -34,7 +34,7 @@ class RoleCounts:
         self._seen = (0, 0)
 
     def settle(self, logged: int, applied: int, leading: bool) -> None:
-        """Assign the counts since the last call to the role during that time."""
+        """Add the transactions since the last call to the counts of the role that the peer had in that time."""
         self.proposals[self._leading] += logged - self._seen[0]
         self.commits[self._leading] += applied - self._seen[1]
         self._seen = (logged, applied)
@@ -96,7 +96,7 @@ class PeerHistory:
             self.leading_since_ms = now_ms
 
     def _on_learner_state(self, event: PeerStateChanged, now_ms: int) -> None:
-        """Measure a learner's synchronisation, which lasts until it serves clients (Follower.followLeader)."""
+        """Measure a learner's synchronisation, which lasts until the learner serves clients (Follower.followLeader)."""
         times = {"FOLLOWING": self.follower_sync_time_ms, "OBSERVING": self.observer_sync_time_ms}.get(event.state)
         if times is None:
             self._synchronising_since_ms = None

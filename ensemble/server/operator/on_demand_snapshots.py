@@ -35,7 +35,7 @@ class Refusal(NamedTuple):
 
 
 class OnDemandSnapshots:
-    """Makes the server `take` snapshots, at most one per `interval_ms`; none if that is None.
+    """Makes the server `take` snapshots, at most one per `interval_ms`; none if `interval_ms` is None.
 
     `wanted` contains the futures of requests that wait for a durable snapshot; the operator view resolves them.
     """

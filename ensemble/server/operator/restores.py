@@ -1,9 +1,9 @@
 """Restore of a snapshot received over HTTP, which replaces all data of this server (RestoreCommand).
 
 ZooKeeper changes only its memory and continues; after the next start it uses the data on its disk again. This server
-writes the snapshot to the disk and restarts from it, in an epoch later than the ensemble's (see `restoring`). Its
-return causes an election, which it wins, and it sends the snapshot to all others. (A ZooKeeper leader does not
-resign: in a mixed ensemble, restore the snapshot on a quorum of servers.)
+writes the snapshot to the disk and restarts from it, in an epoch later than the ensemble's (see `restoring`). When this
+server returns, an election begins. This server wins the election, and sends the snapshot to all others. (A ZooKeeper
+leader does not resign: in a mixed ensemble, restore the snapshot on a quorum of servers.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zabka.ensemble.txnlog.snapshots import SnapshotDamaged
 
 
 class Restores:
-    """Accepts restores, at most one per `interval_ms`; none if that is None.
+    """Accepts restores, at most one per `interval_ms`; none if `interval_ms` is None.
 
     `zxid_after` returns the server's zxid after it starts from a snapshot with the given zxid.
     """

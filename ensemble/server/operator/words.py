@@ -165,8 +165,8 @@ class FourLetterCommands:
     def _newcomers(self) -> str:
         """Return the connections without a session.
 
-        The connection of this request is one of them: its word counts as a packet. Its interest is 0, because nothing
-        more is read from it.
+        The connection of this request is included: its four-letter word counts as a packet, and its interest ops are 0,
+        because nothing more is read from it.
         """
         return "".join(
             f" /{newcomer.remote}[{int(not newcomer.asks)}](queued=0,recved={int(newcomer.asks)},sent=0)\n"
@@ -223,7 +223,7 @@ class FourLetterCommands:
         return lines
 
     # -- watches -------------------------------------------------------------------------------------------------------
-    # Unlike ZooKeeper's, these counts include every watch, also watches on children.
+    # These counts include every watch, including child watches, unlike ZooKeeper's.
 
     def _wchs(self) -> str:
         counts = self._service.views.watch_counts()

@@ -77,7 +77,7 @@ ROUND_PACKETS_MAX = 2
 Waiting for another turn of the event loop would take as long as processing them.
 """
 ONE_OTHER_IS_ENOUGH = 3
-"""Maximum number of voters with which this server and one other are a quorum."""
+"""Maximum number of voters for which this server and one other server are a quorum."""
 _DISK_EFFECTS = (
     Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership, SaveSnapshot,
     TruncateLog,
@@ -142,7 +142,7 @@ class PeerDriver:
         self._from_clients: list[tuple[ConnectionId, ClientMessage]] = []
         self._flush_due = False
         self._client_waits = False
-        """Whether the last message was a client's request and not a reply."""
+        """Whether the last received message was a client's request, so that a client waits for a reply."""
         self._holds_ack = False
         later = self._loop.call_later
         self._refusals = Refusals(log, self._emit_refusal, lambda delay_ms, call: later(delay_ms / 1000, call))
@@ -256,12 +256,12 @@ class PeerDriver:
         if self.clients is not None:
             self.clients.flush()
         if self._holds_ack and not held_before:
-            # The loop reads arrived data between these two calls.
+            # Use two nested calls, so that the loop reads data that has arrived before it acknowledges.
             self._loop.call_soon(self._loop.call_soon, self._acknowledge)
         else:
             self._acknowledge()
         if self._from_clients:
-            # The gate (limit of requests in process) has released these during this round.
+            # The limit on requests in process has released these messages during this round.
             self._flush_soon()
         self._flush_journal()
 
@@ -343,7 +343,7 @@ class PeerDriver:
         """Write an ordinary snapshot.
 
         A learner can append and apply in the same turn. So the disk effects are submitted first; otherwise the snapshot
-        would count before the log is durable up to it.
+        would be valid before the log is durable up to the snapshot's zxid.
         """
         self._submit()
         if self.storage is not None:
@@ -528,7 +528,7 @@ class PeerDriver:
             messages, self._from_clients = self._from_clients, []
             self._client_waits = True
             if self.clients is not None:
-                # Clear this before the turn, so that early effects of the turn are not counted twice.
+                # Clear this before the turn, because the turn itself counts these requests as outstanding.
                 self.clients.admission.handed_over.clear()
             self._call(self._peer.on_clients, messages)
 

@@ -69,9 +69,9 @@ def claim(config: ZooConfig, files: Files = HOST) -> None:
 
 
 def _strange(config: ZooConfig, before: Owner, present: Owner) -> bool:
-    """Return whether no server has the address of an earlier one, even after host names are resolved.
+    """Return whether the ensemble has no address in common with the earlier one, even with host names resolved.
 
-    A server with a control socket gets new addresses at each `zabka up`, so this returns False for it.
+    A server with a control socket gets new addresses at each `zabka up`, so this returns False for such a server.
     """
     if config.control_socket is not None or not before.addresses.isdisjoint(present.ensemble.values()):
         return False
@@ -119,7 +119,7 @@ class OwnedMembershipFiles:
         if before is not None and before.addresses != present.addresses:
             self._write(Owner(self._my_id, ensemble, sorted(before.addresses)))
         self._kept.save(membership)
-        # Another ensemble may now start at these addresses.
+        # Write the new owner only now: from here on another ensemble may use the old addresses.
         if before != present:
             self._write(present)
 
@@ -141,5 +141,5 @@ def _read(path: Path, files: Files) -> Owner | None:
     except FileNotFoundError:
         return None
     except msgspec.DecodeError:
-        # A line left incomplete by a crash proves nothing.
+        # A crash left an incomplete line, which does not show an owner.
         return None

@@ -85,8 +85,8 @@ def oracle_agrees(path: Path) -> bool:
 class OracleWatch:
     """Reads the oracle of an ensemble of two every half tick and reports each change.
 
-    The oracle allows a server to continue without the other. (ZooKeeper reads it only when it has to decide, which it
-    checks every half tick.)
+    The oracle allows a server to continue without the other. (ZooKeeper reads the oracle only when a server has to
+    decide whether to continue; it checks this every half tick.)
     """
 
     def __init__(self, path: Path, tick_time_ms: int, notify: Callable[[bool], None]) -> None:
@@ -129,7 +129,7 @@ def run_peer(config_path: Path) -> bool:
     for warning in config.warnings:
         log.warning(warning)
     with ExitStack() as held:
-        # Loaded objects are permanent: collections over a million growing objects would find nothing.
+        # Loaded objects are permanent, so collections over a million of them would free nothing.
         gc.disable()
         loaded = load_history(config, held, log)
         journal = JournalWriter(config.journal_dir, config.node, full=config.journal_full)
@@ -245,7 +245,8 @@ async def serve(config: ZooConfig, loaded: Loaded, environment: PeerEnvironment)
     settings = ensemble_config(config)
     service = environment.make_service(settings, environment.nonce)
     if recovery.recovered.snapshot is None:
-        # Like ZooKeeper on an empty directory: later starts can distinguish an empty tree from a lost one.
+        # Write a snapshot at the first start, as ZooKeeper does, so that later starts can distinguish an empty tree
+        # from a lost one.
         write_snapshot(directories.data, service.snapshot(), directories.files)
     peer = Peer(settings, service, recovery.recovered, environment.random)
     driver = PeerDriver(peer, service, environment.journal, config.voters, environment.log)
@@ -305,7 +306,7 @@ def _membership_files(config: ZooConfig, files: Files) -> MembershipFiles | None
 
 
 class _Ending:
-    """Why a peer ends: it was stopped, which takes precedence, or it restarts."""
+    """How a peer ends: for good after a stop, which takes precedence, or for a restart."""
 
     def __init__(self, driver: PeerDriver) -> None:
         self.restarts = False
@@ -446,8 +447,8 @@ def _in_log(recovered: Recovered, allowed: int) -> str | None:
 
 def _in_snapshot(recovered: Recovered, allowed: int) -> str | None:
     nodes = recovered.snapshot.nodes if recovered.snapshot is not None else ()
-    # A znode's encoded size exceeds its data size, so in most cases one check suffices, without Python code per
-    # znode.
+    # Compare the largest encoded size first. It exceeds the data size, so usually this one check suffices, and it
+    # runs no Python code per znode.
     if isinstance(nodes, StoredNodes) and max(map(len, nodes.values), default=0) > allowed:
         for path, value in zip(nodes.paths, nodes.values, strict=True):
             if (size := len(value) - HEAD_BYTES) > allowed:

@@ -174,8 +174,8 @@ def test_change_exceeding_default_cleaner_memory_is_rejected(cluster: Cluster) -
 
 
 def test_removing_the_cleaner_memory_override_is_rejected() -> None:
-    """The removal was once accepted. The value in the broker's file then applied, and made every later config change
-    fail.
+    """The removal was once accepted. The smaller value in the broker's file then applied, which is too small for two
+    cleaner threads, and every later config change failed.
     """
     cluster = Cluster(1, log_cleaner_dedupe_buffer_size="2000000").start()
     assert alter(cluster, {"log.cleaner.dedupe.buffer.size": "8000000"}, BROKER_RESOURCE, "") is None
@@ -220,7 +220,7 @@ def test_broker_describes_only_itself(cluster: Cluster) -> None:
     assert "Unexpected broker id, expected 1 or empty string, but received 2" in answer.results[0].error_message
 
 
-def test_describing_1000_resources_does_not_block_others(cluster: Cluster) -> None:
+def test_describing_1000_resources_does_not_block_requests(cluster: Cluster) -> None:
     node, kinds = cluster.nodes[1], [(BROKER_RESOURCE, "1"), (TOPIC_RESOURCE, "orders")]
     rows = [
         {"resource_type": kind, "resource_name": name, "configuration_keys": (f"key-{number}", "min.insync.replicas")}
@@ -457,7 +457,8 @@ def test_describe_configs_supports_every_version(cluster: Cluster, version: int)
     if version == 0:
         assert row.is_default
     else:
-        # In Kafka, log.retention.ms has no default: its value follows from log.retention.hours.
+        # log.retention.ms itself has no default in Kafka, so there are no synonyms: its value is derived from
+        # log.retention.hours.
         assert (row.config_source, row.synonyms) == (Source.DEFAULT_CONFIG, ())
 
 
@@ -525,7 +526,7 @@ def test_invalid_describe_resource_gets_kafkas_error_message(
     assert expected_text in answer.error_message
 
 
-def test_resource_named_twice_is_rejected_twice(cluster: Cluster) -> None:
+def test_resource_named_twice_gets_two_rejections(cluster: Cluster) -> None:
     rows = [{"resource_type": 2, "resource_name": "orders", "configs": []}] * 2
     answer = at_one(cluster, request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=rows))
     assert [row.error_message for row in answer.responses] == ["Each resource must appear at most once."] * 2

@@ -60,7 +60,7 @@ def accessed() -> set[str]:
 
 
 @pytest.mark.parametrize(("part", "name"), FIELDS, ids=[name for _, name in FIELDS])
-def test_key_sets_the_config_field_of_its_component(part: Callable[[KafkaConfig], Any], name: str) -> None:
+def test_broker_key_sets_the_config_field_of_its_component(part: Callable[[KafkaConfig], Any], name: str) -> None:
     key = BROKER_KEYS[name.replace("_", ".")]
     value = another_value(key)
     assert getattr(part(parse_config(f"{LEAST}{key.name}={render(value)}\n")), name) == value != key.default
@@ -68,7 +68,7 @@ def test_key_sets_the_config_field_of_its_component(part: Callable[[KafkaConfig]
 
 def test_every_config_field_of_a_component_is_used() -> None:
     topic_defaults = {
-        # `partition_config` uses these as defaults for a topic's overrides.
+        # These fields count as used, because `partition_config` uses them as defaults for a topic's overrides.
         node.attr
         for node in ast.walk(ast.parse((ROOT / "broker_sim" / "configs" / "replica_config.py").read_text()))
         if isinstance(node, ast.Attribute)

@@ -46,20 +46,20 @@ class Watch:
 
 
 @pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (3, 1), (3, 4)])
-def test_client_burst_is_limited_to_all_windows_but_one(windows: int, seconds: int) -> None:
-    # Rate.windowSize assumes that all windows except the last have elapsed.
+def test_client_burst_can_use_the_quota_of_all_but_one_window(windows: int, seconds: int) -> None:
+    # Like Kafka's Rate.windowSize, assume that all windows except the last have elapsed.
     watch = Watch()
     config = configured(quota_window_num=windows, quota_window_size_seconds=seconds)
     throttles = client_throttles(config, watch.runtime)
     throttles.take_over("clients/<default>", {PRODUCER_RATE: "1000"})
     allowed = 1_000 * (windows - 1) * seconds
     assert throttles.produce.note("app", allowed) == 0
-    # Another second's worth exceeds the quota by the amount that is restored in one second.
+    # This amount exceeds the quota by as much as one second restores, so the throttle time is one second.
     assert throttles.produce.note("app", 1_000) == 1_000
 
 
 @pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (2, 1), (2, 5)])
-def test_connection_burst_is_limited_to_all_windows_but_one(windows: int, seconds: int) -> None:
+def test_connection_burst_can_use_rate_of_all_but_one_window(windows: int, seconds: int) -> None:
     watch = Watch()
     config = configured(quota_window_num=windows, quota_window_size_seconds=seconds)
     quotas = connection_quotas(config, watch.runtime)
@@ -74,14 +74,14 @@ def test_connection_burst_is_limited_to_all_windows_but_one(windows: int, second
 
     watch.runtime.spawn(come(), "come")
     watch.wait(1)
-    # One extra connection is accepted: the rate is checked before the connection is counted.
+    # One connection more may be accepted, because the rate is checked before the connection is counted.
     assert len(admitted) - 2 * (windows - 1) * seconds in (0, 1)
     watch.runtime.stop()
 
 
 @pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (5, 1), (5, 3)])
-def test_mutation_burst_is_limited_to_all_windows(windows: int, seconds: int) -> None:
-    # TokenBucket has at most this many tokens.
+def test_mutation_burst_can_use_the_quota_of_all_windows(windows: int, seconds: int) -> None:
+    # All windows together are the capacity of Kafka's TokenBucket.
     watch = Watch()
     config = configured(controller_quota_window_num=windows, controller_quota_window_size_seconds=seconds)
     quota = client_throttles(config, watch.runtime).mutations

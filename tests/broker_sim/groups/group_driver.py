@@ -172,7 +172,7 @@ class Members:
         )
 
     def committed(self, partition: TopicPartition = P0, stable: bool = False, node: Node | None = None) -> Any:
-        """Return the partition's row of the OffsetFetch response, or the group's error."""
+        """Return the partition's entry in the OffsetFetch response, or the group's error."""
         topics = [{"name": partition.topic, "partition_indexes": [partition.partition]}]
         groups = [{"group_id": self.group_id, "topics": topics}]
         answer = self.ask(ApiKey.OFFSET_FETCH, 9, node, groups=groups, require_stable=stable).answer

@@ -33,7 +33,7 @@ PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
 
 class Line(Channel):
-    """Channel of a reader. Requests whose keys are in `cut` get lost."""
+    """Channel of a consumer. Requests with an API key in `cut` fail as if the connection were broken."""
 
     cut: Container[ApiKey] = ()
 
@@ -127,7 +127,8 @@ def test_crashed_consumer_is_replaced_after_its_session_timeout(cluster: Cluster
 
 
 def test_topic_unknown_to_the_group_leader_is_assigned_later(cluster: Cluster) -> None:
-    # A newly started broker knows no topics; the group was stable, but no member read anything (seed 501710).
+    # The broker was newly started and knew no topics, so the group became stable without partitions (seed
+    # 501710).
     reader = Reader(cluster, topic="later")
     cluster.wait(5_000)
     assert reader.consumer.status().generation_id > 0 and not reader.assigned()
@@ -139,8 +140,8 @@ def test_topic_unknown_to_the_group_leader_is_assigned_later(cluster: Cluster) -
 
 
 def test_client_leader_epoch_rejects_former_leaders_responses(cluster: Cluster) -> None:
-    # Consumers can fetch from followers, and this follower has lost its log: a group would mistake
-    # OFFSET_OUT_OF_RANGE for the end of the log (seed 16).
+    # Consumers can fetch from followers. This former leader has lost its log, and without the leader epoch the
+    # group would mistake OFFSET_OUT_OF_RANGE for the end of the log (seed 16).
     produce(cluster, [0, 2, 4])
     info = cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0]
     former = cluster.nodes[info.leader]
@@ -218,7 +219,7 @@ def test_expired_consumer_does_not_reset_the_groups_offsets(cluster: Cluster) ->
     cluster.wait(3_000)
     assert sorted(second.numbers()) == list(range(10))
     cluster.run(second.consumer.stop())
-    # The consumer finds its coordinator before it can fetch again.
+    # Block only Fetch, so that the consumer finds its coordinator before it can fetch again.
     first.line.cut = [ApiKey.FETCH]
     cluster.wait(10_000)
     first.line.cut = ()

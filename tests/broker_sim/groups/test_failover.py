@@ -65,7 +65,7 @@ def test_offsets_and_members_survive_a_coordinator_failure(members: Members) -> 
     fail_over(members)
     row = members.committed()
     assert (row.committed_offset, row.metadata) == (41, "half way")
-    # The group is stable at the new coordinator: no member has to rejoin, and each keeps its assignment.
+    # The group is stable at the new coordinator: no member has to rejoin, and all keep their assignments.
     assert members.heartbeat(leader, generation) is NONE
     assert members.heartbeat(follower, generation) is NONE
     assert decode_assignment(members.sync(leader, generation).answer.assignment) == (P0,)
@@ -239,7 +239,8 @@ def test_requests_while_loading_get_coordinator_load_in_progress(members: Member
     store._loading[number] = None
     assert members.join(leader).error is ErrorCode.coordinator_load_in_progress
     assert members.committed() is ErrorCode.coordinator_load_in_progress
-    # These two get other responses, so that clients that do not know this error react correctly.
+    # Heartbeat and SyncGroup get other responses, because some clients do not know COORDINATOR_LOAD_IN_PROGRESS
+    # there.
     assert members.heartbeat(leader, generation) is NONE
     assert members.sync(leader, generation).error is ErrorCode.rebalance_in_progress
 
@@ -359,8 +360,9 @@ def test_assignment_that_cannot_be_stored_is_not_sent() -> None:
 
 
 def test_heartbeat_without_member_id_is_fenced_after_failover(members: Members) -> None:
-    """Kafka's GroupCoordinator.validateCurrentMember compares the member id with the loaded one. librdkafka sends such
-    heartbeats between its session timeout and the application's next poll. The Java client keeps its member id.
+    """Kafka compares the member id in the request with the loaded one (GroupCoordinator.validateCurrentMember).
+    librdkafka sends heartbeats without a member id between its session timeout and the application's next poll. The
+    Java client keeps its member id.
     """
     (member,), generation = members.stable(instances=("a",))
     fail_over(members)
@@ -410,7 +412,7 @@ def test_static_member_survives_failed_write_during_rebalance(
     assert back.answer is None
     again = members.join(leader, instance_id=instances[leader])
     assert (again.error, back.error) == (NONE, NONE) and back.answer.generation_id == generation + 1
-    # The wait for the record ends after offsets.commit.timeout.ms.
+    # Wait longer than offsets.commit.timeout.ms, after which the wait for the group's record ends.
     members.cluster.wait(5_500)
     assert members.heartbeat(back.answer.member_id, generation + 1, instances[follower]) is NONE
     for node in others:

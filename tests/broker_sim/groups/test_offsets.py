@@ -54,7 +54,7 @@ def test_member_can_commit_only_in_its_own_generation(members: Members) -> None:
     assert commit_error(members.commit(5, member, generation).answer) is NONE
     assert commit_error(members.commit(6, member, generation - 1).answer) is ErrorCode.illegal_generation
     assert commit_error(members.commit(6, "nobody", generation).answer) is ErrorCode.unknown_member_id
-    # A commit without a member id is rejected while the group has members.
+    # While the group has members, a commit without a member id is rejected.
     assert commit_error(members.commit(6).answer) is ErrorCode.unknown_member_id
     assert members.committed().committed_offset == 5
 
@@ -179,7 +179,7 @@ def test_version_0_stores_offsets_in_zookeeper(members: Members) -> None:
         (12, NONE),
         (-1, ErrorCode.unknown_topic_or_partition),
     ]
-    # The coordinator does not have this offset.
+    # The new coordinator does not have the committed offset.
     assert members.committed().committed_offset == -1
 
 
@@ -244,7 +244,7 @@ def test_commit_up_to_version_4_can_set_its_retention(short_retention: Members) 
     assert members.committed().committed_offset == -1
 
 
-def test_simple_consumer_offsets_expire_by_their_own_commits(short_retention: Members) -> None:
+def test_simple_consumer_offset_expires_by_its_own_commit_time(short_retention: Members) -> None:
     members = short_retention
     members.commit(5)
     members.cluster.wait(40 * 60_000)

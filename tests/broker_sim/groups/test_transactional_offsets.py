@@ -134,7 +134,7 @@ def test_consumer_of_an_earlier_generation_is_fenced(members: Members) -> None:
     assert commit(members, 1, member_id=member, generation_id=generation) is NONE
     assert commit(members, 2, member_id=member, generation_id=generation - 1) is ErrorCode.illegal_generation
     assert commit(members, 2, member_id="gone", generation_id=generation) is ErrorCode.unknown_member_id
-    # Producers before KIP-447 send neither.
+    # Producers before KIP-447 send neither a member id nor a generation.
     assert commit(members, 3) is NONE
     assert commit(members, 3, version=2) is NONE
     end(members, commits=True)

@@ -96,7 +96,7 @@ def test_describe_groups_includes_operations_if_requested(cluster: Cluster, requ
         (3, ErrorCode.unsupported_endpoint_type, "Unsupported endpoint type 3"),
     ],
 )
-def test_describe_cluster_rejects_controller_endpoints_as_kafka(
+def test_describe_cluster_rejects_the_controller_endpoint_type(
     cluster: Cluster, endpoint_type: int, error: ErrorCode, message: str
 ) -> None:
     answer = asked(cluster, ApiKey.DESCRIBE_CLUSTER, 1, endpoint_type=endpoint_type)

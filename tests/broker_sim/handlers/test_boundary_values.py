@@ -169,7 +169,7 @@ def test_infinite_byte_rate_is_rejected(cluster: Cluster) -> None:
     assert "/config/clients/endless" not in cluster.ensemble.nodes
 
 
-def test_later_of_two_names_of_one_entity_type_wins(cluster: Cluster) -> None:
+def test_later_of_two_names_of_one_entity_type_is_used(cluster: Cluster) -> None:
     entity = [{"entity_type": "client-id", "entity_name": name} for name in ("earlier", "later")]
     ops = [{"key": "producer_byte_rate", "value": 1.0, "remove": False}]
     answer = asked(cluster, ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=[{"entity": entity, "ops": ops}])
@@ -189,7 +189,7 @@ def test_credential_without_a_password_is_not_stored(cluster: Cluster) -> None:
     ("length", "error"), [(213, ErrorCode.log_dir_not_found), (214, ErrorCode.invalid_topic_exception)]
 )
 def test_topic_with_a_too_long_future_directory_is_not_moved(cluster: Cluster, length: int, error: ErrorCode) -> None:
-    # KAFKA-4893: the directory is topic-0.<32 characters>-future, at most 255 characters.
+    # KAFKA-4893: the name of the directory, <topic>-0.<32 characters>-future, has at most 255 characters.
     dirs = [{"path": "/no", "topics": [{"name": "t" * length, "partitions": [0]}]}]
     answer = asked(cluster, ApiKey.ALTER_REPLICA_LOG_DIRS, 2, dirs=dirs)
     assert answer.results[0].partitions[0].error_code is error

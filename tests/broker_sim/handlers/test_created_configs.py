@@ -1,4 +1,4 @@
-"""Configurations in a CreateTopics response (KIP-525). The expected rows are from Apache Kafka 3.9.1."""
+"""Configurations in a CreateTopics response (KIP-525). The expected values are from Apache Kafka 3.9.1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def created(cluster: Cluster, node: Node, version: int, name: str, **values: Any) -> Any:
-    """Create a topic, and return its row of the response as a client decodes it."""
+    """Create a topic, and return its entry in the response as a client decodes it."""
     topic = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], **values}
     message = request(ApiKey.CREATE_TOPICS, version, topics=[topic], timeout=5_000, validate_only=True)
     answer = cluster.on(node, node.broker.handle(message))

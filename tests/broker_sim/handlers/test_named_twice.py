@@ -39,8 +39,8 @@ def batch(*values: str) -> bytes:
 
 
 def produced(cluster: Cluster, *records: bytes, partition: int = 0, topics: int = 1) -> Any:
-    """Return the response rows for a Produce request that contains a partition several times, in one or several topic
-    rows.
+    """Return the response's partition entries for a Produce request that contains a partition several times, in one or
+    several topic entries.
     """
     rows = [{"index": partition, "records": each} for each in records]
     data = [{"name": "orders", "partition_data": rows}]
@@ -73,7 +73,7 @@ def test_valid_batch_of_a_repeated_partition_is_stored(cluster: Cluster, records
     assert stored(cluster) == [b"a"]
 
 
-def test_repeated_unknown_partition_has_one_row(cluster: Cluster) -> None:
+def test_repeated_unknown_partition_has_one_result(cluster: Cluster) -> None:
     rows = produced(cluster, batch("a"), batch("b"), partition=7)
     assert rows == [("orders", 7, ErrorCode.unknown_topic_or_partition, -1)]
 
@@ -117,7 +117,7 @@ def rows_of(answer: Any) -> list[tuple[str | None, ErrorCode]]:
     return [(row.name, row.error_code) for row in getattr(answer, "topics", None) or answer.responses]
 
 
-def test_create_topics_has_a_row_for_every_repeated_name(cluster: Cluster) -> None:
+def test_create_topics_returns_a_result_per_repeated_name(cluster: Cluster) -> None:
     names = ("a", "b", "a", "__cluster_metadata")
     topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
     refused = ErrorCode.invalid_request
@@ -125,13 +125,13 @@ def test_create_topics_has_a_row_for_every_repeated_name(cluster: Cluster) -> No
     assert rows_of(answer) == [("a", refused), ("b", NONE), ("a", refused), ("__cluster_metadata", refused)]
 
 
-def test_delete_topics_has_a_row_for_every_repeated_name(cluster: Cluster) -> None:
+def test_delete_topics_returns_a_result_per_repeated_name(cluster: Cluster) -> None:
     unknown = ErrorCode.unknown_topic_or_partition
     answer = asked(cluster, ApiKey.DELETE_TOPICS, 5, topic_names=["no", "orders", "no", "orders"], timeout=5_000)
     assert rows_of(answer) == [("no", unknown), ("orders", NONE), ("no", unknown), ("orders", NONE)]
 
 
-def test_delete_topics_rejects_a_row_with_both_name_and_id(cluster: Cluster) -> None:
+def test_delete_topics_rejects_an_entry_with_both_name_and_id(cluster: Cluster) -> None:
     topics = [{"name": "orders", "topic_id": UUID(int=9)}, {"name": "orders", "topic_id": None}]
     answer = asked(cluster, ApiKey.DELETE_TOPICS, 6, topics=topics, timeout=5_000)
     assert rows_of(answer) == [("orders", ErrorCode.invalid_request)] * 2
@@ -143,7 +143,7 @@ def test_delete_topics_rejects_a_row_with_both_name_and_id(cluster: Cluster) -> 
 # ---- quotas and features ---------------------------------------------------------------------------------------
 
 
-def test_repeated_quota_entity_is_altered_twice_with_one_row(cluster: Cluster) -> None:
+def test_repeated_quota_entity_is_altered_twice_with_one_result(cluster: Cluster) -> None:
     entity = [{"entity_type": "client-id", "entity_name": "c"}]
     ops = [[{"key": "producer_byte_rate", "value": value, "remove": False}] for value in (1.0, 2.0)]
     entries = [{"entity": entity, "ops": each} for each in ops]
@@ -152,7 +152,7 @@ def test_repeated_quota_entity_is_altered_twice_with_one_row(cluster: Cluster) -
     assert b'"producer_byte_rate":"2"' in cluster.ensemble.data("/config/clients/c")
 
 
-def test_repeated_feature_has_one_row(cluster: Cluster) -> None:
+def test_repeated_feature_has_one_result(cluster: Cluster) -> None:
     updates = [{"feature": "f", "max_version_level": level, "upgrade_type": 1} for level in (1, 2)]
     answer = asked(cluster, ApiKey.UPDATE_FEATURES, 1, feature_updates=updates)
     assert [(row.feature, row.error_code) for row in answer.results] == [("f", ErrorCode.invalid_request)]

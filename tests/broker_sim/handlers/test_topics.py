@@ -142,7 +142,7 @@ def test_repeated_topic_is_rejected_and_others_are_created(cluster: Cluster) -> 
 def test_request_time_is_linear_in_the_number_of_names(
     cluster: Cluster, key: ApiKey, version: int, rows: str, name: str, more: dict[str, Any]
 ) -> None:
-    # Less than a megabyte of names. Comparing each name with every other once took half a minute.
+    # The names have less than a megabyte, but comparing each name with every other once took half a minute.
     node = cluster.controller
     named: Any = [{name: f"no topic {number}", **more} for number in range(40_000)]
     asked = request(key, version, validate_only=True, **{rows: named})
@@ -406,7 +406,7 @@ def test_replicas_are_spread_evenly_without_duplicates(count: int, partitions: i
 
 
 def test_replica_assignment_matches_the_example_of_admin_utils() -> None:
-    # The example of AdminUtils: 10 partitions on 5 brokers with three replicas, starting at the first broker.
+    # Example from the documentation of Kafka's AdminUtils: 10 partitions, 5 brokers, 3 replicas, first broker 0.
     made = assign_replicas(range(5), 10, 3, Random(0), start_index=0)
     assert made == {
         0: (0, 1, 2), 1: (1, 2, 3), 2: (2, 3, 4), 3: (3, 4, 0), 4: (4, 0, 1),

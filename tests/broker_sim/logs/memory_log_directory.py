@@ -78,7 +78,7 @@ class MemoryLogDirectory:
         return f"boot-{self._power_losses}"
 
     def space(self) -> DiskSpace:
-        """Unknown, because memory has no file system limit."""
+        """Return an unknown disk space, because memory has no file system limit."""
         return DiskSpace()
 
     def partitions(self) -> list[str]:

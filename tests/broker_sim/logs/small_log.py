@@ -1,4 +1,4 @@
-"""A small log of text records, its compaction, and a compaction that is paused partway."""
+"""A small log of string records, its compaction, and a compaction that is paused partway."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ def with_gap_at_its_end() -> PartitionLog:
 
 
 def with_an_epoch_that_begins_in_its_gap() -> PartitionLog:
-    """Return the log of `with_gap_at_its_end` with an epoch that starts at 3 and another that starts at its end."""
+    """Return the log of `with_gap_at_its_end` with leader epochs 0, 1 and 2 starting at offsets 0, 3 and 4 (its
+    end)."""
     log = with_gap_at_its_end()
     log.epochs.clear()
     for epoch, start in ((0, 0), (1, 3), (2, 4)):
@@ -50,7 +51,7 @@ def with_an_epoch_that_begins_in_its_gap() -> PartitionLog:
 
 
 def follow(log: PartitionLog, leader: PartitionLog) -> None:
-    """Append everything that the leader has."""
+    """Append the leader's batches until both logs end at the same offset."""
     while log.end_offset < leader.end_offset:
         data = leader.read(log.end_offset, 1, leader.end_offset, True)
         assert data and log.append_as_follower(data, headers_of(data))
@@ -67,7 +68,9 @@ def test_follower_reaches_the_end_of_a_log_ending_in_a_gap() -> None:
 
 
 def test_gap_at_the_end_has_the_epoch_of_its_last_removed_record() -> None:
-    """Otherwise a leader makes a follower that has reached the end truncate its log to the end of that epoch."""
+    """Otherwise the follower's latest epoch is an earlier one, and the leader makes it truncate its log to the end of
+    that earlier epoch.
+    """
     leader = with_an_epoch_that_begins_in_its_gap()
     follower = a_log(1 << 20)
     follow(follower, leader)
@@ -88,7 +91,9 @@ def test_epochs_appended_together_are_saved_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_follower_records_the_end_of_each_epoch_within_a_gap() -> None:
-    """Otherwise, as the next leader, it makes others truncate committed tombstones, and the deleted keys reappear."""
+    """Otherwise the follower, as the next leader, makes other replicas truncate committed tombstones, and the deleted
+    keys reappear.
+    """
     leader = with_an_epoch_that_begins_in_its_gap()
     follower = a_log(1 << 20)
     follow(follower, leader)
@@ -96,7 +101,7 @@ def test_follower_records_the_end_of_each_epoch_within_a_gap() -> None:
     assert follower.epochs.end_offset_for(0, 4) == leader.epochs.end_offset_for(0, 4) == (0, 3)
 
 
-def test_follower_that_ends_within_a_copied_gap_passes_it() -> None:
+def test_follower_ending_in_a_copied_gap_continues_after_it() -> None:
     """The leader has one batch without records in the gap. The follower still has the first removed record."""
     leader, lagging = a_log(1 << 20), a_log(1 << 20)
     follow(leader, with_gap_at_its_end())
@@ -127,8 +132,8 @@ def with_an_epoch_that_compaction_has_taken(after: bool) -> PartitionLog:
 @pytest.mark.parametrize("max_bytes", [1, 130, 200, 1 << 20])
 @pytest.mark.parametrize("after", [False, True])
 def test_follower_records_epoch_ends_in_a_gap_before_a_record(after: bool, max_bytes: int) -> None:
-    """Otherwise, as the next leader, it lets others keep a record that the previous leader never had: here a record of
-    epoch 0 at 2. Kafka allows this.
+    """Otherwise the follower, as the next leader, lets other replicas keep a record that the previous leader never had:
+    here a record of epoch 0 at offset 2. Kafka allows this.
     """
     leader = with_an_epoch_that_compaction_has_taken(after)
     follower = a_log(1 << 20)
@@ -214,8 +219,8 @@ def test_log_truncated_in_a_gap_ends_at_that_offset(offset: int) -> None:
 
 @pytest.mark.parametrize("kept", ["", "b"])
 def test_log_truncated_in_a_gap_can_be_truncated_further(kept: str) -> None:
-    """Otherwise the log is not truncated: a follower that receives the offset where it diverges from its leader asks
-    for it again forever.
+    """Otherwise the log is not truncated: its leader returns the same divergence offset to every fetch of this
+    follower, forever.
     """
     log = a_log(1 << 20)
     for key in [*kept, *"aaaaaaaaa"]:
@@ -274,7 +279,7 @@ def test_compacted_replica_follows_a_leader_ending_in_its_gap() -> None:
 
 
 def test_emptied_first_segment_does_not_delay_retention() -> None:
-    """This applies to cleanup.policy=compact,delete: Kafka uses the last modification time of an empty segment."""
+    """This matters with cleanup.policy=compact,delete: Kafka uses the last modification time of an empty segment."""
     log = a_log(100)
     for at_ms in (10, 20, 30, 40):
         append(log, ("k", "v"), at_ms=at_ms)

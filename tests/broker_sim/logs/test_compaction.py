@@ -90,8 +90,8 @@ def test_compaction_stops_at_a_full_key_map_and_resumes_there() -> None:
     while is_filthy(log, small, 10):
         run_compaction(log, small)
         reached.append(log.first_dirty_offset)
-    # Three keys fit: k0, same and k1; then same, k2 and k3. As in Kafka, a full map rejects even a key that it
-    # contains.
+    # The key map has room for three keys: first k0, same and k1, then same, k2 and k3. As in Kafka, a full map
+    # rejects even a key that it contains.
     assert reached[:3] == [3, 7, 11] and reached[-1] == last
     once = a_log(170)
     for number in range(12):

@@ -21,7 +21,9 @@ def delete(cluster: Cluster, offset: int) -> None:
 
 @pytest.mark.parametrize("wipes_its_disk", [False, True])
 def test_follower_copies_a_log_that_starts_within_a_batch(wipes_its_disk: bool) -> None:
-    """This is Kafka's case for UnexpectedAppendOffsetException (Partition.doAppendRecordsToFollowerOrFutureReplica)."""
+    """The same case raises UnexpectedAppendOffsetException in Kafka
+    (Partition.doAppendRecordsToFollowerOrFutureReplica).
+    """
     cluster = Cluster(3)
     cluster.create([1, 2, 3])
     cluster.produce(1, *"abcdef")
@@ -42,8 +44,8 @@ def test_follower_copies_a_log_that_starts_within_a_batch(wipes_its_disk: bool) 
 
 
 def test_diverged_follower_copies_a_log_starting_within_a_batch() -> None:
-    """The follower ends at exactly that offset, with a record that was never committed. Its appends then failed, as
-    they do in Kafka.
+    """The follower's log ends at the leader's log start offset (1), with a record that was never committed. The
+    follower's appends once failed, as they do in Kafka.
     """
     cluster = Cluster(3)
     cluster.create([3, 1, 2])
@@ -64,8 +66,8 @@ def test_diverged_follower_copies_a_log_starting_within_a_batch() -> None:
 
 
 def test_leader_killed_before_the_checkpoint_truncates_followers() -> None:
-    """The deleted records are present again. Without their epochs in the cache, followers keep diverging records or
-    fail to append.
+    """After the kill, the deleted records are in the leader's log again. If the epoch cache lacked their epochs,
+    followers would keep diverging records or fail to append.
     """
     cluster = Cluster(3)
     cluster.create([3, 1, 2])
@@ -90,7 +92,9 @@ def test_leader_killed_before_the_checkpoint_truncates_followers() -> None:
 
 
 def test_log_truncated_in_its_first_batch_is_empty() -> None:
-    """Once its start offset was after its end offset, and it rejected the leader's different batch at that offset."""
+    """The log's start offset was once greater than its end offset. The log then rejected the leader's different batch
+    at that offset.
+    """
     log = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
     for values in ("abc", "def"):
         data = batch(*values)
@@ -123,8 +127,8 @@ def test_empty_log_accepts_only_a_batch_that_covers_its_start() -> None:
 def test_records_replacing_deleted_ones_survive_a_kill(
     segment_bytes: int,
 ) -> None:
-    """The checkpoint of log start offsets is written once a minute. Since its truncation, this log starts earlier than
-    its checkpoint.
+    """The checkpoint of log start offsets is written only once a minute. After its truncation, this log starts before
+    the offset in the checkpoint.
     """
     cluster = Cluster(2, log_segment_bytes=segment_bytes, log_retention_check_interval_ms=1_000)
     cluster.topic_configs[TP.topic] = {"retention.ms": "-1"}

@@ -1,4 +1,4 @@
-"""The same replica managers under asyncio on a real disk, as in the servers."""
+"""Replica managers with asyncio and a real disk, as in real broker processes, instead of virtual time."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class UnreadableDisk(MemoryLogDirectory):
 
 
 def described(directory: LogDirectory, version: int = 4) -> Any:
-    """Return the row for a broker's only log directory."""
+    """Return the entry for a broker's only log directory."""
     cluster = Cluster(brokers=1, log_dirs="/logs")
     node = cluster.nodes[1]
     node.more_ports = {"log_directories": [directory]}

@@ -88,7 +88,7 @@ def test_flipped_bit_is_detected_without_an_exception(rows: list[Record], data: 
     bad[at] ^= 1 << data.draw(st.integers(0, 7))
     if 12 <= at < 16:
         return
-    # A batch with too large a length counts as truncated, and is not appended.
+    # A batch whose length field is too large counts as truncated and is not appended.
     assert error_of(bytes(bad)) != 0 or not validated(bytes(bad)).headers
 
 
@@ -387,7 +387,7 @@ def test_damaged_checkpoint_is_ignored(directory: LogDirectory, text: str) -> No
         ("a-²", None),
     ],
 )
-def test_replica_directory_name_is_parsed_to_topic_and_number(name: str, expected: tuple[str, int] | None) -> None:
+def test_replica_directory_name_gives_topic_and_partition(name: str, expected: tuple[str, int] | None) -> None:
     assert partition_of(name) == expected
 
 

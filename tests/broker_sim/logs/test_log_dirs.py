@@ -157,8 +157,9 @@ def test_requests_to_an_offline_replica_get_a_storage_error(cluster: TwoDisks) -
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_stop_replica_on_a_failed_disk_returns_a_storage_error(cluster: TwoDisks, is_known: bool) -> None:
-    """The result is the same whether the failure is already known or the deletion detects it: the replica still
-    exists."""
+    """The replica still exists, so the result is the same whether the disk failure is already known or the deletion
+    detects it.
+    """
     (partition, other) = cluster.replicas_on(1, 1)
     kept = cluster.replicas_on(1, 0)[0]
     cluster.disks[1][1].is_broken = True
@@ -287,7 +288,9 @@ def test_full_disk_at_startup_is_reported_in_one_line(
 
 
 def test_broker_starts_despite_a_failed_log_directory(cluster: TwoDisks) -> None:
-    """KIP-112: requests to its replicas get an error, from which the controller learns that they are offline."""
+    """KIP-112: the broker returns an error for replicas in that directory, from which the controller learns that they
+    are offline.
+    """
     lost, kept = cluster.replicas_on(1, 1), cluster.replicas_on(1, 0)
     cluster.nodes[1].kill()
     cluster.expire(cluster.nodes[1])

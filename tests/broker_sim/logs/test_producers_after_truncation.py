@@ -151,7 +151,7 @@ def test_truncation_removes_snapshots_without_a_segment() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     write(log, A, 0, 1)
-    # The process was stopped between the two halves of a roll.
+    # Write a snapshot without its segment, as if the process had stopped in the middle of a roll.
     producer_snapshots.write(directory, log.name, 2, log.producers.entries())
     write(log, A, 2)
     log.truncate_to(1)

@@ -231,7 +231,7 @@ def test_producer_of_deleted_records_is_known_after_a_restart() -> None:
     repeated = known(again, 7, 4)
     assert isinstance(repeated, ProducerBatch) and repeated.base_offset == 4
     assert known(again, 7, 9) == ErrorCode.out_of_order_sequence_number and known(again, 7, 5) == 0
-    # The log itself contains more batches than the last one.
+    # Batch 18 is not the producer's last one, but it is known, because the log still contains it.
     assert isinstance(known(again, 8, 18), ProducerBatch)
     files = [file for file in directory.list_files(str(TP)) if file.endswith(".snapshot")]
     assert files == [f"{segment.base_offset:020d}.snapshot" for segment in again.segments]

@@ -37,7 +37,7 @@ Program = Callable[["SlowDisk"], Coroutine[Any, Any, Any]]
 
 
 class NoBrokers:
-    """Fake without other brokers and without a controller."""
+    """Fake metadata in which every broker is alive but has no address. There is no controller."""
 
     def is_alive(self, broker_id: int) -> bool:
         return True

@@ -64,7 +64,7 @@ def test_timestamp_search_is_exact_after_truncation_and_deletion(
     for timestamp_ms in range(22):
         assert found(log, timestamp_ms) == first_not_older(left, timestamp_ms, log.start_offset)
     kept = range(log.start_offset, log.end_offset)
-    # The deleted records are still in the segments.
+    # Deleted records are still in the segments, but must not be found.
     assert outcome(newest_record(log)) == max(
         ((left[n], n) for n in kept), key=lambda it: (it[0], -it[1]), default=None
     )

@@ -88,7 +88,7 @@ def test_client_is_throttled_until_its_rate_is_below_the_quota() -> None:
     quota = ClientQuota(watch.runtime, 11, 1)
     assert quota.note("app", 1_000_000) == 0 and not quota.is_used
     quota.limit("", "app", 100 * KILOBYTE)
-    # A burst of ten windows' worth is allowed.
+    # A burst of ten windows at the quota's rate is allowed.
     assert quota.note("app", 1_000 * KILOBYTE) == 0
     assert quota.note("app", 50 * KILOBYTE) == 500
     watch.wait(500)
@@ -125,7 +125,7 @@ def test_extreme_quota_values_do_not_prevent_a_response(key: str, text: str) -> 
         throttles.request.quota.note("app", 5_000),
         throttles.mutations.owed_ms("app"),
     )
-    # Kafka rounds NaN to 0, and uses the maximum time for infinity.
+    # Kafka rounds a throttle time of NaN to 0, and limits infinity to the maximum.
     longest_ms = 1_000 if key == REQUEST_PERCENTAGE else 2**31 - 1
     assert owed_ms == (longest_ms if "E" in text else 0)
 
@@ -229,7 +229,8 @@ def test_throttled_consumer_gets_no_data_and_keeps_its_session(cluster: Cluster)
     second = cluster.fetch(1, session=(first.session_id, 1))
     assert throttled(second) == pytest.approx(8_500, abs=500)
     assert (second.responses, second.error_code, second.session_id) == ((), ErrorCode.none, first.session_id)
-    # The first response counts until its window has passed, although the rate alone would allow an earlier fetch.
+    # The first response counts until its window has passed, so the client is throttled again, although the rate
+    # alone would allow the fetch.
     cluster.wait(throttled(second))
     assert throttled(cluster.fetch(1, session=(first.session_id, 2)))
     cluster.wait(11_000 - throttled(second))

@@ -26,7 +26,7 @@ INNER, OUTER = "INNER", "OUTER"
 
 
 class Acceptor:
-    """Two listeners, with the time at which each connection was admitted (milliseconds) or the reason for its
+    """Two listeners that record, for each connection, the time of its admission in milliseconds or the reason for its
     rejection.
     """
 

@@ -28,7 +28,8 @@ def test_mutation_burst_is_admitted_and_then_throttled() -> None:
     watch = Watch()
     held = quota(watch, 5)
     strict = held.of_request("app", 6, 6)
-    # The bucket has eleven seconds' worth. A request that finds any tokens can take more than are left.
+    # The bucket contains tokens of eleven seconds: 55. As long as it is not empty, a request can take more than
+    # it contains.
     strict.record(55)
     strict.record(10)
     with pytest.raises(Refused) as refused:
@@ -50,7 +51,7 @@ def test_older_client_is_throttled_for_admitted_mutations() -> None:
     assert permissive.throttle_ms == 3_000
 
 
-def test_idle_token_bucket_is_limited_to_all_windows() -> None:
+def test_idle_token_bucket_is_limited_to_quota_of_all_windows() -> None:
     watch = Watch()
     held = quota(watch, 2)
     held.take_tokens("app", 1)

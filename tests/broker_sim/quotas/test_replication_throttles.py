@@ -179,7 +179,7 @@ def test_rate_is_computed_over_the_current_windows() -> None:
     amount.add(1_000, 5_000)
     assert (simple_rate(amount, 5_000), rate(amount, 5_000)) == (400, 200)
     assert simple_rate(amount, 10_999) == pytest.approx(2_000 / 10.999)
-    # From now on the first window does not count.
+    # From 11 s on, the first window does not count any more.
     assert simple_rate(amount, 11_000) == pytest.approx(1_000 / 6)
     assert simple_rate(amount, 16_000) == 0
 

@@ -211,14 +211,14 @@ class CompactedOutages:
         self.elect_without(broker)
 
     def end(self, broker: int, power: bool) -> None:
-        """Kill the broker. Requests that it received as leader get no response."""
+        """Kill the broker. Requests that it has received as leader get no response."""
         self.cluster.kill(broker, power)
         self.under_way = [each for each in self.under_way if self.state["leader"] != broker]
         self.producer_epoch, self.sequence = self.producer_epoch + 1, 0
 
     def elect_without(self, broker: int) -> None:
-        """Elect a leader as the controller does. Without another in-sync replica, the partition is leaderless until
-        this one returns.
+        """Elect a leader as the controller does. If the broker was the only in-sync replica, the partition stays
+        leaderless until the broker returns.
         """
         rest = [each for each in self.in_sync if each != broker]
         if not rest:
@@ -292,7 +292,7 @@ class CompactedOutages:
     # ---- invariants --------------------------------------------------------------------------------------------
 
     def wrong(self) -> list[str]:
-        """Return the violations found at the end, and found again after a restart of every broker."""
+        """Return the violations found at the end of the run, and those found after a restart of every broker."""
         found = [f"{each.invariant}: {each.detail}" for each in check(self.cluster.entries())]
         for round_ in ("", " after a restart"):
             for broker in BROKERS:

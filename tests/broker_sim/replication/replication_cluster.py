@@ -42,7 +42,7 @@ def batch(*values: str, **options: Any) -> bytes:
 
 
 def proposed_isr(row: Any) -> tuple[int, ...]:
-    """Return the ISR members in a row of an AlterPartition request of any version."""
+    """Return the proposed ISR members from a partition entry of an AlterPartition request of any version."""
     members = getattr(row, "new_isr_with_epochs", None)
     return tuple(row.new_isr) if members is None else tuple(int(member.broker_id) for member in members)
 

@@ -109,7 +109,9 @@ def has_begun_to_compact(cluster: Cluster, broker: int = 1) -> bool:
 def test_deleted_and_compacted_records_stay_deleted_after_kill(
     is_deleted_meanwhile: bool,
 ) -> None:
-    """Otherwise nothing shows that uncommitted records of other replicas at these offsets do not belong to this log."""
+    """Otherwise the log has no evidence that uncommitted records of other replicas at these offsets do not belong to
+    it.
+    """
     cluster = with_a_slow_disk_and_another_beginning()
     for _ in range(5 if is_deleted_meanwhile else 0):
         cluster.until(cluster.produce_later(1, keyed("ab")).done)

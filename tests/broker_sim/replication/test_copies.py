@@ -43,7 +43,9 @@ def log_of(*epochs: int, start: int = 0) -> PartitionLog:
 def test_copy_is_truncated_where_it_diverges_from_the_replica(
     current: tuple[int, ...], copied: tuple[int, ...], end: int, cut: bool
 ) -> None:
-    """A follower's log is truncated in the same way, by its leader's epochs (KIP-279)."""
+    """The copy is truncated by the replica's leader epochs, just as a follower's log is truncated by its leader's
+    (KIP-279).
+    """
     replica, copy = log_of(*current), log_of(*copied)
     assert _make_agree(replica, copy) == cut
     assert copy.end_offset == end and copy.start_offset <= end

@@ -51,14 +51,14 @@ def test_fetch_session_epoch_increases_with_each_fetch() -> None:
 
 
 def test_fetch_session_epoch_after_the_largest_is_one() -> None:
-    """As in FetchMetadata.nextEpoch: 0 would start a new session."""
+    """Epoch 0 would start a new session (FetchMetadata.nextEpoch)."""
     sessions, session_id = of_two()
     sessions._sessions[session_id].epoch = EPOCH_MAX
     opened(sessions, session_id, EPOCH_MAX)
     opened(sessions, session_id, 1)
 
 
-def test_session_with_names_is_not_continued_with_ids() -> None:
+def test_fetch_session_with_topic_names_rejects_topic_ids() -> None:
     sessions, session_id = of_two()
     by_ids = session_request(session_id, 1)._replace(uses_topic_ids=True)
     context = sessions.open(by_ids, 1)
@@ -75,7 +75,7 @@ def test_full_fetch_closes_its_session_and_can_start_another(epoch: int, begins:
     assert len(sessions) == begins and new_id != session_id
 
 
-def test_session_without_partitions_is_closed() -> None:
+def test_fetch_session_without_partitions_is_closed() -> None:
     sessions, session_id = of_two()
     forgetting = session_request(session_id, 1)._replace(forgotten=(key(1), key(2)))
     context = sessions.open(forgetting, 1)
@@ -123,13 +123,13 @@ def test_partition_with_records_moves_to_the_end_of_the_session() -> None:
     assert list(opened(sessions, session_id, 2).partitions) == [key(2), key(1)]
 
 
-def test_session_is_created_only_in_a_free_slot() -> None:
+def test_fetch_session_is_created_only_in_a_free_slot() -> None:
     sessions = FetchSessions(Random(1), slots=0, eviction_ms=100)
     assert create(sessions, 0, 1) == 0 and len(sessions) == 0
 
 
 @pytest.mark.parametrize(("later_ms", "begins"), [(100, False), (101, True)])
-def test_session_unused_for_longer_than_the_limit_is_evicted(later_ms: int, begins: bool) -> None:
+def test_fetch_session_unused_for_over_the_limit_is_evicted(later_ms: int, begins: bool) -> None:
     sessions = FetchSessions(Random(1), slots=1, eviction_ms=100)
     first = create(sessions, 0, 1, 2)
     assert (create(sessions, later_ms, 1) > 0) == begins
@@ -139,8 +139,8 @@ def test_session_unused_for_longer_than_the_limit_is_evicted(later_ms: int, begi
 # -- ListOffsets 0 ---------------------------------------------------------------------------------------------------
 
 
-def test_list_offsets_0_limits_consumers_to_high_watermark() -> None:
-    """As in Partition.legacyFetchOffsetsForTimestamp."""
+def test_list_offsets_v0_limits_consumers_to_high_watermark() -> None:
+    """Kafka limits version 0 in the same way (Partition.legacyFetchOffsetsForTimestamp)."""
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "a")

@@ -64,7 +64,8 @@ def test_other_acks_values_are_rejected(cluster: Cluster) -> None:
 
 
 def test_rejected_produce_has_no_offset_or_timestamp(cluster: Cluster) -> None:
-    """As in ProduceResponse.PartitionResponse: INVALID_OFFSET, NO_TIMESTAMP and INVALID_OFFSET with the error."""
+    """Like ProduceResponse.PartitionResponse, an error response has INVALID_OFFSET for both offsets and
+    NO_TIMESTAMP."""
     row = cluster.produce(2, "x")
     assert (row.error, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (
         ErrorCode.not_leader_or_follower, -1, -1, -1
@@ -315,8 +316,8 @@ def test_many_partitions_share_one_fetcher_and_all_progress() -> None:
 
 
 def test_follower_reports_once_a_partition_it_stops_fetching(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is reported only once. Otherwise the leader returns the partition in every response, which restarts the
-    session each time.
+    """The follower reports the partition only once. Otherwise the leader would return the partition in every response,
+    which restarts the session each time.
     """
     cluster = Cluster(2)
     for name in (TP, e.TopicPartition("orders", 1)):

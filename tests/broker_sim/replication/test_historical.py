@@ -39,7 +39,9 @@ def catch_up(cluster: Cluster, broker_id: int, offset: int, epoch: int = 0) -> N
 
 @pytest.mark.parametrize("on", [False, True])
 def test_truncation_to_high_watermark_loses_acknowledged_records(on: bool) -> None:
-    """KIP-101: the follower restarts before it receives the high watermark that covers m2; then the leader fails."""
+    """KIP-101's first scenario: the follower restarts before it receives the high watermark that covers m2, and then
+    the leader fails.
+    """
     cluster = Cluster(2, historical=history(Historical.TRUNCATE_TO_HIGH_WATERMARK, on))
     cluster.create([1, 2])
     cluster.produce(1, "m1")
@@ -113,7 +115,7 @@ def test_fetch_without_leader_epoch_allows_zombie_fetches(on: bool) -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_without_epoch_start_check_isr_admits_at_high_watermark(on: bool) -> None:
+def test_follower_at_high_watermark_joins_without_epoch_check(on: bool) -> None:
     cluster = still(Historical.NO_EPOCH_START_CHECK, on)
     cluster.create([1, 2, 3])
     cluster.produce_later(1, batch(*"abcdefghij"), acks=1)
@@ -126,7 +128,7 @@ def test_without_epoch_start_check_isr_admits_at_high_watermark(on: bool) -> Non
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_before_kafka_3_7_high_watermark_moved_below_min_isr(on: bool) -> None:
+def test_before_kafka_3_7_high_watermark_moves_below_min_isr(on: bool) -> None:
     cluster = still(Historical.HIGH_WATERMARK_UNDER_MIN_ISR, on, min_insync_replicas=2)
     cluster.create([1, 2, 3])
     cluster.produce_later(1, batch("a"), acks=1)
@@ -138,7 +140,7 @@ def test_before_kafka_3_7_high_watermark_moved_below_min_isr(on: bool) -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_without_broker_epoch_requests_for_old_process_pass(on: bool) -> None:
+def test_without_broker_epoch_check_stale_request_is_accepted(on: bool) -> None:
     cluster = Cluster(2, historical=history(Historical.NO_BROKER_EPOCH, on))
     cluster.create([1, 2])
     stale = cluster.leader_and_isr(broker_epoch=99, leader=2, leader_epoch=5, partition_epoch=5)

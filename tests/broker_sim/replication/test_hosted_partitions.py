@@ -307,7 +307,8 @@ def test_deletion_of_a_former_topic_keeps_the_current_one(cluster: Cluster) -> N
 
 @pytest.mark.parametrize("replicas", [(1, 2), (2, 1, 3), ()])
 def test_later_leader_epoch_does_not_stop_an_assigned_replica(cluster: Cluster, replicas: tuple[int, ...]) -> None:
-    # The LeaderAndIsr of that epoch can arrive later. A row without replicas does not move the partition away.
+    # The LeaderAndIsr of the later epoch may still arrive, and a row without replicas does not move the partition
+    # away, so the replica stays.
     manager = cluster[1].manager
     manager.leave_strays(moved_away(cluster, 1, replicas=replicas))
     assert TP in manager.partitions and cluster[1].partition.is_leader

@@ -36,8 +36,8 @@ def test_should_not_shrink_isr_if_previous_fetch_is_caught_up() -> None:
     catch_up(cluster, 2, 0)
     cluster.run(400)
     catch_up(cluster, 2, 1)
-    # New records keep the follower below the leader's log end, but each fetch reaches the log end at the previous
-    # fetch.
+    # Each fetch starts where the leader's log ended at the previous fetch, so the follower is caught up, although
+    # it is always behind the current log end.
     for end in range(1, 10):
         cluster.produce_later(1, batch("b"), acks=1)
         cluster.run(400)
@@ -47,7 +47,7 @@ def test_should_not_shrink_isr_if_previous_fetch_is_caught_up() -> None:
     assert cluster.alterations == []
 
 
-def test_isr_proposal_includes_the_standing_of_moved_replicas() -> None:
+def test_isr_proposed_event_has_offsets_and_lag_of_replicas() -> None:
     cluster = still(2)
     cluster.create([1, 2])
     cluster.produce_later(1, batch("a"), acks=1)
@@ -126,7 +126,7 @@ def test_high_watermark_advances_after_isr_shrink_is_committed() -> None:
     cluster.until(lambda: bool(cluster.alterations))
     assert isinstance(partition.isr_state, PendingShrink)
     assert partition.isr_state.isr == partition.isr_state.maximal_isr == (1, 2)
-    # While a lagging follower is in the ISR, it holds the high watermark back. Every append checks this.
+    # A lagging follower holds the high watermark back as long as it is in the ISR. Every append checks its lag.
     cluster.run(300)
     cluster.produce_later(1, batch("b"), acks=1)
     assert not partition.maybe_advance_high_watermark()
@@ -173,8 +173,8 @@ def test_high_watermark_waits_for_a_joining_follower() -> None:
 
 
 def test_commit_after_reassignment_waits_for_all_isr_members() -> None:
-    """A new controller that takes over before the removed replica leaves the ISR reads the old assignment, and can
-    elect that replica (seed 100187).
+    """Otherwise a new controller could elect a replica without these records: until the removed replica has left the
+    ISR, a new controller reads the old assignment, and can elect that replica (seed 100187).
     """
     cluster = still(2)
     cluster.create([1, 2])
@@ -361,7 +361,7 @@ def test_rejection_received_as_follower_changes_nothing(error: ErrorCode) -> Non
 
 
 def answer_isr(cluster: Cluster, **row: int) -> None:
-    """Make this row the controller's next AlterPartition response."""
+    """Make this partition entry the controller's next AlterPartition response."""
 
     def answer(message: Any) -> Any:
         whole = {"partition_index": TP.partition, "error_code": ErrorCode.none, "leader_id": 1, "isr": [1, 2], **row}

@@ -217,7 +217,7 @@ def test_future_replica_is_described_with_its_lag(brokers: Brokers) -> None:
 
 
 def listed(work: Generator[None, None, tuple[int, int, int, int]]) -> tuple[int, int, int, int]:
-    """Run the lookup to its end and return its result."""
+    """Run the paused ListOffsets lookup to its end and return its result."""
     while True:
         try:
             next(work)
@@ -366,8 +366,9 @@ def test_topic_deletion_removes_its_future_replica(brokers: Brokers) -> None:
 
 
 def test_crash_during_a_deletion_leaves_a_whole_replica_or_none(brokers: Brokers) -> None:
-    """A replica with a hole in its log would be loaded at the next start, could join the ISR, and could become
-    leader."""
+    """If only part of a replica were deleted, the rest would be loaded at the next start, could join the ISR, and could
+    become leader.
+    """
     left = brokers.disks[1][0]
     whole = left.list_files("orders-0")
     left.pictures = []

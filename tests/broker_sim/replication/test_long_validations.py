@@ -68,7 +68,7 @@ def test_immediate_validation_limit_counts_all_partitions(cluster: Cluster) -> N
     assert [row.base_offset for row in answer.result()] == [0] * len(partitions)
 
 
-def test_small_batches_of_many_partitions_share_turns(cluster: Cluster) -> None:
+def test_small_batches_of_many_partitions_share_loop_turns(cluster: Cluster) -> None:
     before = cluster[1].runtime.now().mono_ms
     _, answer = wide_request(cluster, 500)
     cluster.until(answer.done)
@@ -210,7 +210,7 @@ def test_batch_cost_is_estimated_from_its_header() -> None:
     assert [cost_of(many(1) * 2), cost_of(b"x"), cost_of(bytes(100))] == [SLICE_RECORDS] * 3
 
 
-def test_one_turn_runs_at_most_one_slice() -> None:
+def test_event_loop_turn_runs_at_most_one_validation_slice() -> None:
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
     turns = ValidationScheduler(runtime)
@@ -236,7 +236,7 @@ def test_pause_follows_each_slice_of_any_validation() -> None:
     assert seen == [1, 2, 3, 4]
 
 
-def test_request_of_many_turns_waits_for_at_most_one_slice() -> None:
+def test_request_of_many_loop_turns_waits_at_most_one_slice() -> None:
     runtime = SimRuntime(scheduler := Scheduler(), Random(1))
     turns = ValidationScheduler(runtime)
     log: list[int] = []

@@ -58,7 +58,8 @@ def test_waiting_fetch_counts_new_bytes_of_a_partition_once(replicas: ReplicaMan
 
 
 def test_waiting_fetch_does_not_count_unreadable_bytes(replicas: ReplicaManager) -> None:
-    """This happens to a consumer that reads from a follower whose high watermark decreases under a new leader."""
+    """Unreadable bytes occur when a consumer reads from a follower whose high watermark decreases under a new
+    leader."""
     answer = fetch(replicas, min_bytes=4 * len(ONE))
     first = replicas.partitions[PARTITIONS[0]]
     before = first.log.high_watermark

@@ -59,13 +59,13 @@ def only_row(response: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_old_fetch_skips_a_segment_emptied_by_compaction(version: int) -> None:
+def test_old_fetch_version_skips_segment_emptied_by_compaction(version: int) -> None:
     cluster = Cluster(1)
     cluster.create([1])
     log = cluster[1].partition.log
     for number in range(3):
         cluster.produce(1, f"v{number}")
-        # Of the two batches in the middle, only a batch without records remains.
+        # Put the first two batches into one segment, which is then replaced by one batch without records.
         if number:
             log.roll()
     log.segments[0].truncate_to(0)
@@ -77,7 +77,7 @@ def test_old_fetch_skips_a_segment_emptied_by_compaction(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_old_fetch_waits_at_a_log_end_removed_by_compaction(version: int) -> None:
+def test_old_fetch_version_waits_at_a_compacted_log_end(version: int) -> None:
     cluster = Cluster(1)
     cluster.create([1])
     cluster.produce(1, "a")
@@ -91,7 +91,7 @@ def test_old_fetch_waits_at_a_log_end_removed_by_compaction(version: int) -> Non
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_old_fetch_waits_at_most_its_max_wait(version: int) -> None:
+def test_old_fetch_version_waits_at_most_its_max_wait(version: int) -> None:
     cluster = Cluster(1)
     cluster.create([1])
     cluster.produce(1, "a")
@@ -106,7 +106,7 @@ def test_old_fetch_waits_at_most_its_max_wait(version: int) -> None:
     assert (row.records, cluster.now_ms - asked_ms) == (b"", 500)
 
 
-def test_old_fetch_of_many_empty_batches_yields() -> None:
+def test_old_fetch_version_yields_between_many_empty_batches() -> None:
     cluster = Cluster(1)
     cluster.create([1])
     partition, runtime = cluster[1].partition, cluster[1].runtime
@@ -237,7 +237,7 @@ def begun(cluster: Cluster, version: int = 13) -> int:
     return session_id
 
 
-def test_session_returns_only_changed_partitions(cluster: Cluster) -> None:
+def test_fetch_session_returns_only_changed_partitions(cluster: Cluster) -> None:
     session_id = begun(cluster)
     nothing = ask(cluster, 1, fetch_request(13, topics=[], session_id=session_id, session_epoch=1))
     assert (nothing.error_code, nothing.session_id, nothing.responses) == (0, session_id, ())
@@ -246,7 +246,7 @@ def test_session_returns_only_changed_partitions(cluster: Cluster) -> None:
     assert [r.value for r in decode_records(only_row(news).records)] == [b"a"]
 
 
-def test_session_accepts_new_offsets_and_removals(cluster: Cluster) -> None:
+def test_fetch_session_accepts_new_offsets_and_removals(cluster: Cluster) -> None:
     session_id = begun(cluster)
     cluster.produce(1, "a")
     cluster.settle()
@@ -264,7 +264,7 @@ def test_session_accepts_new_offsets_and_removals(cluster: Cluster) -> None:
     assert gone.error_code == ErrorCode.fetch_session_id_not_found
 
 
-def test_session_is_fenced_by_epoch_and_topic_naming(cluster: Cluster) -> None:
+def test_fetch_session_is_fenced_by_epoch_and_topic_naming(cluster: Cluster) -> None:
     session_id = begun(cluster)
     late = ask(cluster, 1, fetch_request(13, topics=[], session_id=session_id, session_epoch=7))
     assert late.error_code == ErrorCode.invalid_fetch_session_epoch
@@ -272,7 +272,7 @@ def test_session_is_fenced_by_epoch_and_topic_naming(cluster: Cluster) -> None:
     assert by_name.error_code == ErrorCode.fetch_session_topic_id_error
 
 
-def test_session_returns_a_partition_while_it_has_an_error(cluster: Cluster) -> None:
+def test_fetch_session_returns_a_partition_while_it_has_error(cluster: Cluster) -> None:
     session_id = begun(cluster)
     cluster.elect(2, [1, 2, 3])
     follower = {"row": {"current_leader_epoch": 0}}
@@ -295,7 +295,7 @@ def create(sessions: FetchSessions, now_ms: int, *numbers: int, is_follower: boo
     return context.finish(rows)[1]
 
 
-def test_session_limit_evicts_only_sessions_unused_for_long() -> None:
+def test_fetch_session_limit_evicts_only_long_unused_sessions() -> None:
     sessions = FetchSessions(Random(1), slots=2, eviction_ms=100)
     first, second = create(sessions, 0, 1, 2), create(sessions, 0, 1)
     assert create(sessions, 50, 1, 2, 3) == 0, "no session is old enough to be evicted"
@@ -304,7 +304,7 @@ def test_session_limit_evicts_only_sessions_unused_for_long() -> None:
     assert isinstance(sessions.open(session_request(second, 1), 121), FetchRefused)
 
 
-def test_follower_session_evicts_a_consumers_session() -> None:
+def test_follower_fetch_session_evicts_a_consumers_session() -> None:
     sessions = FetchSessions(Random(1), slots=1, eviction_ms=100)
     consumer = create(sessions, 0, 1, 2, 3)
     follower = create(sessions, 10, 1, is_follower=True)

@@ -182,7 +182,7 @@ def test_latest_offset_with_read_committed_is_the_lso() -> None:
         return int(found[2])
 
     assert (latest(committed=True), latest(committed=False)) == (1, 2)
-    # The open record has the newest time of all.
+    # The record of the open transaction has the newest timestamp, but must not be found with committed=True.
     assert (latest(1_000, committed=True), latest(1_001, committed=True)) == (0, -1)
 
 
@@ -243,7 +243,7 @@ def test_first_batch_of_a_transaction_is_journalled() -> None:
     ]
 
 
-def test_long_held_offset_is_journalled_once() -> None:
+def test_lso_held_back_for_long_is_journalled_once() -> None:
     cluster = a_cluster()
     cluster.produce(1, "before")
     write(cluster, 1, 0, "open", epoch=2)
@@ -259,7 +259,7 @@ def test_long_held_offset_is_journalled_once() -> None:
     )  # fmt: skip
 
 
-def test_held_offset_is_released_by_the_marker() -> None:
+def test_held_back_lso_is_released_by_the_marker() -> None:
     cluster = a_cluster()
     write(cluster, 1, 0, "open")
     cluster.run(60_000)
@@ -271,7 +271,7 @@ def test_held_offset_is_released_by_the_marker() -> None:
     assert released.caused_by == moved.caused_by
 
 
-def test_next_leader_journals_a_held_offset_again() -> None:
+def test_next_leader_journals_a_held_back_lso_again() -> None:
     cluster = a_cluster()
     write(cluster, 1, 0, "open")
     cluster.run(60_000)
@@ -281,7 +281,7 @@ def test_next_leader_journals_a_held_offset_again() -> None:
     assert [event.broker_id for event in cluster.events(LastStableOffsetHeld)] == [1, 2]
 
 
-def test_short_transactions_do_not_report_a_held_offset() -> None:
+def test_short_transactions_do_not_report_a_held_back_lso() -> None:
     cluster = a_cluster(1)
     for number in range(8):
         write(cluster, 1, number, "open")

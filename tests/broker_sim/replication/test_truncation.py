@@ -224,7 +224,7 @@ def out_of_step() -> Cluster:
     cluster.produce(1, "m2", acks=1)
     cluster.until(lambda: cluster[1].partition.isr_state.isr == (1,))
     assert cluster.produce(1, "m3").error == 0
-    # The latency of an acknowledgement to its producer.
+    # Wait until the producer has received the acknowledgement.
     cluster.run(LATENCY_MS)
     cluster.kill(1)
     cluster.heal()
@@ -237,7 +237,7 @@ def test_truncated_follower_still_receives_the_high_watermark() -> None:
     cluster.produce_later(1, batch("a"), acks=1)
     cluster.until(lambda: cluster[1].partition.log.high_watermark == 1)
     assert cluster[2].partition.log.high_watermark == 0
-    # Broker 2 leads briefly without writing a record, so it only has to truncate the epoch that it began.
+    # Broker 2 leads briefly but writes no record, so afterwards it only has to remove its leader epoch.
     cluster.elect(2, [1, 2])
     cluster.elect(1, [1, 2])
     cluster.run(3_000)

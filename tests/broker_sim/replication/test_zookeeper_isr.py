@@ -88,6 +88,6 @@ def test_continuous_isr_changes_are_notified_once_a_minute() -> None:
         leader.run(1_990)
         if leader.notes > len(noted_s):
             noted_s.append(second)
-    # MaxDelay is a minute, checked every two and a half seconds.
+    # An ISR change is announced after at most MaxDelay, a minute, which is checked every two and a half seconds.
     assert len(noted_s) == 2
     assert 58 <= noted_s[0] <= 64 and 60 <= noted_s[1] - noted_s[0] <= 66

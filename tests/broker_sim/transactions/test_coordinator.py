@@ -120,7 +120,7 @@ def test_exhausted_epochs_allocate_a_new_producer_id(transactions: Transactions)
     transactions.state.producer_epoch = 32_766
     new = transactions.init(had=Given(NONE, old.producer_id, 32_766))
     assert (new.error, new.epoch) == (NONE, 0) and new.producer_id != old.producer_id
-    # The response was lost, and the producer sends the request again with the old id.
+    # Simulate a lost response: the producer sends the request again with its old id.
     assert transactions.init(had=Given(NONE, old.producer_id, 32_766)) == new
 
 
@@ -147,7 +147,7 @@ def test_add_partitions_starts_the_transaction(transactions: Transactions, versi
     assert (transactions.state.state, list(transactions.state.partitions)) == (S.ONGOING, [P0, P1])
 
 
-def test_missing_partition_prevents_adding_the_others(transactions: Transactions) -> None:
+def test_unknown_partition_prevents_adding_other_partitions(transactions: Transactions) -> None:
     producer = transactions.init()
     assert transactions.add(producer, P0, MISSING) == [
         ErrorCode.operation_not_attempted, ErrorCode.unknown_topic_or_partition,
@@ -334,7 +334,7 @@ def test_open_transaction_does_not_expire() -> None:
     cluster.stop_all()
 
 
-def test_requests_in_a_pending_transition_are_concurrent(transactions: Transactions) -> None:
+def test_pending_transition_rejects_requests_as_concurrent(transactions: Transactions) -> None:
     producer = transactions.init()
     metadata: TransactionMetadata = transactions.state
     metadata.prepare_add([P0], 1)

@@ -33,7 +33,9 @@ def transactions(cluster: Cluster) -> Transactions:
 
 
 class Markers:
-    """Handler of WriteTxnMarkers for all brokers. It returns the errors given per partition first, and then none."""
+    """Handler of WriteTxnMarkers for all brokers. For each partition it returns the given errors first, and then no
+    error.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.errors: dict[TopicPartition, list[ErrorCode]] = {}
@@ -67,7 +69,7 @@ class Markers:
 
 
 class LostAnswers:
-    """Lets brokers write markers, and replaces their answers by a timeout as long as `loses`."""
+    """Handler that lets brokers write markers. While `loses` is set, it replaces their responses with timeouts."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.loses = True
@@ -166,8 +168,10 @@ def test_each_partition_leader_receives_its_markers(transactions: Transactions) 
 
 
 @pytest.mark.parametrize("fails_over", [False, True])
-def test_markers_with_lost_answers_are_written_again(transactions: Transactions, fails_over: bool) -> None:
-    """KAFKA-19999: transaction version 2 refuses the same epoch twice, and never completes; version 1 does not."""
+def test_markers_with_lost_responses_are_written_again(transactions: Transactions, fails_over: bool) -> None:
+    """KAFKA-19999: with transaction version 2, Kafka rejects repeated markers of the same epoch, so that the
+    transaction never completes. Version 1, as here, accepts them.
+    """
     answers = LostAnswers(transactions.cluster)
     producer = open_transaction(transactions)
     assert transactions.end(producer) is NONE

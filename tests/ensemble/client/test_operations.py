@@ -207,7 +207,7 @@ def test_every_known_error_code_has_an_exception() -> None:
             assert error_for(code).code is code
 
 
-def test_importing_the_service_does_not_load_asyncio_or_kazoo() -> None:
+def test_importing_client_service_loads_no_asyncio_or_kazoo() -> None:
     program = "import sys, zabka.ensemble.client.service; print([m for m in ('asyncio', 'kazoo') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert out.stdout.strip() == "[]"

@@ -191,7 +191,8 @@ def test_session_expiry_fails_all_calls_and_waits_for_renew() -> None:
     assert (client.session_id, client.state) == (0x1001, CONNECTED)
     assert world.run(outcome(client.get("/a")))[0] == b"/a"
     assert events == [WatchEvent(EventType.NONE, "/a")]
-    # The new session must not see an older state than the old one did.
+    # The connect request contains the last zxid, because the new session must not see older state than the old
+    # one.
     assert world.last.sent[0] == ConnectRequest(0, 2, 6_000, 0, bytes(16), False)
 
 

@@ -30,18 +30,18 @@ SLOW = Impairment(delay_ms=5)
         ("[::1]:7", []),
     ],
 )
-def test_client_end_matches_its_connections(end: str, matched: list[ClientLine]) -> None:
+def test_client_pattern_matches_its_connections(end: str, matched: list[ClientLine]) -> None:
     client = client_end(end)
     assert client is not None
     assert [line for line in (SHOP, SESSION) if client.is_of(line)] == matched
 
 
 @pytest.mark.parametrize("end", ["broker-1", "peer-2", "*", "localhost", "localhost:9092", "10.0.0", "10.0.0.7:x"])
-def test_other_ends_are_names_of_nodes(end: str) -> None:
+def test_names_of_nodes_are_not_client_patterns(end: str) -> None:
     assert client_end(end) is None
 
 
-def test_new_session_has_no_name_yet() -> None:
+def test_session_without_an_id_has_no_name() -> None:
     assert (session_name(0), session_name(-1), session_name(255)) == ("", "0xffffffffffffffff", "0xff")
 
 
@@ -56,14 +56,14 @@ def test_new_session_has_no_name_yet() -> None:
         ("broker-1", "*", True, (Impairment(), Impairment())),
     ],
 )
-def test_fault_of_a_client_affects_its_directions(
+def test_client_fault_affects_the_requested_directions(
     source: str, target: str, both_ways: bool, expected: tuple[Impairment, Impairment]
 ) -> None:
     fault = LinkFault(source, target, "delay", 5, both_ways)
     assert client_impairments([fault], "broker-1", SHOP) == expected
 
 
-def test_narrowest_bandwidth_of_a_link_applies() -> None:
+def test_lowest_bandwidth_limit_of_a_link_applies() -> None:
     faults = [LinkFault("client:*", "*", "bandwidth", bytes_per_s=rate) for rate in (500, 200, 900)]
     limited = Impairment(bytes_per_s=200)
     assert client_impairments(faults, "broker-1", SHOP) == (limited, limited)
@@ -80,6 +80,6 @@ def test_narrowest_bandwidth_of_a_link_applies() -> None:
         ({"from": "10.0.0.1", "to": "*", "bytes_per_s": 5}, "takes no bytes_per_s"),
     ],
 )
-def test_impossible_fault_of_a_client_is_refused_with_the_reason(fields: dict[str, Any], reason: str) -> None:
+def test_invalid_client_fault_is_rejected_with_the_reason(fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=reason):
         msgspec.convert({"kind": "cut", **fields}, LinkFault)

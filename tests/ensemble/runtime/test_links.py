@@ -101,7 +101,7 @@ def test_healthy_link_passes_all_bytes() -> None:
     run(scenario)
 
 
-def test_bytes_sent_into_a_cut_arrive_when_it_heals() -> None:
+def test_bytes_sent_into_a_cut_link_arrive_when_it_heals() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         reader, writer = await faults.open_streams("127.0.0.1", port)
         writer.write(b"a")
@@ -275,7 +275,7 @@ def test_invalid_fault_is_not_decoded(wrong: dict[str, object]) -> None:
         msgspec.convert(wrong, LinkFault)
 
 
-def test_control_socket_replaces_the_table_and_rejects_bad_ones(tmp_path: Path) -> None:
+def test_control_socket_replaces_or_rejects_a_link_fault_table(tmp_path: Path) -> None:
     async def main() -> None:
         faults = LinkFaults()
         control = ControlSocket(str(tmp_path / "ctl.sock"), faults.apply)
@@ -306,7 +306,7 @@ def test_control_socket_replaces_the_table_and_rejects_bad_ones(tmp_path: Path) 
     asyncio.run(main())
 
 
-def test_node_that_joined_or_moved_later_is_known() -> None:
+def test_link_faults_apply_to_nodes_that_joined_or_moved() -> None:
     faults = LinkFaults({"10.0.0.1:5": "peer-2"})
     faults.apply(cut("out", "in"))
     faults.name_nodes({"10.0.0.9:5": "peer-2", "10.0.0.1:5": "peer-4"})

@@ -145,7 +145,7 @@ def test_ensemble_scheme_accepts_all_if_no_name_is_configured() -> None:
     assert auth(plain, plain.connect(), "key", b"1").err == ErrorCode.AUTH_FAILED
 
 
-def test_key_scheme_requires_a_multiple_of_the_configured_key() -> None:
+def test_key_auth_requires_a_multiple_of_the_configured_key() -> None:
     ensemble = Ensemble(auth=AuthPolicy(schemes=RARE))
     first = ensemble.connect()
     assert auth(ensemble, first, "key", b"any").err == 0

@@ -162,7 +162,7 @@ def test_read_after_a_sync_excludes_a_later_write_of_its_session(together: bool)
 
 
 def test_sync_ignores_an_earlier_sync_with_the_same_xid() -> None:
-    """Its session has reconnected, and numbers its requests from 1 again, as kazoo does."""
+    """The session has reconnected since its earlier sync, and numbers its requests from 1 again, as kazoo does."""
     ensemble, _ = served(1 << 20)
     client = ensemble.connect()
     session = ensemble.session(client)
@@ -184,7 +184,9 @@ def test_sync_ignores_an_earlier_sync_with_the_same_xid() -> None:
 
 @pytest.mark.parametrize("late", [create("/late"), multi(create("/late"))])
 def test_sync_ignores_a_write_sent_through_another_server(late) -> None:
-    """That write was in flight when the session moved, and is rejected. Its xid equals the xid of a request here."""
+    """The other server's write was in flight when the session moved, and is rejected. The write has the same xid as a
+    request here.
+    """
     ensemble = Ensemble(servers=3)
     client = ensemble.connect(server=1)
     session = ensemble.session(client)

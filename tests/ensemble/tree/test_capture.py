@@ -149,7 +149,7 @@ def test_next_snapshot_encodes_only_changed_blocks() -> None:
     w.do(OpCode.DELETE, DeleteTxn(f"/n{3 * BLOCK_ZNODES}"))
     block = w.tree.nodes["/n300"].block
     capture, came = w.begin()
-    # The first holds the root, whose child was deleted.
+    # Block 0 contains the root, which changed because its child was deleted.
     assert capture.pieces == {0, block, 3}
     w.finish(capture, came)
 
@@ -169,7 +169,7 @@ def test_change_during_a_snapshot_belongs_to_the_next_one() -> None:
     assert {image.path: image.data for image in w.finish(capture, came).nodes}["/n0"] == b"changed again"
 
 
-def test_block_without_znodes_is_removed() -> None:
+def test_emptied_snapshot_block_is_removed() -> None:
     w = World()
     for n in range(3 * BLOCK_ZNODES):
         w.create(f"/n{n}")
@@ -210,8 +210,8 @@ def test_unused_acl_lists_are_dropped_with_their_block() -> None:
 
 
 def test_unused_acl_lists_are_dropped_without_a_snapshot() -> None:
-    """Otherwise ACL lists set one after the other on one znode stay until the next snapshot, 100,000 transactions
-    later.
+    """Otherwise ACL lists that are set one after the other on one znode stay in memory until the next snapshot, 100,000
+    transactions later.
     """
     w = World()
     w.create("/kept", b"", SECRETS[0])

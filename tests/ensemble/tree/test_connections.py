@@ -136,10 +136,10 @@ def test_connect_request_must_be_the_first_frame_and_only_once():
     twice = ensemble.connect()
     ensemble.message(twice, ConnectRequest(0, 0, 1000, 0, None))
     assert twice in ensemble.closed
-    ensemble.message(twice, Request(1, OpCode.PING, EmptyRequest()))  # dropped: it was already in flight
+    ensemble.message(twice, Request(1, OpCode.PING, EmptyRequest()))  # dropped: it was in flight at the close
 
 
-def test_first_frame_while_not_serving_closes_the_connection():
+def test_connection_is_closed_while_the_server_is_not_serving():
     ensemble = Ensemble()
     service = ensemble.services[0]
     client = ensemble.connect()
@@ -178,7 +178,7 @@ def test_silent_session_expires_and_its_ephemerals_are_deleted():
     assert silent not in ensemble.closed and not ensemble.facts(SessionExpired)
     ensemble.advance(2000)
     assert ensemble.facts(SessionExpired) == [
-        # The last contact reached the leader with the ping of a second later, from the second server.
+        # The second server reported the last contact with its ping to the leader a second later.
         SessionExpired(session_id, 4000, heard_ms_ago=5000, heard_by=2)
     ]
     assert silent in ensemble.closed and lively not in ensemble.closed

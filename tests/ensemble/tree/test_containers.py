@@ -43,7 +43,7 @@ def exist(ensemble, *paths):
 # -- creation --------------------------------------------------------------------------------------------------------
 
 
-def test_create_container_reply_has_a_stat_without_owner():
+def test_create_container_returns_a_stat_with_zero_owner():
     ensemble = Ensemble()
     client = ensemble.connect()
     reply = ensemble.ask(client, container("/c"))
@@ -54,8 +54,8 @@ def test_create_container_reply_has_a_stat_without_owner():
 
 
 def test_only_create_container_creates_a_container():
-    """As measured: createContainer creates a container with any flags, and create with the container flag creates a
-    plain znode.
+    """As measured with ZooKeeper: createContainer creates a container with any flags, and create with the container
+    flag creates a plain znode.
     """
     ensemble = Ensemble()
     client = ensemble.connect()
@@ -87,8 +87,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("request_", "off", "on"), REFUSED)
 def test_create_replies_match_zookeeper_with_and_without_ttl(request_, off, on):
-    """As measured, except for the plain flag with a negative TTL: every ZooKeeper server that applies that create
-    crashes.
+    """As measured with ZooKeeper, except for the plain flag with a negative TTL: every ZooKeeper server that applies
+    that create crashes.
     """
     for rules, expected in ((TreeRules(), off), (EXTENDED, on)):
         ensemble = Ensemble(tree=rules)
@@ -290,8 +290,8 @@ def test_short_ttl_checks_stop_when_the_leader_resigns():
 
 
 def test_deletion_limit_deletes_one_znode_and_delays_the_others():
-    """Java sleeps for 60,000 / maxPerMinute milliseconds after each deletion. Here this is 10 seconds, which is many
-    check intervals.
+    """Java sleeps for 60,000 / maxPerMinute milliseconds after each deletion. With the limit in this test, that is 10
+    seconds, or many check intervals.
     """
     rules = TreeRules(container_check_interval_ms=500, container_deletes_per_minute=6)
     ensemble = Ensemble(tree=rules, tick_ms=2_000)
@@ -376,8 +376,8 @@ def test_containers_and_ttl_nodes_survive_a_snapshot(tmp_path):
 
 @pytest.mark.parametrize("ttl_ms", [-1, 0, 1 << 40])
 def test_impossible_ttl_in_a_log_creates_a_plain_znode(ttl_ms):
-    """ZooKeeper logs such a transaction and can then no longer start on that log. Here the rest of the log is
-    recovered.
+    """ZooKeeper logs such a transaction and can then no longer start with that log. Our server recovers the rest of the
+    log.
     """
     tree = DataTree()
     body = CreateTTLTxn("/t", b"", OPEN_ACL, 1, ttl_ms)
@@ -398,7 +398,7 @@ def test_container_and_ttl_transactions_equal_zookeepers_bytes():
     assert Txn.decode(made.encoded()).body == made.body
 
 
-def test_container_limit_of_zero_per_minute_deletes_none():
+def test_zero_container_deletes_per_minute_deletes_none():
     """ContainerManager divides a minute by the limit, and fails."""
     ensemble = Ensemble(tree=TreeRules(container_deletes_per_minute=0))
     client = ensemble.connect()

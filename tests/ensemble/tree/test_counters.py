@@ -86,7 +86,7 @@ def test_new_server_has_zero_counters() -> None:
 
 
 def test_srst_resets_only_packets_and_latencies() -> None:
-    """As in ServerStats.reset."""
+    """ServerStats.reset resets the same values in ZooKeeper."""
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)
     ensemble.ask(client, create("/a"))
@@ -177,7 +177,7 @@ def test_fast_leader_clock_gives_no_negative_time() -> None:
 
 @pytest.mark.parametrize("together", [False, True])
 def test_tree_digest_is_stored_for_every_128th_transaction(together: bool) -> None:
-    """As in DataTree.DIGEST_LOG_INTERVAL."""
+    """ZooKeeper uses the same interval (DataTree.DIGEST_LOG_INTERVAL)."""
     ensemble = Ensemble()
     client = ensemble.connect()
     ensemble.ask(client, create("/a"))

@@ -82,7 +82,7 @@ def test_delete_updates_the_parents_pzxid_and_cversion():
     w.create("/a/c")
     w.delete("/a/b")
     stat = w.tree.stat("/a")
-    # Two creates and one delete are three changes.
+    # cversion is 3, because two creates and one delete change the list of children.
     assert (stat.cversion, stat.num_children, stat.pzxid, stat.mzxid) == (3, 1, 4, 1)
 
 

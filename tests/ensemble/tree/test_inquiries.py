@@ -169,8 +169,10 @@ NOT_OFFERED = [OpCode.NOTIFICATION, OpCode.ERROR, OpCode.CREATE_SESSION, OpCode.
 
 
 @pytest.mark.parametrize("op", NOT_OFFERED)
-def test_any_other_op_is_unimplemented_and_disconnects(op):
-    """As measured, except that ZooKeeper accepts createSession from a client. `check` is only valid in multis."""
+def test_unsupported_op_is_unimplemented_and_disconnects(op):
+    """As measured with ZooKeeper 3.9.5, except that ZooKeeper accepts createSession from a client. `check` is only
+    valid in multis.
+    """
     ensemble, _, bob = family()
     ensemble.message(bob, Request.decode((7).to_bytes(4, "big") + op.to_bytes(4, "big", signed=True) + b"\0\0\0\2/a"))
     assert ensemble.take(bob)[-1] == Reply(7, -1, ErrorCode.UNIMPLEMENTED)
@@ -179,14 +181,16 @@ def test_any_other_op_is_unimplemented_and_disconnects(op):
 
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.SET_DATA, OpCode.DELETE, OpCode.SET_ACL, OpCode.CREATE_TTL])
 def test_unreadable_write_is_a_marshalling_error_without_a_txn(op):
-    """A ZooKeeper ensemble of three commits no transaction after such a create. A standalone server replies as here."""
+    """An ensemble of three ZooKeeper servers commits no transaction after such a create. A standalone ZooKeeper server
+    replies as this service does.
+    """
     ensemble, ann, bob = family()
     ensemble.message(bob, Request.decode((7).to_bytes(4, "big") + op.to_bytes(4, "big") + b"\0\0\0\5ab"))
     assert ensemble.take(bob)[-1].err == ErrorCode.MARSHALLING_ERROR
     assert ensemble.ask(bob, set_data("/a")).err == ensemble.ask(ann, create("/later")).err == 0
 
 
-def test_new_and_plain_reads_can_be_mixed():
+def test_get_ephemerals_and_other_reads_can_be_mixed():
     ensemble, _, bob = family()
     for request in (get("/a"), WHO_AM_I, children("/a"), below("/"), exists("/a"), multi_read(data_of("/a"))):
         assert ensemble.ask(bob, request).err == 0

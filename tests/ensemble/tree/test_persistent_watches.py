@@ -315,8 +315,9 @@ PATHS = ("/p", "/p/a", "/p/a/x", "/p/b")
 
 @pytest.mark.parametrize("seed", range(20))
 def test_watch_fires_before_its_client_reads_the_new_state(seed):
-    """A client receives the event of every change before a read shows that change, and receives no later event
-    before."""
+    """A client receives the watch event of a change before a read that shows the change, and events of later changes
+    only after that read.
+    """
     rng = random.Random(seed)
     ensemble = Ensemble(servers=2, auto=False)
     clients = [ensemble.connect(server) for server in (0, 1, 1)]

@@ -101,7 +101,7 @@ def request(write: tuple, session_id: int, odd_tail: bool, cxid: int) -> Forward
 
 @given(STEPS)
 @settings(deadline=None, max_examples=150)
-def test_fast_and_general_path_propose_and_apply_equally(steps: list) -> None:
+def test_fast_and_general_write_path_give_equal_results(steps: list) -> None:
     sides = [Side(plain=True), Side(plain=False)]
     for side in sides:
         for number, (writes, session_id, odd_tail) in enumerate(steps):
@@ -163,7 +163,7 @@ def test_znode_with_a_proposed_child_is_not_empty(plain: bool) -> None:
     assert errors == [0, 0, ErrorCode.NOT_EMPTY, 0, 0]
 
 
-def test_name_after_two_slashes_is_not_a_child_of_the_root() -> None:
+def test_node_below_an_empty_path_part_is_not_a_child_of_root() -> None:
     side = Side(plain=True)
     side.propose([request(create("//a", b"1", 0, op=OpCode.CREATE), 1, False, 5)])
     side.apply(1)
@@ -225,7 +225,7 @@ def started() -> tuple[Ensemble, int, int]:
     return ensemble, first, second
 
 
-def test_replies_to_joint_writes_of_a_client_are_sent_together() -> None:
+def test_replies_to_writes_sent_together_are_sent_together() -> None:
     ensemble, first, second = started()
     for client in (first, second):
         writes = [Request(10 + i, *set_data("/a", b"%d" % i)).encode() for i in range(3)]
@@ -237,7 +237,7 @@ def test_replies_to_joint_writes_of_a_client_are_sent_together() -> None:
         assert ensemble.services[client == second].clients.outstanding(client) == 0
 
 
-def test_replies_to_joint_writes_are_sent_to_the_right_client() -> None:
+def test_replies_to_writes_sent_together_reach_the_right_client() -> None:
     ensemble, first, _ = started()
     other = ensemble.connect(server=0)
     ensemble.commit()

@@ -129,7 +129,9 @@ def test_removed_quota_stops_counting_and_a_new_one_recounts():
 
 
 def test_nested_quotas_each_count_their_whole_subtree():
-    """ZooKeeper does so only after a restart. Until then it counts only for the innermost quota."""
+    """ZooKeeper counts for all enclosing quotas only after a restart. Until then it counts only for the innermost
+    quota.
+    """
     ensemble, client = limited()
     for request in quota("/q/a", "count=-1,bytes=-1"):
         ensemble.ask(client, request)
@@ -198,10 +200,10 @@ HARD = "count=5,bytes=20=;byteHardLimit=12;countHardLimit=3"
 def test_hard_limit_rejects_writes_that_exceed_it():
     ensemble, client = limited(limits=HARD)
     for request, error in (
-        (create("/q/b", b"12345"), REFUSED),  # 13 bytes
+        (create("/q/b", b"12345"), REFUSED),  # 13 bytes in total
         (set_data("/q/a", b"12345678"), REFUSED),
         (create("/q/b", b"1234"), 0),
-        (create("/q/c"), REFUSED),  # a fourth node
+        (create("/q/c"), REFUSED),  # would be the fourth znode
         (create("/elsewhere", bytes(99)), 0),
         (set_data("/q/b", b""), 0),
         (delete("/q/b"), 0),

@@ -1,4 +1,6 @@
-"""Requests as bytes get the same replies as requests as objects: same bytes, order and effects."""
+"""Requests that arrive as bytes get the same replies as requests that arrive as objects: same bytes, order and
+effects.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +155,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("request_", WHOLE)
-def test_write_is_complete_only_at_its_last_byte(request_: tuple[OpCode, object]) -> None:
+def test_truncated_write_request_is_not_well_formed(request_: tuple[OpCode, object]) -> None:
     op, frame = int(request_[0]), frame_of(request_)
     assert is_well_formed(op, frame)
     assert not [size for size in range(9, len(frame)) if is_well_formed(op, frame[:size])]
@@ -174,7 +176,7 @@ def test_malformed_set_data_is_not_forwarded(frame: bytes) -> None:
     assert not is_well_formed(OpCode.SET_DATA, pack_int(5) + pack_int(OpCode.SET_DATA) + frame)
 
 
-def test_fast_read_path_stops_at_the_first_other_request() -> None:
+def test_fast_read_path_stops_at_the_first_unsupported_request() -> None:
     ensemble, _ = start()
     tree = ensemble.services[0].tree
     frames = [frame_of(request) for request in (get("/a"), exists("/a"), get("/a"), exists("/a", True), get("/a"))]

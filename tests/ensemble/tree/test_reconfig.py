@@ -51,7 +51,7 @@ def changed(outcome: Membership | ErrorCode) -> Membership:
     return outcome
 
 
-def test_servers_join_with_their_exact_lines_and_leave_by_id() -> None:
+def test_reconfig_keeps_joining_lines_and_removes_leaving_ids() -> None:
     joined = changed(ask(joining=FOUR))
     assert FOUR in joined.text.split("\n")
     assert joined.text.endswith(f"version={ZXID:x}")

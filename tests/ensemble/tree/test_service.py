@@ -84,7 +84,7 @@ def test_replies_keep_request_order_when_a_sync_is_slow():
     for request in (sync("/x"), create("/a"), get("/a"), sync("/y")):
         ensemble.send(client, request)
     ensemble.commit()
-    # The write before the first sync is committed, and so are all earlier ones.
+    # The first sync is complete, because all earlier writes are committed.
     assert [(m.xid, m.err) for m in ensemble.take(client)] == [(1, 0), (2, 0), (3, 0)]
     ensemble.finish_sync()
     assert ensemble.take(client) == []
@@ -125,8 +125,9 @@ def test_replies_to_an_older_connection_do_not_reach_the_new_one():
 
 @pytest.mark.parametrize(("request_", "xid"), [(CLOSE, 1), (create("/a"), 0)])
 def test_expired_session_gets_no_reply_to_late_requests(request_, xid):
-    """Its close gets no reply because the leader's close came first. Neither does a write with the xid of that
-    close."""
+    """The session's own closeSession gets no reply, because the leader's closeSession came first. A write with the xid
+    of that closeSession gets no reply either.
+    """
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)
     ensemble.take(client)
@@ -141,7 +142,7 @@ def test_expired_session_gets_no_reply_to_late_requests(request_, xid):
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_ended_session_leaves_no_state_whatever_it_waited_for(is_gone):
+def test_session_ended_with_pending_requests_leaves_no_state(is_gone):
     ensemble = Ensemble(auto=False)
     client = ensemble.connect()
     ensemble.commit()

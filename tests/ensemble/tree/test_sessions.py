@@ -12,7 +12,7 @@ def at(mono_ms, wall_ms=0):
 
 
 def test_session_passwords_equal_java_util_random():
-    # Replies of a ZooKeeper 3.9.5 server to connect requests.
+    # These are passwords in connect responses of a ZooKeeper 3.9.5 server.
     assert password_of(72057752643174400) == b"&\xa5\x13\x19\xbb\xa6ZSt\xcb\xc9u\xfc H0"
     assert len(password_of(-5)) == 16 and password_of(-5) != password_of(5)
 

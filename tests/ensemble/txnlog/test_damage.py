@@ -60,7 +60,8 @@ def test_flipped_log_byte_is_detected_and_never_loses_history(tmp_path: Path) ->
             assert [txn.encoded() for txn in recovery.recovered.txns] == [a_txn(EPOCH_1 + n).encoded() for n in whole]
             assert whole == [1, 2] or not recovery.recovered.complete, f"{offset}: {bits:#x}"
             assert [damage.file for damage in recovery.damages] == [path.name]
-            # The same again, as after a crash right then: the mark stays.
+            # A second recovery, as after a crash at this moment, must find the same: the mark of the loss stays on
+            # disk.
             assert recover(directories, ONE_OF_THREE).recovered.complete == recovery.recovered.complete
 
 
@@ -137,7 +138,7 @@ def test_damaged_log_and_later_logs_are_set_aside(tmp_path: Path) -> None:
         raw, scanned.ends[2] + 20, 0xFF
     )[: scanned.end]
     assert (tmp_path / f"{ASIDE_PREFIX}log.100000006").exists() and not (tmp_path / "log.100000006").exists()
-    # The leader sends it everything again, and the mark is deleted at the epoch that this belongs to.
+    # The leader sends all lost transactions again. The mark is deleted with the epoch that these belong to.
     writer = LogWriter(tmp_path)
     writer.append([a_txn(EPOCH_1 + n) for n in range(4, 9)])
     writer.roll()
@@ -160,7 +161,9 @@ def test_only_snapshot_is_not_skipped_silently(tmp_path: Path) -> None:
 
 
 def test_snapshot_named_like_a_later_one_is_rejected(tmp_path: Path) -> None:
-    """This can be a misnamed copy. Otherwise the transactions in between would be lost silently."""
+    """Such a file can be a misnamed copy. If it were used, the transactions between the two zxids would be lost
+    silently.
+    """
     directories = directories_with(tmp_path, snapshots=(0, EPOCH_1 + 2))
     (tmp_path / "snapshot.100000002").rename(tmp_path / "snapshot.100000004")
     with pytest.raises(DataDirectoryError, match=r"snapshot\.100000004 is damaged"):
@@ -197,7 +200,7 @@ def test_incomplete_history_of_a_single_peer_is_reported(tmp_path: Path) -> None
         recover(directories)
 
 
-def test_doubt_lasts_until_the_history_is_replaced(tmp_path: Path) -> None:
+def test_doubt_about_the_tree_lasts_until_history_is_replaced(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     losses.note_doubt(tmp_path)
     for _ in range(2):

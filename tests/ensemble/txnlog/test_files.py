@@ -66,7 +66,7 @@ def test_exists_and_is_directory_accept_missing_paths(tmp_path: Path) -> None:
     assert is_directory(tmp_path) and not is_directory(tmp_path / "file") and not is_directory(tmp_path / "missing")
 
 
-def test_new_directories_survive_a_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parents_of_new_directories_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory's name is stored in its parent, so exactly the parents of all new directories must be synced."""
     synced: list[Path] = []
     monkeypatch.setattr(HOST, "fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").readlink()))
@@ -89,7 +89,7 @@ def test_file_with_a_hole_at_its_end_is_read_up_to_its_data(tmp_path: Path, writ
         file.truncate(1 << 24)
     got = read_used(path)
     assert got[: len(written)] == written
-    # A file system stores data in blocks: a few zeros may follow the written data, but no megabytes.
+    # A file system stores data in blocks, so a few zeros may follow the data, but not megabytes.
     assert not got[len(written) :].strip(b"\0") and len(got) < len(written) + (1 << 17)
 
 
@@ -136,7 +136,7 @@ def test_file_is_rewritten_in_pieces_at_their_offsets(tmp_path: Path, monkeypatc
     synced: list[int] = []
 
     def pwrite(descriptor: int, data: bytes, at: int) -> int:
-        # The kernel can write less than it is given.
+        # Write less than requested, as the kernel may do.
         written.append((at, bytes(data[:70])))
         return os.pwrite(descriptor, data[:70], at)
 

@@ -80,7 +80,7 @@ def test_log_file_is_durable_before_the_next_one_is_started(tmp_path: Path, monk
     assert done[-3:] == ["written", "durable", "closed"]
 
 
-def test_new_log_file_has_the_size_of_zookeepers(tmp_path: Path) -> None:
+def test_new_log_file_has_zookeepers_preallocated_size(tmp_path: Path) -> None:
     """zookeeper.preAllocSize is 65536 KB by default."""
     writer = LogWriter(tmp_path)
     writer.append([a_txn(EPOCH_1 + 1)])
@@ -133,7 +133,7 @@ def test_log_is_dropped_from_page_cache_one_megabyte_at_a_time(tmp_path: Path, m
     assert dropped == [(0, first), (first, 4 * record)]
     writer.roll()
     dropped.clear()
-    # Another file starts at its own offset zero.
+    # After a roll, the ranges start at offset zero of the new file.
     for number in range(10, 14):
         writer.append([a_txn(EPOCH_1 + number, data)])
         writer.sync()
@@ -146,7 +146,7 @@ def test_log_file_with_transactions_is_never_overwritten(tmp_path: Path) -> None
     with pytest.raises(DataDirectoryError, match="transaction 0x100000005 comes again"):
         LogWriter(tmp_path).append([a_txn(EPOCH_1 + 5)])
     assert numbers(tmp_path / "log.100000005") == [5, 6]
-    # A file that a crash left without transactions is overwritten.
+    # A file that contains only zeros after a crash is overwritten.
     (tmp_path / "log.100000007").write_bytes(LOG_HEADER + bytes(100))
     writer = LogWriter(tmp_path)
     writer.append([a_txn(EPOCH_1 + 7)])
@@ -183,7 +183,7 @@ def test_truncation_keeps_transactions_up_to_the_zxid(tmp_path: Path, to: int) -
 
 @pytest.mark.parametrize(("to", "left"), [(2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 3]), (6, [1, 2, 3])])
 def test_damaged_file_can_be_truncated_only_before_the_damage(tmp_path: Path, to: int, left: list[int]) -> None:
-    """Otherwise truncating at damage before the requested position would count as the requested truncation."""
+    """Otherwise a log that ends early, at its damage, would count as truncated at the requested position."""
     directories_with(tmp_path, range(1, 7))
     path = tmp_path / "log.100000001"
     raw = bytearray(path.read_bytes())
@@ -254,8 +254,8 @@ def test_log_scan_classifies_the_end_of_the_file(tmp_path: Path, data: bytes, da
 
 @pytest.mark.parametrize("behind", [b"", b"\0", bytes(20)])
 def test_record_without_its_closing_byte_is_complete(behind: bytes) -> None:
-    """Its checksum proves that it is complete. A power loss can remove only the closing byte, which ZooKeeper writes
-    with the record.
+    """The record's checksum proves that the record is complete. A power loss can remove only the closing byte, which
+    ZooKeeper writes together with the record.
     """
     scanned = scan(LOG_HEADER + RECORD + RECORD[:-1] + behind)
     assert len(scanned.txns) == 2 and scanned.damage is Damage.NONE

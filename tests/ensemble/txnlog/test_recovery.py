@@ -85,12 +85,12 @@ def test_torn_log_tail_loses_one_record_and_is_reported(tmp_path: Path) -> None:
     for cut in range(begin, end + 1):
         path.write_bytes(raw[:cut] + bytes(512))
         recovery = recover(directories)
-        # Only its closing byte is missing: its checksum shows that it is complete.
+        # If only the closing byte of the record is missing, its checksum shows that the record is complete.
         whole = cut >= end - 1
         assert counters(directories) == ([1, 2, 3] if whole else [1, 2])
         if cut == end - 1:
             assert [damage.action for damage in recovery.damages] == ["closed again"]
-        # A record of zeros only is no damage: preallocation looks like that.
+        # If all remaining bytes are zero, they look like preallocated space and are not reported as damage.
         if raw[begin:cut].strip(b"\0") and not whole:
             assert [damage.action for damage in recovery.damages] == ["cut off"]
             assert path.stat().st_size == begin
@@ -217,7 +217,7 @@ def test_truncation_keeps_exactly_the_history_up_to_its_zxid(tmp_path: Path) -> 
         assert recover(directories).recovered.txns[-1] == a_txn(EPOCH_1 + to + 1, b"another")
 
 
-def test_truncation_keeps_the_oldest_snapshot_as_lower_bound(tmp_path: Path) -> None:
+def test_truncation_to_the_oldest_snapshot_keeps_the_snapshot(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 9), snapshots=(EPOCH_1 + 5,))
     recovered = truncate(directories, EPOCH_1 + 5).recovered
     assert recovered.snapshot is not None and recovered.snapshot.zxid == EPOCH_1 + 5 and recovered.txns == []
@@ -301,7 +301,7 @@ def test_unusable_directory_is_reported_in_one_line(tmp_path: Path) -> None:
         open_directories(tmp_path / "file" / "data", tmp_path / "file" / "data")
 
 
-def test_last_log_is_rewritten_before_it_counts_as_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recovery_rewrites_the_last_log_to_make_it_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a failed sync the kernel marks the file's pages as clean, so another sync would write nothing."""
     directories = directories_with(tmp_path, range(1, 4), range(4, 6))
     (_, before), (_, last) = list_logs(tmp_path)
@@ -329,7 +329,7 @@ def test_last_log_is_rewritten_before_it_counts_as_durable(tmp_path: Path, monke
     assert [path.read_bytes() for path in (before, last)] == content
 
 
-def test_snapshot_covering_a_damaged_log_has_no_fallback(tmp_path: Path) -> None:
+def test_fallback_snapshot_before_a_damaged_log_is_not_used(tmp_path: Path) -> None:
     """The zxids do not show a gap at the end of an epoch, so the older snapshot would be accepted as complete."""
     epoch_2 = 2 << 32
     directories = directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 4), epoch=2)

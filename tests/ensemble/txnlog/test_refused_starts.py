@@ -77,7 +77,7 @@ def tear(path: Path) -> None:
 
 @pytest.mark.parametrize("policy", [LONE, ONE_OF_THREE])
 @pytest.mark.parametrize("has_epochs", [True, False], ids=["epochs", "of-3.4"])
-def test_start_with_logs_but_no_snapshot_is_rejected_unchanged(
+def test_logs_without_a_snapshot_are_rejected_and_unchanged(
     tmp_path: Path, policy: RecoveryPolicy, has_epochs: bool
 ) -> None:
     """ZooKeeper 3.9.5 reports "No snapshot found, but there are log entries. Something is broken!", and leaves the
@@ -94,7 +94,9 @@ def test_start_with_logs_but_no_snapshot_is_rejected_unchanged(
 
 @pytest.mark.parametrize("left", [0, 9, 60])
 def test_truncated_snapshot_counts_as_missing(tmp_path: Path, left: int) -> None:
-    """A full disk leaves such files on all peers at once. ZooKeeper also skips them and needs the same key."""
+    """A full disk leaves truncated snapshots on all peers at once. ZooKeeper also skips them, and needs the same key to
+    start.
+    """
     directories_with(tmp_path, range(1, 6))
     path = tmp_path / "snapshot.0"
     path.write_bytes(path.read_bytes()[:left])
@@ -114,15 +116,17 @@ def test_torn_logs_without_a_snapshot_are_not_repaired(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", [LONE, ONE_OF_THREE])
 @pytest.mark.parametrize("head", [bytes(12), bytes(8) + b"\x00\x2d\xc6\xc0"], ids=["zeros", "long"])
-def test_damaged_first_record_is_not_an_empty_log(tmp_path: Path, policy: RecoveryPolicy, head: bytes) -> None:
+def test_logs_with_a_damaged_first_record_are_rejected(tmp_path: Path, policy: RecoveryPolicy, head: bytes) -> None:
     """No transaction before the damage is readable, but complete ones follow it. Therefore the history is not empty."""
     directories_with(tmp_path, range(1, 6), snapshots=())
     damage_log(tmp_path / LOG_1, HEADER.size, head)
     assert "has transactions from log.100000001 on" in refused(tmp_path, policy)
 
 
-def test_empty_log_after_others_is_not_an_empty_history(tmp_path: Path) -> None:
-    """Its name shows that earlier transactions existed. ZooKeeper uses this zxid as the last logged one."""
+def test_empty_log_named_after_a_later_zxid_is_rejected(tmp_path: Path) -> None:
+    """The empty log's name shows that earlier transactions existed. ZooKeeper uses the zxid in the name as the last
+    logged one.
+    """
     directories_with(tmp_path, range(1, 4), range(4, 5), snapshots=())
     tear(tmp_path / LOG_4)
     (tmp_path / LOG_1).unlink()
@@ -157,8 +161,10 @@ def test_trusted_logs_with_a_gap_are_rejected_unchanged(tmp_path: Path, policy: 
     assert found_in(tmp_path, policy) == [1, 2, 3, 4, 5, 6]
 
 
-def test_moved_logs_with_a_mark_wait_for_the_leader(tmp_path: Path) -> None:
-    """This is the second step in the error message. The server's vote counts only after a leader has sent all data."""
+def test_marked_directory_without_logs_starts_incomplete(tmp_path: Path) -> None:
+    """Moving the logs is the second step that the error message recommends. Afterwards the server's vote counts only
+    once a leader has sent all data.
+    """
     directories_with(tmp_path, range(1, 4), snapshots=())
     (tmp_path / LOG_1).unlink()
     (tmp_path / MARKER_NAME).touch()
@@ -213,7 +219,7 @@ def epoch_not_accepted(directory: Path) -> None:
     ],
 )
 def test_rejected_standalone_start_changes_nothing(tmp_path: Path, spoil: Callable[[Path], None], remedy: str) -> None:
-    """This is true even if other files need a repair: the last log is torn, and one of its records lacks the closing
+    """Nothing changes even if other files need a repair: the last log is torn, and one of its records lacks the closing
     byte.
     """
     directories_with(tmp_path, range(1, 4), range(4, 7))
@@ -319,7 +325,9 @@ def test_copy_is_durable_before_its_log_is_truncated(tmp_path: Path, monkeypatch
 
 
 def test_restored_newest_log_is_used_after_removing_the_mark(tmp_path: Path) -> None:
-    """A dataLogDir was not mounted. The start only creates a mark, which contains the log's name."""
+    """The case is a dataLogDir that was not mounted. A start without it only creates a mark, which contains the log's
+    name.
+    """
     directories_with(tmp_path, range(1, 4), range(4, 7))
     note_begun(tmp_path, EPOCH_1 + 4)
     newest = (tmp_path / LOG_4).read_bytes()

@@ -103,7 +103,7 @@ def test_interrupted_restore_is_completed_at_the_next_start(tmp_path: Path) -> N
     write_snapshot(tmp_path, snapshot(make_zxid(Epoch(1), 3)))
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
     assert take_received(directories) == ZXID
-    # As if the last step was not done, and the epochs were not written.
+    # Restore the file, as if a crash had prevented its removal and the writing of the epochs.
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
     write_epoch(tmp_path, CURRENT, 1)
     assert take_received(directories) == ZXID
@@ -116,7 +116,7 @@ def test_damaged_restored_snapshot_is_rejected_in_one_line(tmp_path: Path) -> No
         take_received(Directories(tmp_path, tmp_path))
 
 
-def test_retried_restore_in_a_reached_epoch_uses_a_later_epoch(tmp_path: Path) -> None:
+def test_repeated_restore_uses_an_epoch_after_the_accepted_one(tmp_path: Path) -> None:
     """A second attempt starts from the epoch that the first one accepted, and has the same tree."""
     directories = Directories(tmp_path, tmp_path)
     write_epoch(tmp_path, ACCEPTED, 5)

@@ -62,8 +62,8 @@ def test_tree_data_size_is_independent_of_chunk_sizes(step: int) -> None:
     assert list(decoder.nodes) == nodes
 
 
-def test_layout_in_these_tests_equals_zookeepers_files() -> None:
-    """The parts above form a tree when read by the decoder for ZooKeeper's own files."""
+def test_snapshot_parts_of_these_tests_form_a_readable_tree() -> None:
+    """The byte layout built by the tests above is also read correctly by the decoder for ZooKeeper's own files."""
     decoder = decoded(NO_SESSIONS_NO_LISTS + ROOT_NODE + a_node(b"/a", b"hello") + END + b"behind")
     assert decoder.done and decoder.rest == b"behind"
     assert [(image.path, image.data) for image in decoder.nodes] == [("", None), ("/a", b"hello")]

@@ -139,7 +139,7 @@ def test_incremental_snapshot_equals_a_full_snapshot(tmp_path: Path) -> None:
     assert path.read_bytes() == full.read_bytes()
 
 
-def test_only_changed_blocks_are_encoded_again(owner: Owner) -> None:
+def test_incremental_snapshot_encodes_only_changed_blocks(owner: Owner) -> None:
     owner.fill(20)
     owner.snapshot()
     owner.set("/n1000", b"changed")
@@ -284,7 +284,7 @@ def test_snapshot_duration_uses_the_writers_clock(owner: Owner) -> None:
 
 
 def test_snapshot_is_reported_after_its_name_is_durable(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Earlier logs can then be purged. A power loss must not lose both these logs and the snapshot."""
+    """After the report, earlier logs can be purged. A power loss must not then remove the snapshot's name as well."""
     done: list[str] = []
     rename = HOST.rename
 
@@ -355,7 +355,7 @@ def test_snapshot_is_retried_when_no_thread_can_be_started(owner: Owner, monkeyp
     assert held(owner.snapshot()) == owner.images()
 
 
-def test_taking_a_snapshot_does_not_copy_the_table(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_taking_a_snapshot_does_not_copy_the_znode_table(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     owner.fill(1)
     monkeypatch.setattr(Nodes, "copy", lambda nodes: pytest.fail("copied"))
     owner.snapshot()
@@ -364,5 +364,5 @@ def test_taking_a_snapshot_does_not_copy_the_table(owner: Owner, monkeypatch: py
 
 
 @given(st.binary(max_size=70), st.binary(max_size=70))
-def test_checksum_of_two_parts_is_combined_correctly(one: bytes, other: bytes) -> None:
+def test_adler32_of_two_parts_is_combined_correctly(one: bytes, other: bytes) -> None:
     assert adler32_of_both(adler32(one), adler32(other), len(other)) == adler32(one + other)

@@ -122,7 +122,7 @@ def test_storage_measures_each_group_commit(owner: Owner) -> None:
     assert (stages.acknowledged_ms.count, stages.acknowledged_ms.total) == (3, 3 * 50)
 
 
-def test_barrier_without_transactions_counts_as_sync_not_group(owner: Owner) -> None:
+def test_barrier_without_transactions_counts_a_sync_but_no_batch(owner: Owner) -> None:
     owner.storage.submit([Barrier(1)])
     owner.run_one()
     done(owner.storage)

@@ -110,7 +110,7 @@ def appends(*zxids: int) -> list[Effect]:
     return [Append([a_txn(EPOCH_1 + n)]) for n in zxids]
 
 
-def test_effects_before_an_answered_barrier_are_recoverable(owner: Owner) -> None:
+def test_effects_before_an_acknowledged_barrier_are_recoverable(owner: Owner) -> None:
     owner.storage.submit([*appends(3, 4), Barrier(1)])
     owner.run_one()
     assert owner.tokens == [[1]]
@@ -362,8 +362,8 @@ def test_learner_chunks_continue_into_the_next_epoch(tmp_path: Path) -> None:
 
 
 def test_purged_end_of_an_epoch_is_not_skipped(tmp_path: Path) -> None:
-    """The process started with the snapshot of 2. Later snapshots followed, and autopurge removed the log right after
-    it.
+    """The process started with the snapshot of 2. Later snapshots followed, and autopurge removed the log that follows
+    the snapshot of 2.
     """
     owner = Owner(directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 2)))
     log_of_epoch_2(owner.directories, range(1, 3))
@@ -381,7 +381,8 @@ def test_flipped_bit_at_an_epoch_end_ends_the_learners_chunks(tmp_path: Path, fl
     raw = bytearray(path.read_bytes())
     raw[read_log(path)[1].ends[flipped - 1] - 3] ^= 1
     path.write_bytes(raw)
-    # By the numbers alone, the next epoch could follow any transaction that is read last.
+    # By the zxids alone, the next epoch could follow any transaction that is read last, so `borders` permits it
+    # here.
     borders = {Zxid(EPOCH_1 + flipped - 1): Zxid(EPOCH_2 + 1)}
     got = read_after(owner, EPOCH_1, EPOCH_1, {} if flipped == 1 else borders)
     assert (got or []) == [EPOCH_1 + n for n in range(1, flipped)]
@@ -396,7 +397,8 @@ def test_truncation_discards_the_remembered_learner_positions(tmp_path: Path) ->
     owner.run_one()
     owner.storage.submit([Append([a_txn(EPOCH_2 + 1), a_txn(EPOCH_2 + 2)]), Barrier(1)])
     owner.run_one()
-    # 5 was the last of its epoch when it was read; by its number alone, the next epoch could follow it.
+    # 0x..5 was the last transaction of its epoch when it was read, but was truncated since. By the zxids alone,
+    # the next epoch could follow it.
     borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1), Zxid(EPOCH_1 + 5): Zxid(EPOCH_2 + 1)}
     assert read_after(owner, EPOCH_1 + 5, EPOCH_1, borders) is None
     assert read_after(owner, EPOCH_1 + 4, EPOCH_1, borders) == [EPOCH_2 + 1, EPOCH_2 + 2]

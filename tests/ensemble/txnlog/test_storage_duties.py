@@ -66,7 +66,7 @@ def test_memberships_are_written_in_order_if_files_are_set(tmp_path: Path) -> No
     assert without.tokens == [[1]] and not without.failures
 
 
-def test_doubt_is_stored_and_saving_an_epoch_ends_incompleteness(tmp_path: Path) -> None:
+def test_saved_epoch_clears_incomplete_mark_but_not_doubt_mark(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path))
     (tmp_path / MARKER_NAME).write_text("why")
     owner.storage.submit([SaveDoubt(), SaveCurrentEpoch(Epoch(1)), Barrier(1)])
@@ -164,7 +164,7 @@ def test_closed_event_loop_gets_no_callbacks(tmp_path: Path) -> None:
 
 
 def test_snapshots_in_the_log_directory_are_reported(tmp_path: Path) -> None:
-    """As in FileTxnSnapLog.checkLogDir and checkSnapDir."""
+    """ZooKeeper also checks both directories (FileTxnSnapLog.checkLogDir and checkSnapDir)."""
     (tmp_path / "l" / "version-2").mkdir(parents=True)
     (tmp_path / "l" / "version-2" / "snapshot.1").write_bytes(b"")
     with pytest.raises(DataDirectoryError, match="is a snapshot in dataLogDir"):

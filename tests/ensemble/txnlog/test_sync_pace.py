@@ -125,7 +125,7 @@ def test_sync_on_a_fast_disk_completes_within_the_call(owner: Owner) -> None:
     assert (owner.storage.txns_logged, owner.storage.batch_sizes.count) == (2, 1)
 
 
-def test_loop_continues_the_file_that_the_thread_started(owner: Owner) -> None:
+def test_event_loop_appends_to_the_file_the_thread_started(owner: Owner) -> None:
     owner.storage.submit([*appends(3), Barrier(100)])
     owner.run_one()
     wait_for_thread(owner.storage)
@@ -174,7 +174,7 @@ def test_slow_syncs_in_the_thread_mark_the_disk_as_slow(owner: Owner, clock: Clo
     ("number", "line"),
     [(errno.EIO, "the disk failed: [Errno 5] trouble"), (errno.ENOSPC, "the disk is full: this server stops")],
 )
-def test_failure_in_the_loop_is_reported_once_and_is_final(
+def test_disk_failure_in_event_loop_is_reported_once_and_final(
     owner: Owner, number: int, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The storage thread follows the same rule."""

@@ -93,7 +93,7 @@ def test_packets_of_one_turn_on_a_link_are_one_ordered_effect() -> None:
 
 
 @pytest.mark.parametrize("cumulative", [True, False])
-def test_batched_proposals_use_one_barrier_and_the_agreed_ack(cumulative: bool) -> None:
+def test_batched_proposals_share_one_barrier_and_negotiated_acks(cumulative: bool) -> None:
     solo = follower(cumulative)
     effects = solo.together([Proposal([txn(1, 1), txn(1, 2)]), Proposal([txn(1, 3)])])
     assert [type(e) for e in effects] == [Append, Barrier] and logged(effects) == [1, 2, 3]
@@ -158,7 +158,8 @@ def test_client_requests_after_a_peer_resigns_are_ignored(monkeypatch: pytest.Mo
 
 
 class Outlet:
-    """Outlet that takes a turn's effects early, and records how many transactions the tree had applied by then."""
+    """Outlet that accepts a turn's effects early, and records how many transactions the tree had applied at that
+    time."""
 
     def __init__(self, solo: Solo) -> None:
         self.solo = solo

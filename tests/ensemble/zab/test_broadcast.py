@@ -26,7 +26,7 @@ from zabka.ensemble.zab.role import Phase
 from zabka.journal.events import TxnLogged
 
 
-def test_cumulative_acks_and_commits_require_both_sides() -> None:
+def test_cumulative_acks_and_commits_need_support_of_both_sides() -> None:
     follower = synced_follower(cumulative=True)
     follower.packet(Proposal([txn(1, 1)]))
     follower.packet(Proposal([txn(1, 2)]))
@@ -56,7 +56,7 @@ def test_learner_without_cumulative_commits_gets_one_per_txn() -> None:
     assert sent == [Commit(make_zxid(1, n)) for n in (1, 2, 3)]
 
 
-def test_observers_are_informed_but_never_counted() -> None:
+def test_observer_gets_inform_packets_but_its_acks_never_count() -> None:
     solo = Solo(id=3, observers=(4,))
     solo.lead(follower=1)
     solo.packet(AckEpoch(Zxid(0), 0))

@@ -101,7 +101,7 @@ def test_follower_disconnects_from_leader_with_invalid_snapshot() -> None:
     assert broken(solo, effects) and solo.peer.state is PeerState.LOOKING
 
 
-def test_peer_with_a_too_short_truncated_log_leaves_its_leader() -> None:
+def test_peer_whose_log_was_truncated_too_far_leaves_its_leader() -> None:
     solo = epoch_accepted(log=[txn(1, 1), txn(1, 2), txn(1, 3)], epochs=(1, 1))
     solo.packet(Trunc(Z12))
     assert [effect.zxid for effect in solo.of(TruncateLog)] == [Z12]
@@ -181,7 +181,7 @@ def test_too_many_packets_during_an_election_close_the_link(monkeypatch: pytest.
     assert not closed(solo, solo.packet(Ping(Zxid(0)))), "the closed link is forgotten"
 
 
-def test_timers_of_the_application_call_only_the_application() -> None:
+def test_application_timers_call_only_the_application() -> None:
     class Timed(ListApplication):
         def expire_local_sessions(self, now: Instant) -> list[Effect]:
             return [Emit(InvariantViolated("local sessions", ""))]

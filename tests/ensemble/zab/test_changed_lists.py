@@ -30,7 +30,7 @@ def test_unlisted_learner_follows_without_a_vote() -> None:
     assert isinstance(solo.packets(link=UNLISTED)[-1], UpToDate)
     solo.packet(request())
     assert any(isinstance(packet, Proposal) for packet in solo.packets(link=UNLISTED))
-    # The leader and server 4 have it in their logs: two servers, which are no quorum of servers 1, 2 and 3.
+    # Only the leader and server 4 have logged the request. They are no quorum of servers 1, 2 and 3.
     solo.packet(Ack(make_zxid(1, 1)), UNLISTED)
     solo.flush()
     assert solo.app.last_applied == 0

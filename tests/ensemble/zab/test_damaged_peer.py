@@ -56,7 +56,7 @@ def test_damaged_peer_elects_no_leader_without_its_acked_writes() -> None:
         world.write(1 if world.leader() is world.nodes[1] else 3)
         world.run(50)
     acknowledged = len(world.acknowledged)
-    # Only 1 and 3 have the last writes. 3 loses its log, 1 stops, 2 returns with the old history.
+    # Only 1 and 3 have the last writes. Then 3 loses its log, 1 stops, and 2 returns with an older history.
     lose_log(world, 3)
     world.stop(1)
     world.heal()
@@ -97,7 +97,7 @@ def test_damaged_peers_vote_counts_once_it_has_data_and_epoch() -> None:
 
 @pytest.mark.parametrize("writes", [30, 200])
 def test_lagging_learner_gets_a_diff_from_the_log_without_a_gap(writes: int) -> None:
-    """ZOOKEEPER-2418: this is also true while the leader continues to write."""
+    """ZOOKEEPER-2418: the DIFF must have no gap even if the leader continues to write."""
     world = world_with_history(committed_log_length=8, snap_count=10_000)
     world.stop(3)
     for _ in range(writes):
@@ -113,7 +113,7 @@ def test_lagging_learner_gets_a_diff_from_the_log_without_a_gap(writes: int) -> 
 
 
 def test_log_is_not_read_for_learners_without_size_factor() -> None:
-    """With snapshotSizeFactor=-1."""
+    """snapshotSizeFactor=-1 disables synchronization from the log on disk."""
     world = world_with_history(committed_log_length=8, snap_count=10_000, snapshot_size_factor=-1.0)
     world.stop(3)
     for _ in range(30):
@@ -217,8 +217,9 @@ def test_complete_peer_logs_proposals_after_uptodate() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_damaged_leader_that_restarts_is_not_elected(seed: int) -> None:
-    """Its followers still vote for its previous process. Then a lagging follower, which can accept an epoch,
-    restarts."""
+    """The leader's followers still vote for its previous process. Then a lagging follower, which can accept an epoch,
+    restarts.
+    """
     world = World(seed, voters=3)
     world.start()
     world.run_until(world.settled)
@@ -246,9 +247,9 @@ def test_damaged_leader_that_restarts_is_not_elected(seed: int) -> None:
 @pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_commits_of_a_lost_leader_are_restored_before_serving(seed: int, changes: bool) -> None:
-    """A follower commits a write and acknowledges it, but its leader never receives that. The leader dies at any time
-    after the follower returns. Or it proposes a reconfiguration first, and a learner receives the active membership
-    before it.
+    """A follower commits a write and acknowledges it, but its leader never receives the acknowledgement. The leader
+    dies at any time after the follower returns. In some cases the leader first proposes a reconfiguration, and a
+    learner receives the active membership before the proposal.
     """
     world = ensemble(seed, voters=3)
     world.write(1)
@@ -287,7 +288,7 @@ def test_commits_of_a_lost_leader_are_restored_before_serving(seed: int, changes
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_damaged_peer_is_complete_when_its_disk_is_complete(seed: int) -> None:
+def test_damaged_peer_can_vote_as_soon_as_its_disk_is_complete(seed: int) -> None:
     """The third server is permanently dead, so only these two can form a quorum."""
     world = World(seed, voters=3)
     world.disk_ms = (5, 20)

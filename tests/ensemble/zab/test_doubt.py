@@ -68,7 +68,7 @@ def test_follower_with_a_different_tree_leaves_its_leader() -> None:
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_tree_that_differs_by_lost_proposals_is_in_doubt() -> None:
+def test_different_tree_at_disconnect_is_recorded_as_doubt() -> None:
     solo = solo_with_another_tree()
     solo.together([Diff(Zxid(0)), NewLeader(E2)])
     solo.flush()
@@ -80,7 +80,7 @@ def test_tree_that_differs_by_lost_proposals_is_in_doubt() -> None:
     assert {vote.zxid for vote in votes(done)} == {NO_DATA_ZXID}
 
 
-def test_tree_just_received_from_its_leader_is_not_in_doubt() -> None:
+def test_tree_just_received_from_its_leader_causes_no_doubt() -> None:
     solo = solo_with_another_tree()
     solo.together([Snap(make_zxid(1, 5), tree(txn(1, 5))), NewLeader(E2)])
     solo.flush()
@@ -95,7 +95,7 @@ def in_doubt(counter: int = 3) -> Solo:
     return solo
 
 
-def test_peer_in_doubt_votes_for_a_history_at_least_as_long() -> None:
+def test_peer_doubting_its_tree_votes_for_equal_or_longer_log() -> None:
     solo = in_doubt()
     assert {vote.zxid for vote in votes(solo.effects)} == {NO_DATA_ZXID}
     done = solo.receive_vote(3, PeerState.LOOKING, (3, make_zxid(1, 3), 1))
@@ -104,7 +104,7 @@ def test_peer_in_doubt_votes_for_a_history_at_least_as_long() -> None:
     assert (solo.peer.state, solo.peer.leader_id) == (PeerState.FOLLOWING, 3)
 
 
-def test_peer_in_doubt_elects_no_history_shorter_than_its_acks() -> None:
+def test_peer_doubting_its_tree_elects_no_log_without_its_acks() -> None:
     solo = in_doubt()
     done = solo.receive_vote(3, PeerState.LOOKING, (3, make_zxid(1, 2), 1))
     assert {vote.zxid for vote in votes(done)} <= {NO_DATA_ZXID}
@@ -113,7 +113,7 @@ def test_peer_in_doubt_elects_no_history_shorter_than_its_acks() -> None:
 
 
 @pytest.mark.parametrize("state", [PeerState.LOOKING, PeerState.FOLLOWING])
-def test_peer_in_doubt_does_not_lead_even_if_all_vote_for_it(state: PeerState) -> None:
+def test_peer_doubting_its_tree_does_not_lead_despite_all_votes(state: PeerState) -> None:
     solo = in_doubt()
     for other in (2, 3):
         solo.receive_vote(other, state, (1, make_zxid(1, 3), 1), solo.peer.round)
@@ -121,7 +121,7 @@ def test_peer_in_doubt_does_not_lead_even_if_all_vote_for_it(state: PeerState) -
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_peer_in_doubt_requests_a_snapshot_that_ends_the_doubt() -> None:
+def test_peer_doubting_its_tree_requests_and_trusts_a_snapshot() -> None:
     solo = in_doubt()
     solo.elect(3)
     solo.do(solo.peer.on_link_up(solo.now, LINK, PeerId(3)))
@@ -135,7 +135,7 @@ def test_peer_in_doubt_requests_a_snapshot_that_ends_the_doubt() -> None:
     assert not solo.disk.in_doubt
 
 
-def test_peer_in_doubt_receives_the_whole_tree_instead_of_a_diff() -> None:
+def test_peer_doubting_its_tree_receives_a_snapshot_not_a_diff() -> None:
     solo = Solo(id=3, log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
     solo.lead(follower=1, epoch=1, wants_snapshot=True)
     done = solo.packet(AckEpoch(make_zxid(1, 2), 1)) + solo.flush()
@@ -144,7 +144,7 @@ def test_peer_in_doubt_receives_the_whole_tree_instead_of_a_diff() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_history_with_a_hole_is_completed_and_never_elected(seed: int) -> None:
+def test_peer_with_a_log_hole_is_completed_and_never_elected(seed: int) -> None:
     """The server with the hole has the newest transactions and the highest id, so it would win an ordinary election."""
     world = World(seed, voters=3, snap_count=10_000)
     for written in (3, 6):

@@ -125,8 +125,10 @@ def test_votes_of_unknown_and_incomplete_servers_are_ignored() -> None:
     assert solo.peer.state is L
 
 
-def test_observers_own_vote_is_the_smallest() -> None:
-    """As in FastLeaderElection.getInitLastLoggedZxid and getPeerEpoch: Long.MIN_VALUE, the smallest signed long."""
+def test_observer_votes_for_itself_with_the_smallest_values() -> None:
+    """An observer's initial vote has zxid and epoch Long.MIN_VALUE, the smallest signed long, as in
+    FastLeaderElection.getInitLastLoggedZxid and getPeerEpoch.
+    """
     observer = Solo(id=4, observers=(4,))
     observer.start()
     least = -(1 << 63)
@@ -145,18 +147,18 @@ def test_observer_gets_votes_and_joins_the_voters_leader() -> None:
     assert (observer.peer.state, observer.peer.leader_id) == (PeerState.OBSERVING, 3)
 
 
-def test_quorum_of_followers_needs_the_leaders_notification() -> None:
+def test_leader_is_joined_only_after_its_own_notification() -> None:
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     for src in (2, 3, 4):
         solo.receive_vote(src, F, (5, 0, 7), round=6)
-    assert solo.peer.state is L  # 5 may be dead, and those three may not know it yet.
+    assert solo.peer.state is L  # Server 5 may be dead without the knowledge of the other three.
     solo.receive_vote(5, LEAD, (5, 0, 7), round=6)
     assert (solo.peer.leader_id, solo.peer.round) == (5, 6)
 
 
-def test_only_votes_for_it_support_a_leader_of_the_same_round() -> None:
-    """As in FastLeaderElection for a server that already leads or follows: votes of this round count too."""
+def test_leader_of_this_round_needs_a_quorum_of_votes() -> None:
+    """In FastLeaderElection, votes of the same round also count for a server that already leads or follows."""
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     for src in (2, 4):
@@ -169,7 +171,7 @@ def test_only_votes_for_it_support_a_leader_of_the_same_round() -> None:
     assert (solo.peer.state, solo.peer.leader_id) == (F, 5)
 
 
-def test_leader_of_this_round_is_joined_with_looking_supporters() -> None:
+def test_votes_of_looking_peers_support_a_leader_of_this_round() -> None:
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     solo.do(solo.peer.on_voter_unreachable(solo.now, PeerId(4)))
@@ -184,12 +186,12 @@ def test_rejoining_compares_only_leader_and_epoch() -> None:
     solo = Solo()
     solo.start()
     solo.receive_vote(2, F, (3, 55, 4), round=2)
-    # Other round and zxid, same leader and epoch (ZOOKEEPER-1732, 1805).
+    # The round and the zxid differ, but leader and epoch are the same (ZOOKEEPER-1732, ZOOKEEPER-1805).
     solo.receive_vote(3, LEAD, (3, 99, 4), round=8)
     assert solo.peer.leader_id == 3
 
 
-def test_followers_of_a_dead_leader_do_not_make_it_lead_again() -> None:
+def test_restarted_leader_does_not_lead_by_old_followers_votes() -> None:
     solo = Solo(id=3)
     solo.start()
     solo.receive_vote(1, F, (3, 0, 4), round=7)

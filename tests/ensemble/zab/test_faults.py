@@ -56,7 +56,7 @@ def inject(world: World, random: Random, fault: str, ids: tuple[int, ...]) -> No
         for i in victims:
             world.stop(i, power=fault == "power")
     elif fault == "rot" and len(world.voters) > 1 and not any(n.disk.incomplete for n in world.nodes.values()):
-        # One disk at a time: no server can restore the data that two of three have lost.
+        # Damage only one disk at a time, because data that two of three servers have lost cannot be restored.
         world.stop(victim)
         world.nodes[victim].disk.rot(random)
     elif fault == "cut":

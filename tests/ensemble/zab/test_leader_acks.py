@@ -191,7 +191,7 @@ def test_follower_with_a_slow_disk_gets_the_commit_once() -> None:
     assert not solo.packets(solo.timer(REMINDER_TIMER, REMINDER_MS), OTHER)
 
 
-def test_at_most_one_late_commit_is_scheduled() -> None:
+def test_pending_late_commits_share_one_timer() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -244,7 +244,7 @@ def test_omitted_commit_is_sent_before_a_reconfig_proposal() -> None:
 # -- returning followers
 
 
-def test_follower_that_committed_more_is_not_truncated() -> None:
+def test_follower_with_commits_ahead_of_leader_is_not_truncated() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -266,7 +266,7 @@ def test_returned_follower_that_left_again_is_not_waited_for() -> None:
     assert not solo.packets(solo.packet(ACK, OTHER), AGAIN)
 
 
-def test_follower_without_the_acked_proposal_does_not_wait() -> None:
+def test_follower_without_the_acked_proposal_is_synced_at_once() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()

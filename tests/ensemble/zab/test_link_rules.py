@@ -70,7 +70,7 @@ def test_links_waiting_for_an_election_are_limited() -> None:
     assert [closed(solo, accepted(solo, link)) for link in links] == [[]] * PARKED_LINKS_MAX + [[links[-1]]]
     solo.elect(3)
     assert solo.peer.state is PeerState.LEADING
-    # The waiting links become learners of the new leader, which reads their packets.
+    # The new leader accepts the waiting connections as learners and reads their packets.
     solo.packet(FollowerInfo(Epoch(4), PeerId(1)), links[0])
     solo.flush()
     assert solo.packets(link=links[0]) == [LeaderInfo(Epoch(5))]
@@ -281,7 +281,7 @@ def test_follower_disconnects_from_leader_with_too_high_epoch() -> None:
 
 
 @pytest.mark.parametrize(("accepted_epoch", "opened"), [(EPOCH_MAX - 1, True), (EPOCH_MAX, False)])
-def test_last_epoch_has_no_successor(accepted_epoch: int, opened: bool) -> None:
+def test_leader_with_maximum_accepted_epoch_resigns(accepted_epoch: int, opened: bool) -> None:
     """An epoch has 31 bits, because it is part of a zxid, which is signed on the wire."""
     solo = Solo(id=3, epochs=(accepted_epoch, 0))
     solo.start()
@@ -306,7 +306,7 @@ def logged_zxids(solo: Solo, effects: list[Effect]) -> list[int]:
     return [effect.event.zxid for effect in solo.of(Emit, effects) if isinstance(effect.event, TxnLogged)]
 
 
-def test_journal_reports_commits_of_the_sync_at_uptodate() -> None:
+def test_commits_during_a_sync_are_journalled_at_uptodate() -> None:
     """UPTODATE commits the initial history. Before that, another leader can still truncate it."""
     solo = Solo(app=Telling())
     solo.follow()
@@ -357,7 +357,7 @@ def test_leader_tracks_transaction_sizes_of_its_term() -> None:
     assert len(sizes) == 2 and solo.peer.proposal_sizes() == (sizes[-1], max(sizes), min(sizes))
 
 
-def test_observers_first_reconfig_commits_only_itself() -> None:
+def test_informandactivate_commits_only_its_reconfig() -> None:
     """INFORMANDACTIVATE contains one transaction, which is committed when it arrives."""
     solo = Solo(id=4, observers=(4,))
     solo.follow()
@@ -376,7 +376,7 @@ def pings(solo: Solo, effects: list[Effect], link: LinkId = LINK) -> list[Packet
 
 
 def test_leader_checks_its_learners_every_half_tick() -> None:
-    """As in Leader.lead, which sleeps for half a tick and then pings."""
+    """Leader.lead in ZooKeeper also sleeps for half a tick and then pings."""
     solo = waiting()
     assert timers(solo, HALF_TICK_TIMER) == [TICK_MS // 2]
     assert timers(solo, INIT_TIMER) == [solo.peer._core.config.init_limit * TICK_MS]

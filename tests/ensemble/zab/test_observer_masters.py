@@ -56,7 +56,7 @@ def test_observer_synchronises_with_a_follower_not_the_leader() -> None:
 
 
 def test_follower_checks_its_observers_every_half_tick() -> None:
-    """As in ObserverMaster's pinger: every tickTime / 2."""
+    """ZooKeeper's ObserverMaster also pings every tickTime / 2."""
     made = World(1, 3, 1, loss=0.0, **MASTERS)
     made.record = True
     made.start()
@@ -142,7 +142,9 @@ def test_observer_knows_proposals_before_a_session_moves_to_it(options: dict[str
 
 
 def test_observer_of_a_follower_works_with_a_java_leader() -> None:
-    """ZooKeeper's replies to a session query have no zxid. But by then the follower's log contains the proposals."""
+    """ZooKeeper's replies to a session query have no zxid to wait for. The follower's log already contains the
+    proposals when the reply arrives.
+    """
     made = world()
     leader, here = _with_a_write_under_way(made), made.nodes[OBSERVER]
     broadcast = leader.peer._core.role._broadcast

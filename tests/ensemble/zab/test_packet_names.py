@@ -106,7 +106,7 @@ def test_transaction_is_described_with_the_znodes_it_changes(
     assert txn_subject(whole) == {"zxid": "0x30000001a", "session": "0x1f", **subject}
 
 
-def test_many_znodes_are_shortened_to_the_first_and_a_count() -> None:
+def test_long_znode_list_is_truncated_and_has_a_count() -> None:
     paths = [f"/{n}" for n in range(LISTED_MAX + 1)]
     body = CloseSessionTxn(paths)
     subject = txn_subject(Txn(SessionId(1), 1, Z, 0, OpCode.CLOSE_SESSION, body))

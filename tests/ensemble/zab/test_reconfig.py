@@ -359,7 +359,7 @@ def test_server_without_weight_is_not_designated() -> None:
 
 @pytest.mark.parametrize("voters", [1, 2])
 def test_single_leader_at_a_new_address_stays_leader(voters: int) -> None:
-    """It has no server to hand over to. At every start it finds its logged transactions again."""
+    """A single leader has no server to hand over to. At every start it finds its logged transactions again."""
     world = ensemble(9, voters, standalone_enabled=False)
     leader = leader_of(world)
     membership = reconfigure(world, members=line(leader.id, host="elsewhere"))
@@ -433,8 +433,9 @@ def test_next_leader_completes_an_uncommitted_reconfiguration(seed: int) -> None
 
 
 def test_resignation_after_a_completed_reconfig_names_it() -> None:
-    """The epoch needs the acknowledgement of an observer that the uncommitted membership makes a voter. If this server
-    has not returned as a voter when the leader checks, no voter was lost, because the membership has changed.
+    """The new epoch needs the acknowledgement of server 4, an observer that the uncommitted membership makes a voter.
+    When the reconfiguration is completed and server 4 is not in sync, the leader resigns because of the
+    reconfiguration, not because it lost a voter.
     """
     world = ensemble(31, voters=3, observers=1)
     leader = leader_of(world)
@@ -593,7 +594,9 @@ def test_injected_bug_is_detected(bug: Callable[[], AbstractContextManager[None]
             stir(seed)
 
 
-def test_injected_bug_without_hand_over_is_detected() -> None:
-    """No seed shows this bug: its learners leave the leader, and it leads again. At a new address it cannot."""
+def test_leader_that_skips_its_hand_over_is_detected() -> None:
+    """No seed shows this bug, because the learners leave the leader, and it is elected again. A leader that moved to a
+    new address cannot be elected again.
+    """
     with a_leader_that_left_goes_on(), pytest.raises(AssertionError, match="not reached within 30000 ms"):
         test_leader_at_a_new_address_hands_over()

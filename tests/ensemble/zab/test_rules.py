@@ -93,8 +93,9 @@ def test_vote_and_ackepoch_contain_the_last_logged_zxid() -> None:
 
 
 def test_newleader_ack_follows_durable_history_and_epoch() -> None:
-    """ZOOKEEPER-3911, 4643, 4646: the order on disk is log, barrier, currentEpoch, barrier. Only then is the ACK
-    sent."""
+    """ZOOKEEPER-3911, 4643, 4646: the order on disk is log, barrier, currentEpoch, barrier. The ACK is sent after the
+    second barrier.
+    """
     solo = Solo()
     solo.follow()
     for packet in (Diff(make_zxid(1, 2)), Proposal([txn(1, 1)]), Commit(make_zxid(1, 1))):
@@ -329,7 +330,7 @@ def test_new_leader_snapshots_only_committed_transactions() -> None:
     assert solo.peer.phase is Phase.SYNCHRONIZATION and not solo.of(SaveSnapshot)
 
 
-def test_snapshots_come_between_half_and_all_of_snap_count() -> None:
+def test_snapshot_interval_is_half_to_full_snap_count() -> None:
     world = World(3, snap_count=20)
     world.record = True
     world.start()
@@ -375,7 +376,7 @@ def test_proposals_before_a_disconnect_are_applied_but_not_acked() -> None:
 # -- learners that a leader accepts
 
 
-def test_follower_ahead_is_closed_early_but_truncated_later() -> None:
+def test_follower_ahead_is_closed_in_discovery_else_truncated() -> None:
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(make_zxid(1, 1), 0))
@@ -388,7 +389,7 @@ def test_follower_ahead_is_closed_early_but_truncated_later() -> None:
     assert isinstance(late.packets(link=other)[1], Trunc)
 
 
-def test_early_ackepoch_is_ignored_and_a_lost_epoch_is_left() -> None:
+def test_leader_leaves_when_its_epoch_cannot_get_a_quorum() -> None:
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(Zxid(0), -1))

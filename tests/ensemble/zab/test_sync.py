@@ -80,7 +80,7 @@ def test_log_read_request_has_the_first_zxid_after_each_epoch() -> None:
     assert request.borders == {make_zxid(1, 3): make_zxid(2, 1)}
 
 
-def test_log_without_the_end_of_an_epoch_gives_no_diff() -> None:
+def test_log_missing_the_end_of_an_epoch_causes_a_snapshot() -> None:
     first, *rest = sent_after_reading(leader_of_a_learner_at_its_snapshot(), (2, 1))
     assert isinstance(first, Snap) and first.zxid == make_zxid(2, 1)
     assert [type(packet) for packet in rest] == [NewLeader]

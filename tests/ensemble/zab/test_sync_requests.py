@@ -24,7 +24,7 @@ def sync_at_the_leader(solo: Solo) -> None:
     solo.do(solo.peer.on_clients(solo.now, [(ConnectionId(9), Request(9, OpCode.SYNC, None))]))
 
 
-def test_revalidation_is_sent_to_the_leader_and_back() -> None:
+def test_follower_forwards_session_revalidation_and_its_reply() -> None:
     solo = synced_follower()
     solo.peer._core.role.ask_revalidate(SessionId(6), 4000)  # type: ignore[union-attr]
     solo.effects += solo.peer._finish()
@@ -42,7 +42,7 @@ def test_sync_reply_waits_for_a_later_ping_round() -> None:
     solo.timer(HALF_TICK_TIMER, 50)
     sync_at_the_leader(solo)
     assert not solo.of(Answer)
-    solo.packet(Ping(E1))  # Answers the ping from before the request: this proves nothing, but allows the next round.
+    solo.packet(Ping(E1))  # replies to a ping from before the request, so it proves nothing but allows the next round
     assert solo.packets()[-1] == Ping(E1) and not solo.of(Answer)
     assert len(solo.of(Answer, solo.packet(Ping(E1)))) == 1
 
@@ -106,7 +106,7 @@ def test_deposed_leader_does_not_reply_to_a_sync() -> None:
     assert new is not None
     world.write(new.id)
     world.run_until(lambda: len(world.acknowledged) == 1)
-    # It wakes up, and reads its clients before its timers or links.
+    # The old leader resumes, and reads its clients before its timers or links.
     old.paused, backlog, old.backlog = False, old.backlog, []
     world.sync(old.id)
     assert world.answered_syncs == 0
@@ -130,7 +130,7 @@ def test_only_an_active_leader_reports_a_session_as_expired() -> None:
     assert solo.app.revalidations == [(gone, False)]
 
 
-def test_session_query_of_a_follower_confirms_its_leader() -> None:
+def test_follower_query_of_unknown_session_needs_no_ping_round() -> None:
     solo = established_leader()
     sent = solo.packets(solo.packet(Revalidate(SessionId(-6), 4000)))
     assert sent == [Revalidate(SessionId(-6), 4000, False, E1)]

@@ -83,7 +83,9 @@ def elected(voters: range, *agreed: int) -> Solo:
 
 
 def test_leader_outvoted_in_its_round_looks_again_and_follows() -> None:
-    """Votes within a round only get better, so these voters will not follow it. Waiting until initLimit is useless."""
+    """Votes within a round only get better, so the voters with a better vote will not follow this leader. Waiting until
+    initLimit is useless.
+    """
     solo = elected(range(1, 4), 1)
     solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 1, "a higher round would call 1 and 3 back"
@@ -100,8 +102,8 @@ def test_late_or_other_round_votes_of_supporters_are_ignored() -> None:
 
 
 def test_better_votes_of_all_supporters_end_the_leadership() -> None:
-    """The other supporters may already follow a better server. They leave it only for a higher round, which would
-    depose other leaders.
+    """The leader's other supporters may already follow a better server. They leave that server only for a higher round,
+    which would depose other leaders.
     """
     solo = elected(range(1, 6), 1, 3, 4)
     solo.receive_vote(5, PeerState.LOOKING, (5, 0, 0))
@@ -145,7 +147,9 @@ def test_leader_elected_through_its_followers_can_be_outvoted() -> None:
 
 
 def test_leader_keeps_leading_if_a_looking_server_has_no_data() -> None:
-    """Otherwise it would do so repeatedly, and resign from every leadership whose followers connect slowly."""
+    """Otherwise the leader would resign each time such a server votes, and lose every leadership whose followers
+    connect slowly.
+    """
     solo = Solo(id=3)
     solo.start()
     solo.receive_vote(2, PeerState.LOOKING, (3, 0, 0))
@@ -210,8 +214,8 @@ def test_init_limit_is_extended_while_the_quorum_is_syncing() -> None:
 
 
 def test_init_limit_is_extended_while_a_leader_reads_its_log() -> None:
-    """Reading a large log takes longer than initLimit, and its receiver sends nothing until the end. The connection was
-    once closed because it was silent, and the reading restarted forever.
+    """Reading a large log takes longer than initLimit, and the learner sends nothing until it has received everything.
+    The connection was once closed because it was silent, and reading restarted forever.
     """
     leader = Solo(id=3, snapshot=tree(txn(1, 1)), log=[txn(1, 2), txn(1, 3), txn(2, 1)], epochs=(2, 2))
     leader.lead(follower=1, epoch=2)
@@ -252,7 +256,7 @@ def test_connecting_is_retried_soon_and_for_a_limited_time() -> None:
     assert delays[:4] == [10, 20, 40, 50] and 900 <= sum(delays) <= 1100
 
 
-def test_links_before_the_end_of_the_election_are_kept() -> None:
+def test_links_accepted_during_an_election_are_kept() -> None:
     solo = Solo(id=3)
     solo.start()
     solo.do(solo.peer.on_link_accepted(solo.now, LINK))

@@ -81,7 +81,7 @@ def test_follower_that_is_behind_gets_a_diff() -> None:
 
 def test_deposed_leaders_uncommitted_proposal_is_truncated() -> None:
     world = settled_world()
-    # The leader's proposal reaches only its own disk, and it dies.
+    # The leader's proposal reaches only its own disk; then the leader dies.
     world.isolate(3)
     world.write(3)
     world.run(40)

@@ -292,7 +292,7 @@ class World:
             if isinstance(effect, Barrier):
                 self.deliver(node, life, lambda: node.peer.on_durable(self.instant(), effect.token))
             elif isinstance(effect, TruncateLog):
-                # Operations queued after the truncation must not be in the recovered state.
+                # Read the disk now: operations that are queued after the truncation must not be in the recovered state.
                 recovered = node.disk.recovered()
                 self.deliver(node, life, lambda: node.peer.on_recovered(self.instant(), recovered))
             self._pump(node)
@@ -344,7 +344,7 @@ class World:
             return
         other = link.nodes[1 - end]
         there = link.ids[1 - end]
-        # One write, but it can be read in any number of pieces.
+        # The packets are sent in one write, but the receiver can read them in any number of pieces.
         pieces: list[list[Packet]] = []
         for packet in one_by_one(effect.packets):
             if pieces and self.random.random() < 0.3:
@@ -446,8 +446,8 @@ class World:
 
     def _check_leader(self, node: Node, event: LeaderEstablished) -> None:
         assert self.leaders.setdefault(event.epoch, node.id) == node.id, f"two leaders in epoch {event.epoch}"
-        # A leader may learn late that it is established, when a higher epoch exists; it cannot commit any transaction
-        # then.
+        # A leader may be reported as established when a higher epoch exists already. It cannot commit any transaction
+        # then, so compare only older epochs.
         before = [entry for entry in self.committed if epoch_of(entry[0]) < event.epoch]
         assert node.app.entries[: len(before)] == before, f"leader of epoch {event.epoch} lacks committed history"
 
@@ -461,7 +461,7 @@ class World:
             return
         zxid = answer.message.zxid
         self.acknowledged[zxid] = dict(self.committed)[zxid]
-        # A disk that has rotted since may have contained it.
+        # A disk that was damaged since then may have contained the transaction, so count it.
         durable = {n.id: None for n in self.nodes.values() if n.disk.incomplete or self._has_durably(n, zxid)}
         quorum = node.peer.membership.quorum
         assert quorum.contains(durable), f"{zxid:#x} was acknowledged, but is not durable on a quorum"
@@ -485,7 +485,8 @@ class World:
         elif isinstance(packet, Ack):
             if counter_of(packet.zxid) == 0:
                 assert disk.current == epoch_of(packet.zxid), "NEWLEADER ack before currentEpoch is durable"
-                # (The second such ack, to UPTODATE, comes in a turn that goes on to log and apply.)
+                # (The second such ACK acknowledges UPTODATE. It is sent in a turn that also logs and applies
+                # transactions.)
                 durable = node.peer.phase is Phase.BROADCAST or disk.last_durable() >= node.app.last_applied
                 assert durable, "NEWLEADER ack before the history is durable"
             else:

@@ -37,7 +37,7 @@ def classpath() -> str:
 
 @functools.cache
 def streams_classpath() -> str:
-    """The class path of Kafka Streams, fetched the first time; skips as `classpath` does."""
+    """Return the class path of Kafka Streams. Downloads on the first call, and skips as `classpath` does."""
     return jars(STREAMS_POM, STREAMS_KEPT, f"kafka-streams-{KAFKA_VERSION}.jar", "Kafka Streams")
 
 
@@ -77,7 +77,8 @@ def _fetch(pom: Path, kept: Path, whose: str) -> None:
     if maven is None:
         pytest.skip(f"mvn is not installed: the jars of {whose} cannot be fetched")
     kept.parent.mkdir(parents=True, exist_ok=True)
-    # A directory of its own, renamed once complete: an interrupted fetch must not count as a class path.
+    # Download into a temporary directory and rename it when complete: an interrupted download must not be used as
+    # a class path.
     with tempfile.TemporaryDirectory(dir=kept.parent) as directory:
         whole = Path(directory) / "jars"
         command = [

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from peer_cluster import PeerCluster
 
-# kazoo.testing.common imports both at its top, for Java key stores; our peers use PEM files.
+# kazoo.testing.common imports both modules for Java key stores, but these peers use PEM files.
 for _name in ("jks", "OpenSSL"):
     sys.modules.setdefault(_name, types.ModuleType(_name))
 

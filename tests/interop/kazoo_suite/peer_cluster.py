@@ -62,7 +62,7 @@ class ManagedPeer:
         self._config = config
         self._jaas = jaas
         self._log = directory / "zookeeper.log"
-        # Tests stop two servers from two threads at once.
+        # Tests stop two servers from two threads at the same time.
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 

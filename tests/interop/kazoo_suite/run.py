@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     environment = dict(os.environ, PYTHONPATH=f"{HERE}{os.pathsep}{ROOT}", ZOOKEEPER_VERSION=VERSION)
     # With CI set, the suite requires the exact Java server that its own pipeline installed.
     environment.pop("CI", None)
-    # A test counts the live objects of a class by its bare name; other plugins may have a class of that name.
+    # One test counts live objects by the bare name of their class, and a plugin may have a class of that name.
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     plugins = ["-p", "pytest_timeout", "-p", "kazoo_peers"]
     if "--shim" in arguments:

@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for prefix, reason in CANNOT.items():
             if name == prefix or (prefix.endswith("::") and name.startswith(prefix)):
                 item.add_marker(pytest.mark.skip(reason=reason))
-        # Tests that use any available handler get the one that our client supports.
+        # Tests of all handlers run only with the handler that this client supports.
         adaptive = getattr(item.getparent(pytest.Module).obj, "KazooAdaptiveHandlerTestCase", None)
         if adaptive is not None:
             adaptive.HANDLERS = (("kazoo.handlers.threading", "SequentialThreadingHandler"),)

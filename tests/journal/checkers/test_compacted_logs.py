@@ -1,4 +1,6 @@
-"""Compacted records are reported and excused. Any other record missing from a log is still a violation."""
+"""Records removed by compaction are reported, and are no violation. Any other record missing from a log is still a
+violation.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ THREE_RECORDS: Rows = [
     ("broker-2", replicated(2, 3, 3)),
     ("broker-1", acknowledged(1, 3, 3)),
 ]
-"""Brokers 1 and 2 have batches 0, 1 to 2 and 3, all acknowledged."""
+"""Brokers 1 and 2 have three acknowledged batches: with offset 0, with offsets 1 to 2, and with offset 3."""
 
 
 def compacted(broker: int, first: int, last: int) -> tuple[str, Event]:
@@ -49,8 +51,8 @@ def fetched(broker: int, first: int, last: int) -> tuple[str, Event]:
 
 
 def rebuilt(*rows: tuple[str, Event]) -> Rows:
-    """Return rows in which broker 1 compacts its log up to 2, and broker 2 gets an empty disk, fetches these rows,
-    joins the ISR and is elected.
+    """Return a history in which broker 1 compacts its log up to offset 2, and broker 2 gets an empty disk, fetches the
+    compacted log, joins the ISR and is elected.
     """
     return [
         *THREE_RECORDS,
@@ -100,7 +102,9 @@ def test_compaction_does_not_excuse_losses_of_a_recreated_topic() -> None:
 
 
 def test_complete_batch_can_lead_after_a_partial_one_committed() -> None:
-    """A leader rebuilt from a compacted log commits a partial batch. A replica with the whole batch can lead next."""
+    """A leader rebuilt from a compacted log commits a batch with some records removed. A replica with the complete
+    batch can lead next.
+    """
     *rows, _, _, _ = rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3))
     unclean = [
         ("broker-3", elected(2, 1, [2], 2, zxid=13, unclean=True)),

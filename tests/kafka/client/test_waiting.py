@@ -11,7 +11,7 @@ def test_union_of_spans_counts_common_time_once() -> None:
 
 
 def test_waiting_time_includes_whole_slow_and_failed_writes() -> None:
-    """Slow from 0 to 1,001, fast from 2,000 to 3,000, and failed from 5,000 to 5,010."""
+    """One write is slow (0 to 1,001 ms), one fast (2,000 to 3,000 ms), and one fails (5,000 to 5,010 ms)."""
     waiting = WaitingTime()
     for begin, end, acknowledged in ((0, 1_001, True), (2_000, 3_000, True), (5_000, 5_010, False)):
         waiting.begin("w", begin)
@@ -20,7 +20,9 @@ def test_waiting_time_includes_whole_slow_and_failed_writes() -> None:
 
 
 def test_waiting_time_of_overlapping_writes_counts_once() -> None:
-    """Writes wait from 0 to 4,000, from 2,000 to 6,000, and from 5,000. The last wait is noticed after a second."""
+    """Writes wait from 0 to 4,000 ms, from 2,000 to 6,000 ms, and from 5,000 ms on. A wait counts only once it exceeds
+    a second.
+    """
     waiting = WaitingTime()
     waiting.begin("a", 0)
     waiting.begin("b", 2_000)

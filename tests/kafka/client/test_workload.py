@@ -44,7 +44,7 @@ def test_offset_acknowledged_twice_is_a_loss_of_the_first_record() -> None:
     assert ledger.lost == 1
 
 
-def test_leader_change_rereads_the_part_that_can_differ() -> None:
+def test_leader_change_rereads_offsets_that_can_differ() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11, 12])
     ledger.read_back([(0, 10), (1, 11), (2, 12)], 3)
@@ -68,8 +68,10 @@ def test_lost_record_that_returns_is_no_longer_lost() -> None:
     assert ledger.lost == 0
 
 
-def test_missing_spans_count_lost_records_by_offset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offsets 1 and 2 are lost, 1 twice. Of 5, 7 and 9, the last span contains the rest."""
+def test_missing_offset_spans_count_each_lost_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets 1 and 2 are lost, and offset 1 had two records. Offsets 5, 7 and 9 are also lost. At most three spans are
+    reported, so the last span combines 7 and 9.
+    """
     monkeypatch.setattr("zabka.kafka.client.ledger.SPANS_MAX", 3)
     ledger = PartitionLedger()
     ledger.acknowledge(0, range(10, 20))
@@ -88,7 +90,7 @@ def test_records_removed_by_retention_are_not_lost() -> None:
     assert (ledger.lost, ledger.unverified) == (0, False)
 
 
-def test_acknowledgement_during_a_read_is_not_a_loss() -> None:
+def test_record_acknowledged_during_a_read_is_not_a_loss() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11])
     ledger.read_back([(0, 10), (1, 11), (2, 12), (3, 13)], 4)
@@ -100,7 +102,7 @@ def test_acknowledgement_during_a_read_is_not_a_loss() -> None:
     assert (ledger.lost, ledger.unverified, ledger.position) == (0, False, 5)
 
 
-def test_acknowledgement_while_reading_the_log_end_is_not_a_loss() -> None:
+def test_record_acknowledged_at_the_log_end_is_not_a_loss() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10])
     ledger.read_back([(0, 10)], 1)
@@ -110,7 +112,7 @@ def test_acknowledgement_while_reading_the_log_end_is_not_a_loss() -> None:
     assert (ledger.lost, ledger.unverified) == (0, True)
 
 
-def test_acknowledgement_below_the_position_is_read_again() -> None:
+def test_record_acknowledged_below_the_position_is_reread() -> None:
     ledger = PartitionLedger()
     ledger.read_back([], 5)
     ledger.acknowledge(3, [9])

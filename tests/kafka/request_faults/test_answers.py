@@ -100,7 +100,7 @@ def through_the_wire(response: Any, to: Any) -> Any:
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
-def test_rejected_request_has_the_error_in_every_row(api: ApiKey, version: int) -> None:
+def test_rejected_request_has_the_error_in_every_partition(api: ApiKey, version: int) -> None:
     asked = sample(api, version)
     part = split(asked, lambda row, partition: True)
     assert part.rest is None
@@ -156,7 +156,7 @@ TOPIC_ID = UUID(int=5)
 
 
 @pytest.mark.parametrize(("version", "topic", "topic_id"), [(12, "orders", None), (13, "", TOPIC_ID)])
-def test_error_fault_replaces_and_adds_fetch_rows(version: int, topic: str, topic_id: UUID | None) -> None:
+def test_error_fault_replaces_and_adds_fetch_partitions(version: int, topic: str, topic_id: UUID | None) -> None:
     rows = [PartitionData(n, ErrorCode.none, 5, 5, 0, BATCH) for n in (0, 1)]
     answer = FetchResponse(version, [FetchableTopicResponse(rows, topic, topic_id)], session_id=9)
     selected = [FetchedRow(topic, topic_id, n) for n in (1, 2)]

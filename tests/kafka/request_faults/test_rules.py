@@ -57,7 +57,7 @@ def test_supported_kafka_rule_is_accepted(fields: dict[str, Any]) -> None:
     assert why_impossible(rule(**fields)) is None
 
 
-def test_listed_errors_are_kafka_errors() -> None:
+def test_errors_that_rules_can_return_are_kafka_errors() -> None:
     assert {name for names in ERRORS.values() for name in names} <= KAFKA_ERRORS.keys()
 
 

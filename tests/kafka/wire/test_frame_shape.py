@@ -30,7 +30,7 @@ def encoded(schema: Any) -> bytes:
 
 
 @pytest.mark.parametrize("key", SUPPORTED, ids=lambda key: key.name)
-def test_frame_shape_check_ends_where_its_reader_ends(key: ApiKey) -> None:
+def test_frame_shape_check_ends_where_the_decoder_ends(key: ApiKey) -> None:
     for version in versions(key):
         for schema in (request_class(key, version), response_class(key, version)):
             data = encoded(schema)
@@ -53,7 +53,7 @@ def test_compact_array_of_billions_does_not_crash_the_process() -> None:
         decode_request(head + b"\xff\xff\xff\xff\x7f" + bytes(20))
 
 
-def test_tagged_field_must_have_its_stated_length() -> None:
+def test_tagged_field_with_a_wrong_length_is_rejected() -> None:
     schema = request_class(ApiKey.FETCH, 12)
     good = encoded(schema)
     assert good.endswith(b"\x00")
@@ -64,7 +64,7 @@ def test_tagged_field_must_have_its_stated_length() -> None:
 
 
 def test_null_in_a_non_nullable_field_is_rejected() -> None:
-    # kio reads an absent list as None, whereas Kafka closes the connection.
+    # kio decodes a null list as None, but Kafka rejects the request.
     head = struct.pack(">hhih", ApiKey.DESCRIBE_CONFIGS, 4, 1, -1) + b"\x00"
     with pytest.raises(WireError, match="null where there must be a value"):
         decode_request(head + b"\x00\x00\x00\x00")
@@ -74,7 +74,8 @@ def test_null_in_a_non_nullable_field_is_rejected() -> None:
 
 
 def test_compact_string_has_the_limit_of_a_classic_string() -> None:
-    # A compact string is stored as a classic string, so a group with a longer name could not be stored.
+    # The broker stores compact strings as classic strings, which have at most 32,767 bytes, so a longer group id
+    # could not be stored.
     def heartbeat(name: str) -> bytes:
         return encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id=name, member_id="m"))[4:]
 
@@ -121,7 +122,7 @@ def test_invalid_utf_8_is_decoded_as_in_java(key: ApiKey, values: dict[str, Any]
 
 
 def _with(value: Any) -> Any:
-    """Return the same message with the string as it is read."""
+    """Return the same message with the invalid string replaced by the string that the decoder returns for it."""
     if isinstance(value, dict):
         return {name: _with(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -130,7 +131,8 @@ def _with(value: Any) -> Any:
 
 
 def test_invalid_utf_8_string_has_the_same_length_limit() -> None:
-    # Each byte becomes three bytes, so the name could be neither returned nor stored.
+    # Each invalid byte becomes a replacement character of three bytes, so the name would be too long to return or
+    # store.
     frame = encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id="g" * 20_000, member_id="m"))[4:]
     read = decode_request(frame.replace(b"g" * 5_000, b"\xff" * 5_000, 1)).payload
     assert read.group_id == "\ufffd" * 5_000 + "g" * 15_000  # type: ignore[attr-defined]

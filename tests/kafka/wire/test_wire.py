@@ -87,7 +87,7 @@ FETCHED = st.fixed_dictionaries(
     ),
     throttle=st.integers(0, 10_000),
 )
-def test_hand_packed_fetch_response_equals_kios(version: int, topics: Any, throttle: int) -> None:
+def test_manually_packed_fetch_response_equals_kios(version: int, topics: Any, throttle: int) -> None:
     values = {"throttle_time": throttle, "session_id": 5, "error_code": 0, "responses": topics}
     payload = fill(response_class(ApiKey.FETCH, version), values)
     assert b"".join(pack_fetch(payload)) == kio_bytes(payload)

@@ -112,7 +112,7 @@ def test_fenced_batch_raises_is_journalled_and_stops(world: World, session: Fake
 # ---- the event queue ------------------------------------------------------------------------------------------
 
 
-def test_events_run_in_sequence_and_clearing_preempts_the_rest(world: World) -> None:
+def test_controller_events_run_in_order_and_clear_drops_the_rest(world: World) -> None:
     runtime = SimRuntime(world.scheduler, Random(0))
     log: list[str] = []
 
@@ -194,7 +194,7 @@ def test_writes_sent_together_share_a_transaction_and_its_fence(world: World, zk
     assert [event.path for event in events if isinstance(event, WriteFenced)] == names[:2]
 
 
-def test_conflicting_write_lets_others_in_its_txn_succeed(world: World, zk: Zk) -> None:
+def test_conflicting_write_does_not_fail_writes_sent_with_it(world: World, zk: Zk) -> None:
     names = paths(world, 5)
     world.ensemble.put(names[2], b"changed meanwhile")
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
@@ -203,7 +203,7 @@ def test_conflicting_write_lets_others_in_its_txn_succeed(world: World, zk: Zk) 
     assert [each.error for each in written] == [ErrorCode.OK] * 2 + [ErrorCode.BAD_VERSION] + [ErrorCode.OK] * 2
 
 
-def test_lost_reply_to_joint_writes_reports_possible_execution(world: World, session: FakeSession, zk: Zk) -> None:
+def test_lost_reply_to_a_write_batch_reports_possible_execution(world: World, session: FakeSession, zk: Zk) -> None:
     names = paths(world, 3)
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
     writer = FencedWriter(zk, 1, 1, 0, lambda event: None)
@@ -212,7 +212,7 @@ def test_lost_reply_to_joint_writes_reports_possible_execution(world: World, ses
     assert all(each.error is ErrorCode.BAD_VERSION and each.repeated for each in written)
 
 
-def test_failover_is_propagated_after_every_broker_has_replied(world: World) -> None:
+def test_propagation_event_follows_the_replies_of_all_brokers(world: World) -> None:
     world.start(1, 2, 3)
     world.create_topic("t", {0: [2, 3], 1: [3, 2]})
     world.settle()

@@ -100,7 +100,7 @@ def violations_by_run(audited: list[dict[str, Any]]) -> dict[str, list[tuple[Any
     return {name: sorted(violations) for name, violations in found.items()}
 
 
-def test_verdicts_equal_the_checkers_verdicts_during_the_run(written: Written, audited: list[dict[str, Any]]) -> None:
+def test_audit_verdicts_equal_the_checkers_verdicts_of_the_run(written: Written, audited: list[dict[str, Any]]) -> None:
     assert violations_by_run(audited) == {name: sorted(map(key, found)) for name, found in written.found.items()}
 
 
@@ -120,8 +120,8 @@ def test_verdicts_of_1000_runs_equal_their_checkers_verdicts(spark: SparkSession
     journals.mkdir()
     online: dict[str, list[tuple[Any, ...]]] = {}
     runs = [("ensemble", seed, None) for seed in range(1, 441)] + [("chaos", seed, None) for seed in range(1, 401)]
-    # Each bug has its own seeds, because a run in which the bug has no effect equals the run without it, and
-    # copies count once.
+    # Use other seeds for each bug: if a bug has no effect, its run equals the run without the bug, and equal runs
+    # count once.
     buggy_runs = [
         (scenario, seed, bug)
         for first, (scenario, _, bug) in zip(range(1001, 1161, 40), BROKEN, strict=True)
@@ -181,7 +181,7 @@ def test_replay_command_is_read_from_the_command_file(tmp_path: Path) -> None:
 
 
 def test_rewritten_simulated_run_keeps_its_order_in_a_lake() -> None:
-    """A stream names the second journal `seed-7.jsonl~2`. According to their clocks, these two lines are in reverse
+    """A stream renames the second journal to `seed-7.jsonl~2`. According to their clocks, its two lines are in reverse
     order.
     """
     entries = [Entry("peer-2", 1, 2_000, 2_000, e.NodeStopped("")), Entry("peer-1", 1, 1_000, 1_000, e.NodeStopped(""))]
@@ -216,7 +216,7 @@ def test_invariants_of_an_empty_history_are_not_checked(tmp_path: Path) -> None:
     assert {row[2] for row in rows(history)} == {"not_checked"}
 
 
-def test_work_is_divided_by_bytes_without_splitting_histories() -> None:
+def test_histories_are_grouped_by_bytes_and_never_split() -> None:
     runs = [History(str(size), (), size * SHARE_BYTES // 10, None) for size in (1, 25, 4, 4, 4, 1)]
     shares = [[json.loads(encoded)["run"] for encoded in share] for share in _shares(runs)]
     assert shares == [["25"], ["4", "4"], ["4", "1", "1"]]

@@ -70,7 +70,7 @@ def test_campaign_ends_at_the_first_clear_interim_analysis(campaign: Campaign, t
     assert len(players.played) == len(set(players.played)) == 18
 
 
-def test_campaign_without_a_difference_plays_every_seed(campaign: Campaign, tmp_path: Path) -> None:
+def test_campaign_without_a_difference_runs_every_seed(campaign: Campaign, tmp_path: Path) -> None:
     players = Players(makes_difference=False)
     with opened(tmp_path, TEXT) as ledger:
         ended = run_campaign(campaign, ledger, players)
@@ -79,8 +79,7 @@ def test_campaign_without_a_difference_plays_every_seed(campaign: Campaign, tmp_
 
 @pytest.mark.parametrize("sizes", ["", "equal_within = { silence_ms = 1.0 }"])
 def test_campaign_continues_while_a_cost_needs_more_seeds(sizes: str, tmp_path: Path) -> None:
-    # 9 seeds show that failovers differ. They do not show whether silence differs, because Players does not
-    # return it.
+    # 9 seeds suffice for the failovers, but not for the silence, because Players returns no silence.
     text = TEXT.replace("[settings]", 'also = ["silence_ms"]\n[settings]') + sizes
     with opened(tmp_path, text) as ledger:
         ended = run_campaign(parse_campaign(text), ledger, Players())
@@ -112,7 +111,7 @@ def test_campaign_ends_when_costs_are_clear(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("killed_after", [0, 1, 7, 17])
-def test_stored_run_is_not_played_again(campaign: Campaign, tmp_path: Path, killed_after: int) -> None:
+def test_stored_run_is_not_repeated(campaign: Campaign, tmp_path: Path, killed_after: int) -> None:
     first, second = Players(killed_after=killed_after), Players()
     with pytest.raises(KeyboardInterrupt), opened(tmp_path, TEXT) as ledger:
         run_campaign(campaign, ledger, first)
@@ -123,7 +122,7 @@ def test_stored_run_is_not_played_again(campaign: Campaign, tmp_path: Path, kill
     assert len(first.played) + len(second.played) == 18
 
 
-def test_torn_ledger_line_counts_as_not_played(campaign: Campaign, tmp_path: Path) -> None:
+def test_run_with_a_torn_ledger_line_is_repeated(campaign: Campaign, tmp_path: Path) -> None:
     with opened(tmp_path, TEXT) as ledger:
         run_campaign(campaign, ledger, Players())
     whole = (tmp_path / RUNS).read_bytes()

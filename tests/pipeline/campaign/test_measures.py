@@ -82,7 +82,7 @@ def by_brute_force(run: SeedRun) -> dict[str, tuple[int, int, int]]:
     settings, (begin_us, end_us) = run.world.settings, run.harmed_us
     entries = run.world.record.entries
     needed = int(settings.broker_keys.get("min.insync.replicas", "1"))
-    # Only these events, and a paused node's first line, can change the result.
+    # Only these events, and the first line of a paused node, can change the result, so read no others.
     kinds = (e.LeaderElected, e.IsrChanged, e.NodeStarted, e.NodeStopped, e.FaultInjected, e.FaultRemoved)
     paused = {x.event.target for x in entries if isinstance(x.event, e.FaultInjected) and x.event.kind == "pause"}
     relevant = [x for x in entries if isinstance(x.event, kinds) or x.node in paused]
@@ -227,7 +227,7 @@ def test_session_expiry_of_a_live_process_is_a_false_expiry() -> None:
     assert (paused.sessions_expired, paused.false_expiries) == (1, 1)
 
 
-def test_leader_resumed_before_an_election_has_no_failover() -> None:
+def test_leader_resumed_before_an_election_counts_no_failover() -> None:
     found = measure(
         history(
             (0, "broker-1", elected(1, [1, 2], 6)),
@@ -240,7 +240,7 @@ def test_leader_resumed_before_an_election_has_no_failover() -> None:
     assert [times.writable_us for times in found.partitions] == [1_500_000]
 
 
-def test_controller_resumed_after_its_removal_has_not_returned() -> None:
+def test_controller_resumed_after_its_removal_ends_no_failover() -> None:
     paused: tuple[tuple[int, str, Event], ...] = (
         (0, "broker-1", e.BrokerRegistered(1, 3, 91)),
         (0, "broker-1", e.ControllerElected(1, 1, 1, 5)),
@@ -288,7 +288,7 @@ def test_read_below_an_acknowledged_offset_is_stale() -> None:
     assert stale_reads(kafka) == (2, 5)
 
 
-def test_time_of_a_waiting_producer_counts_as_unserved() -> None:
+def test_time_in_which_a_producer_waits_counts_as_unserved() -> None:
     kafka = KafkaHistory()
     kafka.sent = [
         Sent("p", "t-0", "a", 0, 10 * MS, 0),

@@ -63,7 +63,7 @@ def test_executors_need_no_installation(tmp_path: Path) -> None:
     assert all("/environment/site" in str(row["played_at"]) for row in rows)
 
 
-def test_restarted_driver_plays_no_run_twice(tmp_path: Path) -> None:
+def test_restarted_driver_repeats_no_run(tmp_path: Path) -> None:
     first = start(tmp_path, "local[1]")
     while not kept(tmp_path):
         assert first.poll() is None, first.communicate()[0]

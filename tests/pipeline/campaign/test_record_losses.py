@@ -54,7 +54,8 @@ def test_record_deleted_by_retention_is_not_lost() -> None:
 
 @pytest.mark.parametrize(("compacted_to", "lost"), [(4, 0), (1, 3), (-1, 5)])
 def test_record_possibly_removed_by_compaction_is_not_lost(compacted_to: int, lost: int) -> None:
-    """Some records of batch 2 to 4 remain, and no records of batch 0 to 1."""
+    """In the log, some records of the batch with offsets 2 to 4 remain, and no record of the batch with offsets 0 to
+    1."""
     assert losses(*WRITTEN, compacted(compacted_to), THINNED, fetched(5, 5), leads(2, 1, 6)) == {"t-0": lost}
 
 

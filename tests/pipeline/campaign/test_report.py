@@ -68,7 +68,7 @@ def test_missing_difference_is_reported_as_undecided() -> None:
 
 
 def test_difference_below_the_given_size_is_not_reported() -> None:
-    # 40 seeds with alternating differences of +2 and -2, whose t-test detects 0.95 or more.
+    # 40 seeds differ by +2 and -2 alternately. Their t-test would detect a difference of 0.95 or more.
     text = TEXT.replace('"1-12"', '"1-40"') + "[stop]\nequal_within = { failover_ms = 0.5, false_expiries = 1 }"
     seen = found(0, 0, text=text)
     for run in seen.runs:
@@ -135,7 +135,7 @@ def test_constant_measure_is_stated_but_not_drawn() -> None:
     assert "<h2>Failover of a partition, mean</h2><figure>" in page
 
 
-def test_indistinguishable_settings_are_not_called_equal() -> None:
+def test_undecided_comparison_is_reported_as_too_few_seeds() -> None:
     three = TEXT.replace("[6000, 2000]", "[6000, 6001, 6002, 2000]")
     seen = found(0, 0, text=three)
     for (point, seed), run in zip([(run.point, run.seed) for run in seen.runs], seen.runs, strict=True):
@@ -151,7 +151,7 @@ def test_tiny_p_value_is_not_printed_as_zero() -> None:
     assert "<td>0.0005</td>" in report(found(-4_000, 2.0), TEXT, MADE)
 
 
-def test_best_setting_is_listed_with_its_possible_equals() -> None:
+def test_best_setting_is_listed_with_indistinguishable_ones() -> None:
     # 2000 and 2001 are 4,000 ms better than 6000 and differ by about 5 ms in varying directions; 4000 is 2,000 ms
     # better.
     many = TEXT.replace("[6000, 2000]", "[6000, 2000, 2001, 4000]")
@@ -165,7 +165,7 @@ def test_best_setting_is_listed_with_its_possible_equals() -> None:
     assert answer(again)[0].endswith("; 2001 may be as good as 2000.")
 
 
-def test_level_for_possible_equals_counts_all_pairs() -> None:
+def test_significance_level_counts_all_pairs_of_settings() -> None:
     # Ten differences in the same direction have p = 2 / 2^10 = 0.00195, which is below the level of 10 pairs
     # (0.005) but above that of 36 (0.0014).
     def points(count: int) -> dict[int, dict[int, float]]:
@@ -269,7 +269,7 @@ def test_chart_has_a_dot_for_each_seed() -> None:
     assert len(re.findall(r'<circle class="seed s1" ', drawing)) == 24
 
 
-def test_comparison_of_all_settings_is_stricter_than_one_cost() -> None:
+def test_comparison_of_many_settings_is_stricter_than_one_cost() -> None:
     text = TEXT.replace("[6000, 2000]", "[6000, 2000, 4000]")
     seen = found(0, 0, text=text)
     for run in seen.runs:
@@ -323,7 +323,7 @@ def test_report_has_no_script_or_url_and_escapes_the_question() -> None:
     assert "Which &lt;timeout&gt;?" in page
 
 
-def test_mark_is_drawn_at_its_value() -> None:
+def test_chart_mark_is_drawn_at_its_value() -> None:
     page = report(found(-4_000, 2.0), TEXT, MADE)
     ticks = {
         text: float(at) - 4
@@ -381,7 +381,7 @@ def test_tables_contain_every_run_measure_and_violation(tmp_path: Path) -> None:
     assert dict(runs[0]["figures"]) == {"failover_ms": 5_100.0, "false_expiries": 1.0}
 
 
-def test_report_gives_the_first_run_of_the_baseline() -> None:
+def test_replay_of_the_report_uses_the_first_baseline_run() -> None:
     page = report(found(-4_000, 2.0), TEXT, MADE)
     assert "zabka replay --seed 1" in page
     assert run_of_report(page) == (1, {"failover_ms": 5_100.0, "false_expiries": 1.0})

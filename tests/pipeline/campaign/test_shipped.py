@@ -1,4 +1,4 @@
-"""The shipped reports hold for this version: one run of each campaign has the figures that its report gives."""
+"""The shipped reports are valid for this version: one run of each campaign has the same results as its report."""
 
 from __future__ import annotations
 

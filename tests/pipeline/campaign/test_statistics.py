@@ -18,7 +18,7 @@ def test_p_value_is_the_share_of_equally_extreme_sign_patterns() -> None:
     assert sign_flip_p(values) == sum(seen >= 12 for seen in patterns) / 32
 
 
-def test_p_value_of_one_sign_equals_equal_coin_flips() -> None:
+def test_p_value_of_equal_signs_is_two_over_two_to_the_n() -> None:
     assert sign_flip_p(np.arange(1.0, 11.0)) == 2 / 2**10
 
 
@@ -35,7 +35,7 @@ def test_many_seeds_allow_significance_in_many_comparisons() -> None:
 
 
 @pytest.mark.parametrize("level", [0.05, 0.05 / 4, 0.05 / 10, 0.05 / 33])
-def test_seeds_to_differ_is_the_smallest_sufficient_number(level: float) -> None:
+def test_seeds_to_differ_is_the_smallest_significant_number(level: float) -> None:
     seeds = seeds_to_differ(level)
     assert sign_flip_p(np.full(seeds, 1.0)) <= level < sign_flip_p(np.full(seeds - 1, 1.0))
 
@@ -83,8 +83,8 @@ def test_interval_needs_as_many_seeds_as_the_p_value() -> None:
     # Five differences in the same direction have p = 2 / 2^5, six have 2 / 2^6.
     five, six = ({seed: 1.0 + seed for seed in range(count)} for count in (5, 6))
     assert difference(five, dict.fromkeys(five, 0.0), 0.95).low is None
-    # Two of the 64 sign patterns reject nothing, so the end of the interval can only be the lowest group mean:
-    # the first value.
+    # Two of the 64 sign patterns (all seeds in one group) reject no difference, so the interval can end only at
+    # the lowest group mean: the first value.
     assert difference(six, dict.fromkeys(six, 0.0), 0.95).low == 1.0
 
 
@@ -135,7 +135,7 @@ def test_pairing_finds_differences_below_the_seed_variance() -> None:
     assert is_clear(found)
 
 
-def test_difference_below_the_margin_is_equal_and_clear() -> None:
+def test_difference_below_the_margin_is_reported_as_equal() -> None:
     fortune = np.random.default_rng(2).normal(0.0, 50.0, 40)
     noise = np.random.default_rng(3).normal(0.0, 0.5, 40)
     paired = {0: dict(enumerate(fortune)), 1: dict(enumerate(fortune + noise))}
@@ -143,7 +143,7 @@ def test_difference_below_the_margin_is_equal_and_clear() -> None:
     assert [c.verdict for c in compare(paired, level=0.05, equal_within=0.01)] == [Verdict.OPEN]
 
 
-def test_unseen_rare_loss_is_not_called_equal() -> None:
+def test_rare_loss_is_called_equal_in_at_most_5_percent() -> None:
     draw = np.random.default_rng(11)
     campaigns, looks, wrong = 200, (8, 16, 40), 0
     for _ in range(campaigns):
@@ -161,6 +161,6 @@ def test_unseen_rare_loss_is_not_called_equal() -> None:
     assert wrong / campaigns <= 0.05
 
 
-def test_missing_comparison_is_not_clear() -> None:
+def test_campaign_with_a_missing_comparison_continues() -> None:
     assert not is_clear(compare({0: {1: 1.0}}, level=0.05, equal_within=0.0))
     assert not is_clear(compare({0: {1: 1.0}, 1: {}}, level=0.05, equal_within=0.0))

@@ -47,7 +47,7 @@ def test_snapshot_is_valid_only_with_its_trailer() -> None:
     assert not is_whole_snapshot(gzip.compress(whole)[:-12])
 
 
-def test_peer_has_transactions_of_its_logs_and_whole_snapshots() -> None:
+def test_peer_has_transactions_of_its_logs_and_valid_snapshots() -> None:
     snapshot = b"ZKSN" + bytes(60) + struct.pack(">q", 99) + b"\0\0\0\x01/"
     disk = DurableBytes()
     disk.read({"log.6": HEADER + _record(6) + _record(9), "snapshot.5": snapshot, "snapshot.8": snapshot[:-1]})

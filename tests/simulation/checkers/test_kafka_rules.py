@@ -72,8 +72,8 @@ class Court:
 @pytest.mark.parametrize(
     ("leads", "epoch", "said"), [(True, 3, []), (True, 4, []), (True, 2, ["FetchesNameOneEpoch"]), (False, 2, [])]
 )
-def test_leader_of_an_earlier_epoch_serving_followers_violates(leads: bool, epoch: int, said: list[str]) -> None:
-    # A broker that now leads in a later epoch can have served this fetch before. A former leader is not checked.
+def test_leader_of_an_earlier_epoch_serving_fetches_is_detected(leads: bool, epoch: int, said: list[str]) -> None:
+    # A broker that leads in a later epoch may have served this fetch earlier. A former leader is not checked.
     court = Court((1, leads, epoch), (1, False, 3))
     court.hear(RecordsReplicated(2, "t", 0, 3, 0, 0, 7))
     assert court.said == said
@@ -88,7 +88,7 @@ def test_leader_of_an_earlier_epoch_serving_followers_violates(leads: bool, epoc
     ],
 )
 def test_isr_join_with_another_broker_epoch_is_a_violation(known: int | None, said: list[str]) -> None:
-    # A controller that does not know the second registration yet may add the first one.
+    # A controller that has not read the second registration yet may accept an ISR with the first one.
     court = Court(lives={} if known is None else {2: known})
     court.create("/brokers/ids/2")
     court.hear(IsrProposed(1, "t", 0, [1, 2], 0, 5, "caught_up", []))
@@ -100,7 +100,7 @@ def test_isr_join_with_another_broker_epoch_is_a_violation(known: int | None, sa
 
 
 @pytest.mark.parametrize(("known", "said"), [(FIRST_LIFE, []), (SECOND_LIFE, ["OneLifeJoins"])])
-def test_isr_proposal_for_expired_broker_uses_its_last_epoch(known: int, said: list[str]) -> None:
+def test_isr_proposal_for_expired_broker_keeps_its_last_epoch(known: int, said: list[str]) -> None:
     court = Court(lives={2: known})
     court.create("/brokers/ids/2")
     court.delete("/brokers/ids/2")

@@ -92,7 +92,7 @@ class Broker:
         self.answers(COMMIT, topics=rows)
 
 
-def test_response_is_allowed_after_every_byte_was_read() -> None:
+def test_response_is_allowed_after_every_log_byte_was_read() -> None:
     broker = Broker()
     broker.leads()
     broker.commits(LOADING)
@@ -110,7 +110,7 @@ def test_response_is_allowed_after_every_byte_was_read() -> None:
     assert broker.checked.counts == {NAME: 2}
 
 
-def test_broker_that_is_not_the_leader_must_reject() -> None:
+def test_broker_that_is_not_the_coordinator_must_reject() -> None:
     broker = Broker()
     broker.commits(int(ErrorCode.not_coordinator))
     assert broker.said == []
@@ -118,7 +118,7 @@ def test_broker_that_is_not_the_leader_must_reject() -> None:
     assert "it does not lead __consumer_offsets-0" in broker.said[0]
 
 
-def test_response_to_a_request_before_the_end_is_allowed() -> None:
+def test_response_to_a_request_sent_before_resigning_is_allowed() -> None:
     broker = Broker()
     broker.leads()
     broker.reads("0.log", "1.log")
@@ -133,7 +133,7 @@ def test_response_to_a_request_before_the_end_is_allowed() -> None:
     assert len(broker.said) == 1
 
 
-def test_new_process_must_read_again_but_a_new_epoch_need_not() -> None:
+def test_restarted_coordinator_must_read_its_log_again() -> None:
     broker = Broker()
     broker.leads()
     broker.reads("0.log", "1.log")
@@ -158,7 +158,7 @@ def test_loading_coordinator_accepts_heartbeats() -> None:
     assert len(broker.said) == 1
 
 
-def test_replaced_segments_need_not_be_read() -> None:
+def test_deleted_segments_need_not_be_read() -> None:
     broker = Broker()
     broker.leads()
     del broker.segments["0.log"]
@@ -168,7 +168,7 @@ def test_replaced_segments_need_not_be_read() -> None:
 
 
 @pytest.mark.parametrize(("error", "found"), [(NONE, 1), (LOADING, 0)])
-def test_transaction_coordinators_and_response_rows_are_checked(error: int, found: int) -> None:
+def test_transaction_coordinators_and_nested_errors_are_checked(error: int, found: int) -> None:
     broker = Broker()
     broker.leads(TRANSACTIONS)
     broker.asks(END)
@@ -191,7 +191,7 @@ def test_ranges_can_be_read_in_parts() -> None:
     assert ranges.left == []
 
 
-def test_errors_are_found_in_nested_rows() -> None:
+def test_errors_are_found_in_nested_response_fields() -> None:
     rows = [{"name": "orders", "partitions": [{"partition_index": 0, "error_code": LOADING}]}]
     response = respond(COMMIT, throttle_time=0, topics=rows)
     assert list(errors_in(response)) == [ErrorCode.coordinator_load_in_progress]

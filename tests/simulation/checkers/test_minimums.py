@@ -32,7 +32,7 @@ def test_changed_min_isr_applies_after_two_session_timeouts(now_us: int, least: 
     assert minimums().least(1, "t", now_us) == least
 
 
-def test_new_broker_or_new_topic_can_use_any_min_isr() -> None:
+def test_any_min_isr_is_allowed_for_a_new_broker_or_topic() -> None:
     now_us = CHANGED_US + HEARD_US
     assert minimums(registered_us=now_us - 1).least(1, "t", now_us) == 1
     assert minimums(known_us=now_us - 1).least(1, "t", now_us) == 1

@@ -162,7 +162,7 @@ def test_isr_join_without_committed_records_is_a_violation(log: bytes, said: lis
     audit = ReplicationAudit(Scheduler(), nodes, CheckCounts(), found.append, Minimums(1, 6_000))
     audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
     audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
-    # The leader is dead, so no broker can report its high watermark.
+    # The leader dies, so no broker can report its high watermark.
     nodes[1].broker = None
     audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2,))), 0)))
     audit.committed(txn(7, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2, 3))), 1)))
@@ -181,7 +181,8 @@ def test_record_losses_by_power_loss_are_excused(log: bytes, forgiven: list[str]
     audit = ReplicationAudit(Scheduler(), nodes, CheckCounts(), lambda _: None, Minimums(1, 6_000))
     audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
     audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
-    # A follower loses power and is elected, or the leader loses power and becomes leader again in another epoch.
+    # Two cases: a follower loses power and is then elected, or the leader loses power and is elected again with
+    # another epoch.
     loser = 2 if is_elected else 1
     audit.journalled(
         Entry("world", 1, 0, 0, FaultInjected("f1", "power_loss", nodes[loser].name, nodes[loser].name, False, 0))
@@ -192,8 +193,8 @@ def test_record_losses_by_power_loss_are_excused(log: bytes, forgiven: list[str]
     assert list(audit.forgiven()) == forgiven
 
 
-def test_power_loss_of_a_leader_counts_after_it_registers_again() -> None:
-    # The leader is dead but still registered, and a reassignment increases its epoch (seed 1309 of chaos).
+def test_power_loss_excuses_losses_only_after_reregistration() -> None:
+    # The leader is dead but still registered, so a reassignment increases its leader epoch (seed 1309 of chaos).
     leader = leading(1, 2)
     nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
     nodes[1].name, nodes[2].name = "broker-1", "broker-2"
@@ -231,7 +232,7 @@ def test_replica_log_follows_appends_and_truncations_on_disk() -> None:
     assert (log.end, log.batches) == (0, {})
 
 
-def test_batch_on_disk_is_checked_by_its_bytes_not_its_header() -> None:
+def test_damaged_batch_on_disk_is_detected_by_its_bytes() -> None:
     directory = MemoryLogDirectory()
     directory.create_partition("t-0")
     batches = [build_batch([Record(key=None, value=value, timestamp_ms=0)], base_offset=at) for at, value in

@@ -76,7 +76,7 @@ def test_election_of_a_stopping_broker_is_detected(
     assert controller.checked.counts == ({NAME: 1} if after.controller_epoch == EPOCH else {})
 
 
-def test_moving_a_leadership_shows_a_known_shutdown() -> None:
+def test_moving_a_leadership_proves_the_shutdown_is_known() -> None:
     controller = Controller()
     controller.asked()
     controller.writes(state(1, (1,)), state(1, (1, 2)))

@@ -1,4 +1,4 @@
-"""What transactional clients were told, compared with what read_committed consumers read."""
+"""The replies that transactional clients received, compared with the records that read_committed consumers read."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_reading_a_record_that_was_never_sent_is_a_violation() -> None:
         (Outcome.COMMITTED, ("a", "b", "b"), [WHOLE]),
     ],
 )
-def test_transaction_must_be_read_back_completely_or_not_at_all(
+def test_transaction_must_be_readable_completely_or_not_at_all(
     outcome: Outcome, stored: tuple[str, ...], found: list[str]
 ) -> None:
     history = TransactionHistory()
@@ -143,7 +143,7 @@ def test_each_input_must_be_counted_once(change: Callable[[TransactionHistory], 
     assert rules(loops(change), [STORE]) == []
 
 
-def test_returned_offset_needs_a_requested_commit() -> None:
+def test_fetched_transactional_offset_needs_a_requested_commit() -> None:
     history = TransactionHistory()
     attempt = a_loop(history, "a", 1, Outcome.OPEN)
     history.offset_returned(P0, 1, attempt.number)

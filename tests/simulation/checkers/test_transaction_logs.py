@@ -130,7 +130,7 @@ def test_truncated_log_is_read_again() -> None:
     assert court.moved(1) == [STABLE]
 
 
-def test_partition_is_decided_after_all_transactions_end() -> None:
+def test_partition_is_decided_when_all_its_transactions_ended() -> None:
     court = Court({T0: (data("a"), end(COMMIT)), T1: (data("a"),)})
     assert not court.logs.is_decided(T0)
     court.moved(2)
@@ -138,7 +138,7 @@ def test_partition_is_decided_after_all_transactions_end() -> None:
     assert not court.logs.is_decided(TopicPartition("t", 7))
 
 
-def test_records_of_transactions_have_the_outcome_of_their_marker() -> None:
+def test_transactional_records_have_the_outcome_of_their_marker() -> None:
     log = log_of((data("a", 1), data("b", 2), end(COMMIT, 1), end(ABORT, 2), data("c", 2)))
     assert list(ended_records("t", log)) == [("a", True), ("b", False), ("c", None)]
     assert list(ended_records(OFFSETS.topic, log_of((offset_commit(17), end(ABORT))))) == [("17", False)]

@@ -20,11 +20,11 @@ def played(stream: Stream, seed: int = 7) -> Random:
     return derive_random(ReplayedSeed(Choices(seed, {"x": stream})), "x")
 
 
-def test_empty_choice_sequence_gives_the_draws_of_its_seed() -> None:
+def test_empty_choices_give_the_same_draws_as_the_seed() -> None:
     assert mixed_draws(derive_random(ReplayedSeed(Choices(7)), "x")) == mixed_draws(derive_random(7, "x"))
 
 
-def test_replayed_seed_equals_its_number() -> None:
+def test_replayed_seed_behaves_like_its_number() -> None:
     assert ReplayedSeed(Choices(19)) % 10 == 9
     assert f"{ReplayedSeed(Choices(19))}" == "19"
 
@@ -36,26 +36,26 @@ def test_recorded_draws_replay_the_same_values() -> None:
     assert mixed_draws(played(Stream(words=words), seed=8)) == first
 
 
-def test_choice_word_gives_the_highest_bits_of_a_draw() -> None:
+def test_draw_uses_the_highest_bits_of_a_choice_word() -> None:
     random = played(Stream(words=(3 << 62, 3 << 62, WORD_MAX)))
     assert random.getrandbits(4) == 0b1100
     assert random.random() == 0.75
     assert random.getrandbits(64) == WORD_MAX
 
 
-def test_stream_gives_only_zeros_after_its_end() -> None:
+def test_ended_choice_stream_returns_zeros() -> None:
     random = played(Stream(words=(WORD_MAX,), ends=True))
     assert random.getrandbits(8) == 255
     assert [random.random(), random.getrandbits(64), random.randrange(0, 5)] == [0.0, 0, 0]
 
 
-def test_stream_continues_with_its_tail_after_its_words() -> None:
+def test_choice_stream_continues_with_its_tail_seed() -> None:
     random, theirs = played(Stream(words=(0,), tail=99)), derive_random(99, "x")
     assert random.getrandbits(64) == 0
     assert [random.getrandbits(32) for _ in range(5)] == [theirs.getrandbits(32) for _ in range(5)]
 
 
-def test_stream_can_begin_with_the_draws_of_the_seed() -> None:
+def test_choice_stream_can_begin_with_draws_of_the_seed() -> None:
     random, own, theirs = played(Stream(own=3, tail=99)), derive_random(7, "x"), derive_random(99, "x")
     expected = [own.random() for _ in range(3)] + [theirs.random() for _ in range(2)]
     assert [random.random() for _ in range(5)] == expected
@@ -71,7 +71,7 @@ def test_stream_with_too_many_draws_is_counted_but_not_recorded() -> None:
     assert seed.busy() == {"busy": RECORDED_MAX + 1}
 
 
-def test_second_stream_of_one_purpose_is_separate() -> None:
+def test_streams_with_the_same_purpose_are_independent() -> None:
     seed = ReplayedSeed(Choices(7, {"x": Stream(words=(1,)), "x again 1": Stream(words=(2,))}))
     assert [derive_random(seed, "x").getrandbits(64) for _ in range(2)] == [1, 2]
     assert list(seed.recorded()) == ["x", "x again 1"]

@@ -84,7 +84,7 @@ def test_delayed_frame_is_sent_after_its_delay() -> None:
     assert connection.sent == b"x1a2"
 
 
-def test_frame_started_before_the_rule_is_completed() -> None:
+def test_frame_partly_sent_before_the_rule_is_completed() -> None:
     connection = Connection()
     connection.gate.write(b"a1x")
     assert connection.sent == b"a1x"

@@ -50,7 +50,7 @@ def test_call_can_advance_the_clock_if_no_other_call_is_due() -> None:
     ]
 
 
-def test_single_step_never_advances_the_clock_further() -> None:
+def test_single_step_does_not_advance_the_clock_further() -> None:
     scheduler, seen = Scheduler(), list[bool]()
     scheduler.at(10, lambda: seen.append(scheduler.continue_at(15)))
     scheduler.step()
@@ -112,8 +112,8 @@ def test_paused_node_runs_due_calls_in_order_when_resumed() -> None:
 
 
 def test_resumed_node_handles_packets_before_timers() -> None:
-    # Like asyncio's _run_once and libuv's uv_run, an event loop that wakes up polls its sockets before its
-    # timers.
+    # When an event loop wakes up, it polls its sockets before its timers: see asyncio's _run_once and libuv's
+    # uv_run.
     node, seen = runtime(), list[str]()
     node.pause()
     node.call_later(10, lambda: seen.append("timer"))

@@ -34,7 +34,7 @@ def test_sleep_of_an_hour_takes_an_hour_of_virtual_time(world: SmallWorld) -> No
     assert time.perf_counter() - began < 60
 
 
-def test_clock_outside_of_turns_is_the_host_clock(world: SmallWorld) -> None:
+def test_loop_clock_does_not_change_the_host_clock(world: SmallWorld) -> None:
     before = time.monotonic()
     world.machine(HERE, lambda: asyncio.sleep(100_000))
     world.run(100_000)
@@ -185,7 +185,9 @@ def test_sigterm_calls_the_registered_handler(world: SmallWorld) -> None:
     assert world.ended[HERE] == "told"
 
 
-def test_end_of_the_world_creates_no_real_event_loop(world: SmallWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleanup_after_a_simulation_creates_no_real_event_loop(
+    world: SmallWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At the end, a `finally` of a killed process runs outside of every turn, and can use asyncio."""
     created: list[str] = []
     reached: list[str] = []

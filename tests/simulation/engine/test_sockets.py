@@ -54,7 +54,7 @@ def test_writer_pauses_while_the_peer_does_not_read(world: SmallWorld) -> None:
     caller.transport.write(bytes(size))
     world.run(5)
     assert caller.happened == ["made", "pause"]
-    # The buffers of both kernels are full, so the process buffers the rest.
+    # The buffers of both kernels are full, so the rest is in the process's own buffer.
     assert caller.transport.get_write_buffer_size() == size - SEND_BUFFER - RECEIVE_BUFFER
     server.transport.resume_reading()
     world.run(5)
@@ -147,7 +147,8 @@ def test_keepalive_detects_a_machine_without_power(world: SmallWorld) -> None:
     assert caller.transport is not None
     keep_alive(caller.transport)
     world.machines[THERE].lose_power()
-    # 10 s idle, then three probes at intervals of 5 s: `zabka.ensemble.server.net.sockets.keep_alive`.
+    # After 10 s without data, TCP sends three probes, one every 5 s
+    # (`zabka.ensemble.server.net.sockets.keep_alive`).
     world.run(20)
     assert caller.happened == ["made"]
     world.run(10)
@@ -173,7 +174,7 @@ def test_connect_to_a_machine_without_power_takes_minutes(world: SmallWorld) -> 
     world.machine(HERE, calling(Noted()))
     world.run(120)
     assert HERE not in world.ended
-    # Linux gives up after six retries: 1 + 2 + 4 + 8 + 16 + 32 + 64 s.
+    # Linux gives up connecting after six retries: 1 + 2 + 4 + 8 + 16 + 32 + 64 s.
     world.run(10)
     assert isinstance(world.ended[HERE], TimeoutError)
 
@@ -210,7 +211,7 @@ def test_one_way_cut_still_carries_the_other_direction(world: SmallWorld) -> Non
     assert caller.received == b"not heard"
 
 
-def test_paused_process_kernel_accepts_connections_and_data(world: SmallWorld) -> None:
+def test_kernel_accepts_connections_for_a_paused_process(world: SmallWorld) -> None:
     caller, server = Noted(), Noted()
     machine = world.machine(THERE, serving(server))
     world.run(0.1)

@@ -75,7 +75,7 @@ def test_failover_messages_agree_with_the_journal(failover: tuple[Verdict, Messa
 
 
 def test_every_controller_request_has_its_response(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
-    """A broker that does not know yet that it is registered closes the connection instead."""
+    """A broker that does not know yet that it is registered closes the connection instead of responding."""
     verdict, tap, _ = failover
     registered = {(entry.node, entry.mono_us) for entry in verdict.journal if isinstance(entry.event, BrokerRegistered)}
     answers = {message.answers: message for message in tap.messages if message.answers is not None}
@@ -96,7 +96,7 @@ def test_every_controller_request_has_its_response(failover: tuple[Verdict, Mess
         assert answer.sent_us >= message.arrived_us
 
 
-def test_messages_with_the_bug_are_equal_until_they_diverge(
+def test_messages_are_equal_until_the_injected_bug_takes_effect(
     failover: tuple[Verdict, MessageTap, MessageTap],
 ) -> None:
     verdict, tap, tap_of_bug = failover

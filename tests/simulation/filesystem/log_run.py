@@ -82,7 +82,9 @@ class LogRun:
         """
         self._is_claimed = self._has_topic_id = False
         self._is_named = False
-        """Whether anything was flushed. Until then, a power loss can remove the replica's directory."""
+        """Whether anything has been flushed. Before the first flush, a power loss can remove the replica's whole
+        directory.
+        """
 
     def run(self) -> Counter[str]:
         """Run the actions. Return how often each event occurred. Raises Violation."""
@@ -130,12 +132,12 @@ class LogRun:
         offset, segments = log.end_offset, len(log.segments)
         headers = split_batches(data) or []
         stored, _ = patch_batches(data, headers, offset, self._epoch)
-        # If the append fails, it is unknown whether the batch was written.
+        # Note the batch before the append, because after a failed append it may or may not be in the file.
         self._ghosts.setdefault(offset, set()).add(bytes(stored))
         log.append_as_leader(data, headers, self._epoch)
         self._batches[offset] = bytes(stored)
         if len(log.segments) > segments:
-            # A full segment is flushed before the next segment begins.
+            # The full segment was flushed before the next one began, so records up to `offset` are durable.
             self._flushed, self._is_named = max(self._flushed, offset), True
             self.reached["segment full"] += 1
         self.reached["append"] += 1
@@ -192,7 +194,8 @@ class LogRun:
             raise Violation(f"meta.properties says something else: {strange}") from None
         self._is_claimed = True
         log = PartitionLog(directory, TP, segment_bytes=8_000)
-        # Once a file is found, its name counts as durable, even if the sync of its directory failed.
+        # The topic id survives a power loss only if the directory entry was durable. An entry counts as durable once
+        # it was found by a start, even if a sync of the directory failed.
         self._has_topic_id &= not self._lost_power or (self._is_named and not self._failed_syncs)
         if self._has_topic_id and read_topic_id(directory, str(TP)) != TOPIC_ID:
             raise Violation(f"{PARTITION_METADATA} is gone")

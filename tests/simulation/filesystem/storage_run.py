@@ -199,9 +199,9 @@ class StorageRun:
             return
         target = self.random.choice(path[-12:-1])
         if self.random.random() < 0.5:
-            # A learner receives transactions that are about to be truncated.
+            # Read transactions for a learner that are about to be truncated.
             self._ask(self.random.choice(path[-6:-1]), path)
-        # A crash during the truncation leaves some of the transactions that it removes.
+        # If a crash interrupts the truncation, some of the transactions to remove remain, so each is a possible end.
         self._ends += [zxid for zxid in reversed(path) if zxid >= target]
         self._running.cutting = len(self._ends) - 1
         self._running.cut = path[path.index(target) + 1 :]
@@ -328,7 +328,8 @@ class StorageRun:
             raise Violation(f"a start finds {zxid_text(end)}, which nobody wrote")
         if found.complete and end not in self._ends[self._begun.get(found.current_epoch, 0) :]:
             raise Violation(f"epoch {found.current_epoch} was begun behind more than {zxid_text(end)}")
-        # A record that was torn during its write can look like damage to a synced record.
+        # A record torn during its write can look like damage to a synced record, so accept an incomplete history
+        # then.
         excused = "rot" in self._kinds or len(allowed) > 1 or not self._complete
         if not found.complete and not excused:
             raise Violation("a history is not complete although all of it was acknowledged and nothing has rotted")
@@ -375,7 +376,7 @@ class StorageRun:
         self._epoch = epoch
         self._waits = False
         if recovery.damages and not recovery.recovered.complete:
-            # The process restarts and receives everything from the leader (`PeerDriver.on_truncated`).
+            # The process must restart and receive everything from the leader (`PeerDriver.on_truncated`).
             self.reached["damage found by a truncation"] += 1
             self._end()
             return

@@ -93,7 +93,7 @@ def test_truncated_segments_do_not_return_after_new_records(host: Host) -> None:
     assert host.epochs() in ([], [1], [2])
 
 
-def test_log_truncated_in_a_compaction_gap_keeps_its_end_offset(host: Host) -> None:
+def test_log_truncated_in_a_compaction_gap_keeps_the_end_offset(host: Host) -> None:
     """Otherwise the broker reports records that it has lost, and as leader assigns their offsets again."""
     host.append(1, SMALL)
     host.append_behind_a_gap(1, 9)
@@ -122,7 +122,7 @@ def test_records_removed_after_damage_do_not_return(host: Host) -> None:
     assert host.epochs() in ([], [1], [2])
 
 
-def test_truncated_batches_do_not_follow_their_replacement() -> None:
+def test_old_batches_are_not_read_after_their_replacement() -> None:
     """All batches have the same length, so that old batches can directly follow the new batch on disk."""
     reasons = set()
     for seed in range(200):
@@ -140,7 +140,7 @@ def test_truncated_batches_do_not_follow_their_replacement() -> None:
     assert "a batch is of an earlier leader epoch than the one before" in reasons
 
 
-def test_batch_without_an_epoch_can_follow_any_epoch(host: Host) -> None:
+def test_batch_without_a_leader_epoch_can_follow_any_epoch(host: Host) -> None:
     host.append(3, SMALL)
     host.append(0, SMALL)
     stored = bytearray(host.log.read(1, 1 << 20, 2, True))

@@ -52,12 +52,12 @@ def test_storage_runs_lose_no_acknowledged_write_and_add_none() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
-def test_storage_runs_lose_no_write_with_many_more_seeds() -> None:
+def test_many_storage_runs_lose_no_acknowledged_write() -> None:
     for seed in range(1000, 4000):
         StorageRun(seed).run()
 
 
-def test_storage_without_faults_never_stops() -> None:
+def test_storage_run_without_faults_never_stops() -> None:
     for seed in range(10):
         StorageRun(seed, kinds=()).run()
 

@@ -21,7 +21,7 @@ def moments(name: str) -> tuple[Event | None, Event | None]:
     return None if found.played is None else verdict.journal[found.played - 1].event, bug
 
 
-def test_honeycomb_2017_is_decided_by_a_zombie_controller_write() -> None:
+def test_honeycomb_2017_decisive_event_is_a_zombies_write() -> None:
     """The ensemble rejects the deposed controller's write. With the bug, the write is applied."""
     held, bug = moments("honeycomb-2017")
     assert isinstance(held, e.WriteFenced)
@@ -29,14 +29,14 @@ def test_honeycomb_2017_is_decided_by_a_zombie_controller_write() -> None:
     assert bug.controller_epoch == 1
 
 
-def test_controller_killed_is_decided_by_the_next_election() -> None:
+def test_controller_killed_decisive_event_is_the_next_election() -> None:
     held, bug = moments("controller-killed")
     assert isinstance(held, e.ControllerElected)
     assert (held.controller_epoch, bug) == (2, None)
 
 
 @pytest.mark.parametrize("name", LONE)
-def test_protocol_script_is_decided_when_the_last_peer_joins(name: str) -> None:
+def test_protocol_script_decisive_event_is_the_last_peer_joining(name: str) -> None:
     """The peer then has the history that the script expects. Only the script with the frozen leader ends in an
     election.
     """
@@ -46,7 +46,7 @@ def test_protocol_script_is_decided_when_the_last_peer_joins(name: str) -> None:
     assert (held.state, held.phase) == ends
 
 
-def test_every_play_has_a_decisive_moment_after_its_start() -> None:
+def test_every_script_has_a_decisive_event_after_its_start() -> None:
     """No play opens at the moment when its processes start."""
     for name, scenario in LIBRARY.items():
         verdict = play(scenario)

@@ -52,7 +52,7 @@ def names(pair: Pair) -> str:
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=names)
-def test_script_reports_its_bug_with_the_expected_text(pair: Pair) -> None:
+def test_script_detects_its_bug_with_the_expected_message(pair: Pair) -> None:
     """The script passes without the bug, and an ordinary start passes with it. Therefore the script is what shows the
     bug.
     """
@@ -65,21 +65,21 @@ def test_script_reports_its_bug_with_the_expected_text(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-def test_every_script_detects_some_bug(name: str) -> None:
+def test_every_script_detects_an_injected_bug(name: str) -> None:
     script = LIBRARY[name]
     by_itself = isinstance(script, WorldScenario) and script.shows
     assert by_itself or any(pair.script == name for pair in PAIRS)
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_injected_bug_has_its_texts_and_replaces_existing_code(name: str) -> None:
+def test_injected_bug_has_messages_and_replaces_existing_code(name: str) -> None:
     assert BUGS[name].shows and all(BUGS[name].shows)
     with BUGS[name]():
         pass
 
 
 @pytest.mark.parametrize("path", BUGS_FILES, ids=lambda path: path.stem)
-def test_injected_bugs_replace_code_only_through_broken(path: Path) -> None:
+def test_injected_bugs_patch_code_only_with_the_broken_helper(path: Path) -> None:
     tree = ast.parse(path.read_text())
     imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     imported += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
@@ -107,7 +107,7 @@ def test_unrelated_problems_do_not_count_as_detection_of_a_bug() -> None:
 
 
 @pytest.mark.parametrize("bug", injected_table.RARE)
-def test_bug_that_seeds_rarely_detect_has_a_script(bug: str) -> None:
+def test_bug_rarely_detected_by_seeds_has_a_script(bug: str) -> None:
     assert Pair(injected_table.RARE[bug], bug, injected_table.text_in_script(bug)) in PAIRS
 
 

@@ -47,7 +47,7 @@ def test_disturb_step_makes_a_producer_receive_the_error() -> None:
     assert [entry.event.subject for entry in uses(verdict)] == ["orders-0", "orders-0"]  # type: ignore[attr-defined]
 
 
-def test_application_of_a_simulated_fault_is_caused_by_the_fault() -> None:
+def test_applied_simulated_fault_is_caused_by_its_injection() -> None:
     verdict = played(*OPENED, Disturb(REFUSED), Produce("orders-0"))
     causes = Causes()
     for entry in verdict.journal:

@@ -44,7 +44,7 @@ def test_scenario_file_round_trips(name: str, tmp_path: Path) -> None:
     assert list(first.lines()) == list(second.lines()) != []
 
 
-def test_library_is_listed_and_played(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_scenario_library_is_listed_and_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert cli.list_all(True, LivePlayer(), running_obstacle) == 0
     listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert list(listed) == list(LIBRARY)
@@ -78,7 +78,7 @@ def test_json_report_of_a_run_has_the_hash_of_its_journal(capsys: pytest.Capture
     assert found["outage"] is None and found["seed"] is None, "over the bare protocol nothing is left to a seed"
 
 
-def test_settings_override_a_script_and_bad_ones_are_rejected() -> None:
+def test_settings_override_a_script_unless_they_are_invalid() -> None:
     bug = "unclean.leader.election.enable=true"
     with_bug = configured(LIBRARY["jepsen-2013"], [bug, "tickTime=250"])
     assert isinstance(with_bug, WorldScenario)

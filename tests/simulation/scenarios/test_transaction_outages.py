@@ -1,4 +1,4 @@
-"""Causes in the plays of transaction outages: why read_committed consumers wait, or no longer do."""
+"""Causes in runs of transaction outage scripts: why read_committed consumers wait, and why they stop waiting."""
 
 from __future__ import annotations
 
@@ -89,6 +89,6 @@ def test_stable_offset_move_is_caused_by_the_marker() -> None:
     ]  # fmt: skip
 
 
-def test_producer_that_did_not_start_fails_its_step() -> None:
+def test_transaction_step_without_its_producer_fails() -> None:
     script = WorldScenario("wrong", "", "A producer has started.", steps=(EndTransaction("shop", commit=True),))
     assert play(script).problems == ["step 1 (EndTransaction): there is no producer 'shop'"]

@@ -14,7 +14,7 @@ WITHIN_S = 0.5
 """Maximum difference in seconds between two of this machine's clocks, read one after the other."""
 
 
-def test_script_plays_on_a_thread_with_a_running_event_loop() -> None:
+def test_script_runs_on_a_thread_with_a_running_event_loop() -> None:
     async def play_here() -> Verdict:
         here = asyncio.get_running_loop()
         verdict = play(LIBRARY[SCRIPT])
@@ -25,7 +25,7 @@ def test_script_plays_on_a_thread_with_a_running_event_loop() -> None:
     assert asyncio.run(play_here()).problems == []
 
 
-def test_other_threads_use_real_time_during_a_play() -> None:
+def test_other_threads_use_real_time_while_a_script_runs() -> None:
     over = threading.Event()
     apart_s: list[float] = []
 

@@ -51,7 +51,7 @@ def found_in(search: ChoiceSearch, runs_max: int) -> Found:
 @pytest.mark.parametrize(
     "scenario", ["ensemble", "disks", "swarm", pytest.param("swarm-ensemble", marks=pytest.mark.long)]
 )
-def test_choices_and_their_recording_replay_the_seeds_history(scenario: str) -> None:
+def test_recorded_choices_replay_the_history_of_the_seed(scenario: str) -> None:
     plain, seed = SeedRun(2, SCENARIOS[scenario]), ReplayedSeed(Choices(2))
     taped = SeedRun(seed, SCENARIOS[scenario])
     plain.execute()
@@ -76,12 +76,12 @@ def test_swarm_seeds_have_no_violation(scenario: str) -> None:
         assert run_choices(Choices(seed), scenario, SETTINGS).problems == []
 
 
-def test_run_over_files_is_deterministic() -> None:
+def test_run_with_log_files_is_deterministic() -> None:
     one, again = (run_choices(Choices(7), FILES, SETTINGS) for _ in range(2))
     assert (one.written, one.reached) == (again.written, again.reached)
 
 
-def test_action_of_zeros_does_nothing() -> None:
+def test_choices_of_all_zeros_run_no_action() -> None:
     verdict = play_choices(Choices(4, {ACTIONS: Stream(ends=True)}), "swarm", SETTINGS)
     assert verdict.taken == []
     assert verdict.held
@@ -97,7 +97,7 @@ def test_mutation_keeps_the_length_of_actions() -> None:
         assert len(words) % ACTION_NUMBERS == 0
 
 
-def test_corpus_keeps_choices_with_a_new_or_higher_count() -> None:
+def test_corpus_keeps_choices_that_reach_a_new_or_higher_count() -> None:
     corpus = Corpus()
     assert corpus.keep_run(Choices(1), {10: 1}) is not None
     assert corpus.keep_run(Choices(2), {10: 1}) is None
@@ -106,7 +106,7 @@ def test_corpus_keeps_choices_with_a_new_or_higher_count() -> None:
     assert [kept.choices.seed for kept in corpus.kept] == [1, 3, 4]
 
 
-def test_corpus_selects_rare_features_more_often() -> None:
+def test_corpus_prefers_choices_that_reach_rare_features() -> None:
     corpus, random = Corpus(), Random(1)
     corpus.keep_run(Choices(1), {10: 1})
     corpus.keep_run(Choices(2), {20: 1})
@@ -116,7 +116,7 @@ def test_corpus_selects_rare_features_more_often() -> None:
     assert chosen.count(2) > chosen.count(1)
 
 
-def test_run_continues_from_the_position_of_a_rare_feature() -> None:
+def test_run_continues_from_where_a_rare_feature_was_reached() -> None:
     corpus, random = Corpus(), Random(1)
     kept = corpus.keep_run(Choices(1), {10: 1, 20: 1, 30: 1}, {10: 4, 20: 9})
     for _ in range(500):
@@ -134,7 +134,7 @@ def test_choices_without_positions_continue_from_the_start() -> None:
 
 
 @pytest.mark.parametrize("scenario", [PROTOCOL, FILES])
-def test_run_continued_from_a_position_reaches_it_again(scenario: str) -> None:
+def test_run_continued_from_a_position_reaches_its_state_again(scenario: str) -> None:
     ran = run_choices(Choices(11), scenario, SETTINGS)
     last = max(ran.places.values())
     for state, place in list(ran.places.items())[:: len(ran.places) // 3]:
@@ -143,7 +143,7 @@ def test_run_continued_from_a_position_reaches_it_again(scenario: str) -> None:
         assert place == last or again.written.streams["steps"].words != ran.written.streams["steps"].words
 
 
-def test_run_continued_from_an_action_is_equal_up_to_it() -> None:
+def test_run_continued_from_an_action_has_the_same_beginning() -> None:
     ran = run_choices(Choices(3), "swarm", SETTINGS)
     place = max(ran.places.values()) // 2
     again = run_choices(gone_on_from(ran.written, place, Random(5)), "swarm", SETTINGS)
@@ -165,7 +165,8 @@ def test_injected_bug_is_detected_and_its_choices_are_shrunk() -> None:
         verdict = play_choices(choices, PROTOCOL, SETTINGS)
     assert "committed and durable only on" in problems[0]
     assert runs > 0
-    # Start, elect and run everything, and then a write whose proposal reaches no disk.
+    # The shortest sequence starts and elects the servers, runs everything, and writes a proposal that reaches no
+    # disk.
     assert len(verdict.taken) <= 8
     assert run_choices(choices, PROTOCOL, SETTINGS).problems == []
 
@@ -179,13 +180,13 @@ def test_search_is_deterministic() -> None:
     assert choice_sequences() == choice_sequences()
 
 
-def test_plain_search_uses_only_seeds() -> None:
+def test_search_without_choice_sequences_uses_only_seeds() -> None:
     search = ChoiceSearch(Requested(PROTOCOL), plain_share=1)
     search.corpus.keep_run(Choices(1, {"steps": Stream(words=(1, 2))}), {1: 1})
     assert [search.next_choices().streams for _ in range(60)] == [{}] * 60
 
 
-def test_violations_of_one_invariant_are_one_kind_of_finding() -> None:
+def test_violations_of_one_invariant_are_grouped_as_one_finding() -> None:
     assert kind_of("WeakIsr: broker 1 leads") == kind_of("WeakIsr: broker 2 leads")
     assert kind_of("liveness: a serving ensemble did not come true") != kind_of("liveness: reading every record back")
 
@@ -300,13 +301,13 @@ def test_search_table_has_every_bug_once() -> None:
 BUG = "pending proposals not given to a newcomer"
 
 
-def test_search_counts_a_finding_only_with_the_bug() -> None:
+def test_search_reports_a_finding_caused_by_the_injected_bug() -> None:
     bug = next(bug for bug in search_table.bugs() if bug.name == BUG)
     tried = search_table.search(bug, search_table.Limits(runs=1_000))
     assert "which is not the oldest one proposed" in tried.problem
 
 
-def test_search_for_the_table_ends_at_its_limits() -> None:
+def test_search_for_the_table_stops_at_its_limits() -> None:
     bug = next(bug for bug in search_table.bugs() if bug.name == BUG)
     assert search_table.search(bug, search_table.Limits(runs=2)).runs == 2
     assert search_table.search(bug, search_table.Limits(runs=2, cpu_s=1e-9)).runs == 1
@@ -324,7 +325,7 @@ def test_search_table_resumes_from_its_file(tmp_path: Path) -> None:
     assert search_table.Searches(search_table.Limits(runs=3), into).of(bug, search_table.SEARCH) == []
 
 
-def test_search_table_without_a_median_lists_each_search() -> None:
+def test_table_entry_without_a_median_lists_each_search() -> None:
     found, other, not_found = (
         search_table.Tried(runs, 1.0, problem) for runs, problem in ((7, "a"), (9, "b"), (50, ""))
     )

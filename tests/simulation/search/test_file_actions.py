@@ -43,7 +43,7 @@ def take(cores: BareFileEnsemble, stretch: Stretch, quiet: Quiet | None = None) 
         assert cores.problems == []
 
 
-def test_messages_of_a_vanished_machine_are_released(cores: BareFileEnsemble) -> None:
+def test_held_messages_of_a_vanished_machine_are_released(cores: BareFileEnsemble) -> None:
     quiet = Quiet()
     quiet.follow(Run(hold=("3 > 1", "2 > 1", "disk 2")))
     take(cores, (Vanish(3), Run()), quiet)
@@ -61,7 +61,7 @@ def test_majority_serves_after_any_fault_of_the_leader(
     assert max(node.disk.current for node in cores.nodes.values()) > 1
 
 
-def test_restart_of_all_starts_running_servers_or_every_server(cores: BareFileEnsemble) -> None:
+def test_restart_action_starts_the_running_or_all_servers(cores: BareFileEnsemble) -> None:
     take(cores, next(stretch for stretch in file_actions.stops(cores)))
     first, second = file_actions.restarts_of_all(cores)
     take(cores, first)
@@ -70,12 +70,12 @@ def test_restart_of_all_starts_running_servers_or_every_server(cores: BareFileEn
     assert list(serving(cores)) == list(ALL)
 
 
-def test_restarted_machine_can_have_damage_in_any_record(cores: BareFileEnsemble) -> None:
+def test_restarted_machine_can_have_a_damaged_record(cores: BareFileEnsemble) -> None:
     flips = [step for stretch in file_actions.blinks(cores, 2) for step in stretch if isinstance(step, Rot)]
     assert flips == [Rot(2, "1.1"), Rot(2, "1.2")]
 
 
-def test_server_with_a_later_accepted_epoch_is_not_replaced(cores: BareFileEnsemble) -> None:
+def test_disks_with_different_accepted_epochs_are_not_equal(cores: BareFileEnsemble) -> None:
     others = (2, 3)
     assert file_actions.hold_the_same(cores, others)
     disk = cores.nodes[1].disk
@@ -102,7 +102,7 @@ def test_autopurge_after_each_load_leaves_fewer_logs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("peers", [3, 5])
-def test_ensemble_serves_in_epoch_2_with_its_earlier_writes(tmp_path: Path, peers: int) -> None:
+def test_initial_writes_leave_the_ensemble_serving_in_epoch_2(tmp_path: Path, peers: int) -> None:
     cores = BareFileEnsemble(tmp_path, peers, snap_count=8, commit_log_count=1)
     take(cores, (Start(), Elect(cores.voters), *file_actions.earlier_life(peers, Random(1))))
     assert list(serving(cores)) == list(cores.voters)
@@ -111,7 +111,7 @@ def test_ensemble_serves_in_epoch_2_with_its_earlier_writes(tmp_path: Path, peer
     cores.close()
 
 
-def test_peer_returning_on_a_slow_disk_serves_after_its_disk(cores: BareFileEnsemble) -> None:
+def test_returning_peer_with_a_slow_disk_serves_after_its_sync(cores: BareFileEnsemble) -> None:
     quiet = Quiet()
     take(cores, next(stretch for stretch in file_actions.stops(cores)), quiet)
     at_once, slowly = file_actions.returns(cores)
@@ -122,8 +122,8 @@ def test_peer_returning_on_a_slow_disk_serves_after_its_disk(cores: BareFileEnse
     assert at_once[-1] == Run()
 
 
-def test_last_write_of_a_leader_reaches_itself_or_one_other_peer(cores: BareFileEnsemble) -> None:
-    """A leader that is the only server with the write truncates it when it returns."""
+def test_last_write_of_a_dying_leader_reaches_one_other_at_most(cores: BareFileEnsemble) -> None:
+    """A leader that dies as the only server with the write truncates that write when it returns."""
     quiet = Quiet()
     _, and_dies, *_ = file_actions.last_writes(cores)
     take(cores, and_dies, quiet)
@@ -207,7 +207,7 @@ def five(tmp_path: Path) -> Iterator[BareFileEnsemble]:
     made.close()
 
 
-def test_failed_return_leaves_a_write_that_no_other_peer_gets(five: BareFileEnsemble) -> None:
+def test_failed_return_of_a_peer_leaves_a_write_on_a_minority(five: BareFileEnsemble) -> None:
     """The other servers elect a leader without the returning peer and its leader."""
     take(five, (*down(1, five), *(Write(5), Run()) * 2))
     vain = list(file_actions.returns_in_vain(five))
@@ -260,7 +260,7 @@ def down(peer: int, cores: BareFileEnsemble) -> Stretch:
     return (Crash((peer,)), Run(), Confer(others), Run())
 
 
-def test_return_after_absence_detects_reading_past_damage(cores: BareFileEnsemble, tmp_path: Path) -> None:
+def test_return_after_absence_detects_reading_past_log_damage(cores: BareFileEnsemble, tmp_path: Path) -> None:
     """The leader's log has a hole at the end of an epoch, which the zxids alone do not show."""
 
     def absence(cores: BareFileEnsemble) -> Stretch:
@@ -299,7 +299,7 @@ def test_restarts_in_sequence_detect_election_of_incomplete_peer(cores: BareFile
     )
 
 
-def test_return_after_a_failed_one_detects_stale_log_positions(five: BareFileEnsemble) -> None:
+def test_second_return_detects_stale_log_positions(five: BareFileEnsemble) -> None:
     """The leader reads its log up to a write that is then truncated. It becomes leader again, and continues from that
     position for a peer that still has the write.
     """

@@ -89,7 +89,7 @@ def test_forked_ensemble_recovers_with_any_disk_queue() -> None:
         cores.sync_disk(moved[0])
 
 
-def test_clones_and_fingerprints_include_closures() -> None:
+def test_clone_and_fingerprint_include_closure_variables() -> None:
     box: dict[str, list[int]] = {"list": [1]}
 
     def grow() -> None:
@@ -135,7 +135,7 @@ def test_fields_excluded_from_a_fingerprint_exist() -> None:
         Bounds(peers=3, writes=0, crashes=0, begin=Begin.POWER_ON, elections=1),
     ],
 )
-def test_exhaustive_search_of_the_scope_finds_no_violation(bounds: Bounds) -> None:
+def test_exhaustive_search_finds_no_violation(bounds: Bounds) -> None:
     found = explore(bounds)
     assert found.exhausted and found.problems == []
     assert found.states > 100 and found.settled > 1

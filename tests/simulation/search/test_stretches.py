@@ -56,7 +56,7 @@ def test_uneven_write_reaches_only_some_peers(cores: BareEnsemble) -> None:
     assert cores.problems == []
 
 
-def test_uneven_writes_cover_every_writer_and_every_hold(cores: BareEnsemble) -> None:
+def test_uneven_writes_cover_every_writer_and_held_link(cores: BareEnsemble) -> None:
     found = list(uneven_writes(cores))
     assert len(found) == len(set(found)) == 3 * (4 * 4 - 1)
 

@@ -34,7 +34,7 @@ class ZabMachine(RuleBasedStateMachine):
         try:
             step.play(self.cores)
         except StepFailed:
-            return  # An election among these peers that has no result.
+            return  # these peers cannot elect a leader; keep the attempt as a step
         self.steps.append(step)
         self.check(self.cores.problems)
 

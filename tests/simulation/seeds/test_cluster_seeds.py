@@ -135,7 +135,7 @@ def test_seed_detects_an_injected_bug_and_passes_without_it(
 
 
 @pytest.mark.long
-def test_every_cluster_probe_is_reached_in_one_seed_of_ten() -> None:
+def test_each_cluster_probe_is_reached_in_10_percent_of_seeds() -> None:
     reached = Counter[str]()
     for seed in range(1, SEEDS):
         outcome = run_seed(seed, WHOLE_CLUSTER)

@@ -134,7 +134,7 @@ def differences(told: Performed) -> list[str]:
     ]
 
 
-def test_tapped_messages_agree_with_the_bytes(told: Performed) -> None:
+def test_recorded_messages_agree_with_the_bytes_sent(told: Performed) -> None:
     assert differences(told) == []
     assert {port for key in told[2] for port in key if port in (CLIENT_PORT, QUORUM_PORT, ELECTION_PORT)} == {
         CLIENT_PORT, QUORUM_PORT, ELECTION_PORT,

@@ -1,4 +1,4 @@
-"""Seeds whose faults include those of single requests: every invariant holds, and the drawn rules make sense."""
+"""Seeds with faults of single requests: every invariant holds, and the drawn fault rules make sense."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rule(effect: str, **fields: Any) -> RequestFault:
     return RequestFault(**{"kind": "request", "effect": effect, **delay, **fields})
 
 
-def test_drawn_rules_make_sense() -> None:
+def test_randomly_drawn_fault_rules_are_valid() -> None:
     rules = [rule(api=api, effect=effect) for api, effect in KAFKA]
     rules += [rule(opcode=opcode, effect=effect) for opcode, effect in ZOOKEEPER]
     rules += [rule(api=api, effect="error", error=error) for api, errors in drawn.ERRORS.items() for error in errors]

@@ -90,7 +90,7 @@ def test_calm_ensemble_elects_once_and_expires_no_session() -> None:
 
 
 @pytest.mark.long
-def test_sleeping_thread_does_not_change_the_world() -> None:
+def test_another_sleeping_thread_does_not_change_the_history() -> None:
     ended = threading.Event()
 
     def rest() -> None:
@@ -106,7 +106,7 @@ def test_sleeping_thread_does_not_change_the_world() -> None:
         beside.join()
 
 
-def test_shapes_depend_only_on_the_seed() -> None:
+def test_ensemble_shape_depends_only_on_the_seed() -> None:
     shapes = [draw_shape(derive_random(seed, "serving shape")) for seed in range(30)]
     assert shapes == [draw_shape(derive_random(seed, "serving shape")) for seed in range(30)]
     assert {shape.peers for shape in shapes} == {3, 4, 5}
@@ -194,7 +194,7 @@ def test_empty_server_that_joins_after_a_purge_gets_everything() -> None:
 
 
 @pytest.mark.long
-def test_every_coverage_probe_is_reached_in_one_seed_of_ten() -> None:
+def test_every_coverage_probe_is_reached_in_10_percent_of_seeds() -> None:
     reached = Counter[str]()
     for seed in range(1, SEEDS):
         outcome = run_seed(seed, WHOLE)

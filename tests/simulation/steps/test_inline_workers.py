@@ -15,7 +15,7 @@ def job(said: list[str], name: str, *pauses: Pause) -> Job:
     said.append(f"{name} ends")
 
 
-def test_work_runs_jobs_until_they_wait() -> None:
+def test_work_runs_each_job_until_it_waits() -> None:
     inline_workers, said = InlineWorkers(), list[str]()
     one, two = (
         inline_workers.start(job(said, "a", GO_ON, WAIT), "a"),

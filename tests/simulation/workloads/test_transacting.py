@@ -57,7 +57,7 @@ def injected_after_a_decision(entries: Iterable[Entry], within_us: int = 50_000)
     return found
 
 
-def test_calm_clients_commit_abort_and_move_everything_once() -> None:
+def test_calm_run_commits_aborts_and_copies_each_record_once() -> None:
     run = SeedRun(1, CALM._replace(transactions_chance=1.0, draws_topics=True), world_settings(["faults.ms=20000"]))
     outcome = run.execute()
     assert outcome.problems == []
@@ -86,7 +86,7 @@ def test_faults_occur_between_a_decision_and_its_markers() -> None:
     assert taken_over(run.world.record.entries) > 0
 
 
-def test_share_of_seeds_with_transactions_matches_the_scenario() -> None:
+def test_share_of_transactional_seeds_matches_the_scenario() -> None:
     for scenario in (CHAOS, SWARM):
         count = sum(has_transactions(seed, scenario, WorldSettings()) for seed in range(1_000))
         assert abs(count / 1_000 - scenario.transactions_chance) < 0.03

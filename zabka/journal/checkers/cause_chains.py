@@ -103,7 +103,8 @@ def _end_fault(chain: Chain, committed: set[int]) -> str:
 
 
 def _late(chain: Chain, causes: Causes) -> str:
-    # A broker logs its registration when the reply arrives; the controller may have read the registration before.
+    # Leave out registrations: a broker logs its own only when the reply arrives, and the controller may have read
+    # it before.
     steps = [step for step in chain.steps if not isinstance(step.event, BrokerRegistered)]
     for effect, cause in pairwise(steps):
         if causes.place(cause) >= causes.place(effect):
@@ -165,7 +166,7 @@ _FITS: dict[type[Event], Callable[[Event, Event], bool]] = {
     LogTruncated: _truncated_fits,
     RecordsLost: _lost_fits,
 }
-"""By type of effect: a function that returns whether a cause can have led to it."""
+"""Functions that return whether a cause can have led to an effect, keyed by the effect's type."""
 
 
 def _disagreement(event: Event) -> str:

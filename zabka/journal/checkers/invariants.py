@@ -153,7 +153,7 @@ class AcknowledgedWritesSurvive:
             if event.state == "LEADING" and event.phase != "BROADCAST":
                 self._last_zxid[entry.node] = event.last_zxid
         elif isinstance(event, e.LeaderEstablished):
-            # Writes acknowledged in an older epoch must be in this leader's history.
+            # This leader's history must contain all writes that were acknowledged in older epochs.
             had = self._last_zxid.get(entry.node, 0)
             self.checked += 0 < self._acknowledged >> 32 < event.epoch
             if self._acknowledged >> 32 < event.epoch and had < self._acknowledged:
@@ -249,7 +249,7 @@ class ControllerEpochsRise:
 
     def __init__(self) -> None:
         self.checked = 0
-        self._elections: list[tuple[int, int, int]] = []  # (zxid, epoch, broker), in the order of observation.
+        self._elections: list[tuple[int, int, int]] = []  # (zxid, epoch, broker) in the order of their observation
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Compare elections with each other, and partition writes with the elections."""
@@ -352,8 +352,8 @@ class IsrWithinAssignment:
             return
         is_late = event.zxid < self._assigned.get(name, 0)
         if isinstance(event, e.LeaderElected) and not is_late:
-            # At the end of a reassignment the controller already uses the target, while the ISR still has the original
-            # replicas.
+            # At the end of a reassignment the controller already names the target replicas, while the ISR still
+            # contains the original ones. Allow both.
             self._replicas.setdefault(name, {}).update(dict.fromkeys(event.replicas))
         replicas = self._replicas.get(name)
         if replicas is not None and not is_late:
@@ -370,9 +370,9 @@ class IsrWithinAssignment:
 
 
 _ID_IN_USE = "BrokerIdInUse"
-"""The problem of a broker whose id another process has.
+"""Problem that a broker reports while another process uses its id.
 
-The broker reports it and retries; no invariant is violated.
+The broker retries; no invariant is violated.
 """
 
 

@@ -82,7 +82,7 @@ def check_one(key: str, operations: Sequence[Operation], step: Step, initial: Ha
     steps = 0
     event = head.after
     while unreturned:
-        # An operation that is not placed yet returns here, so no later call can precede it.
+        # An operation without a position returns here, so no later call can precede it: stop and go back.
         if event is None or not event.is_call:
             if len(placed) >= len(longest):
                 longest = tuple(call.operation for call, _ in placed)

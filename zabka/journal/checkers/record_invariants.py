@@ -18,7 +18,7 @@ _FORGETTING = ("power_loss", "disk_replaced")
 
 
 class _Durable(NamedTuple):
-    """A batch that must not be lost, with the reason and the leader epoch from which on this applies."""
+    """A batch that must not be lost, with the reason, and the first leader epoch for which this is required."""
 
     batch: LoggedBatch
     why: str
@@ -33,7 +33,7 @@ class _Loss:
     def __init__(self, in_sync: dict[int, int], is_known: bool) -> None:
         self.batches: dict[LoggedBatch, None] = {}
         self.in_sync = in_sync
-        """In-sync brokers, each with the zxid that wrote the ISR in which it was found."""
+        """In-sync brokers, each with the zxid of the write whose ISR contained the broker."""
         self.is_known = is_known
         """Whether the journal has every write of the state since the power loss."""
         self.left_isr = False
@@ -80,7 +80,7 @@ class _Partition:
         self.unlogged: dict[int, list[range]] = {}
         """Offset ranges that brokers found in this log although the journal lacks them.
 
-        A failed append leaves the bytes that it has written, perhaps including whole batches.
+        An append that failed leaves the bytes written so far in the log; they may include whole batches.
         """
         self.unloaded: dict[int, _Loss] = {}
         """Brokers that lost power and have since neither loaded this log nor created it again."""
@@ -99,13 +99,13 @@ class CommittedRecordsSurvive:
     - An unclean election. If that election is not in the journal, the state is marked as recovering from it.
     - A power loss of the last in-sync replica, because brokers do not fsync and Kafka relies on replication.
 
-    The power loss is an excuse only if all of the following is true:
+    A power loss justifies the loss of a record only if all of the following is true:
 
     - The new leader had the record and lost it in a power loss.
     - The new leader has not left the ISR since, or it is eligible. Any other replica must catch up first.
     - Every other member of the ISR either lost the record in a power loss too, or had left by the time of the election:
       its registration had ended or was a new one. The ISR is the last one written before the power loss, or any later
-      one. One member that stayed is enough for a violation, because it should have been elected.
+      one. If one member stayed, the loss is a violation, because that member should have been elected.
 
     The leader itself can reduce that set by removing followers that lag. A replica that the controller removes from the
     ISR still counts, with three exceptions:
@@ -118,8 +118,8 @@ class CommittedRecordsSurvive:
     and the loss is not checked.
 
     A disk that was replaced by an empty one counts as a power loss of all its records. Kafka creates such a log again
-    and lets it lead if no other replica was in sync. A log directory that only failed is no excuse: its records cannot
-    be read until it is repaired, so another replica must lead, or none.
+    and lets it lead if no other replica was in sync. A log directory that only failed does not justify a loss: its
+    records cannot be read until it is repaired, so another replica must lead, or none.
 
     Compacted records may be missing from a log that continues after them, or their batch may have fewer records. Which
     records had to stay depends on keys, which the journal does not contain.
@@ -219,7 +219,7 @@ class CommittedRecordsSurvive:
             known_end = log[-1].last + 1 if log else 0
             before = [each for each in partition.unlogged.get(event.broker_id, ()) if each.start < known_end]
             partition.unlogged[event.broker_id] = [*before, range(known_end, event.log_end_offset)]
-            # Later losses of this log have no excuse until the next power loss.
+            # Use up the excuse of the power loss: a later loss of records needs another power loss as its excuse.
             _lose(partition, event.broker_id, event.log_end_offset, partition.unloaded.pop(event.broker_id, None))
         elif isinstance(event, e.TopicDeleted):
             for name in [name for name in self._partitions if name.topic == event.topic]:
@@ -229,8 +229,9 @@ class CommittedRecordsSurvive:
         """Process the new role of a broker, which has opened its log and reports the log's end.
 
         The broker has loaded everything on its disk before that. If it loaded no such log after a power loss, it had no
-        replica at that time, and starts with an empty log: the power loss took nothing and is settled. Batches that the
-        model has beyond the log's end were deleted, which is no excuse, unless the disk was replaced in the meantime.
+        replica at that time, and starts with an empty log: the power loss removed nothing, and is not considered any
+        more. Batches that the model has beyond the log's end were deleted, and their loss is a violation unless the
+        disk was replaced.
         """
         self._brokers[node] = event.broker_id
         partition = self._of(event.topic, event.partition)
@@ -246,11 +247,11 @@ class CommittedRecordsSurvive:
                 partition.durable.clear()
                 partition.unclean = max(partition.unclean, event.leader_epoch)
         if event.partition_epoch <= partition.partition_epoch:
-            # The write was logged a second time, or late.
+            # This event is a repeated or late report of an earlier write.
             return
         if isinstance(event, e.LeaderElected):
             if event.recovering and not event.unclean and not partition.recovering:
-                # There was an unclean election whose controller died before logging it.
+                # The leader is recovering, so an unclean election took place, whose controller died before logging it.
                 partition.durable.clear()
                 partition.unclean = max(partition.unclean, event.leader_epoch - 1)
             partition.recovering = event.recovering
@@ -292,16 +293,16 @@ class CommittedRecordsSurvive:
         for first in sorted(partition.durable):
             batch, why, leader_epoch = partition.durable[first]
             if batch.last < event.log_start_offset:
-                # Retention or a DeleteRecords request has removed it.
+                # The batch was removed by retention or a DeleteRecords request.
                 continue
             is_unlogged = any(first in each for each in partition.unlogged.get(event.broker_id, ()))
             found = held.get(first, batch if is_unlogged else None)
             is_kept = batch.is_kept_as(found, partition.compacted_to)
             if leader_epoch > event.leader_epoch or (batch.first < event.log_end_offset and is_kept):
-                # The batch is kept, or this is an earlier leader that learned late of its election.
+                # Either the batch is in the new leader's log, or this event is a late report of an earlier leader.
                 continue
             if self._is_excused(partition, batch, event):
-                # The batch is lost permanently, because this leader's log is now the partition's log.
+                # The loss is allowed, and permanent, because the new leader's log now is the partition's log.
                 del partition.durable[first]
                 continue
             yield (
@@ -343,7 +344,7 @@ def _follow_isr(
 ) -> None:
     """Process a write of the state; `partition_epoch` is the epoch before this write."""
     loss.is_known = loss.is_known and event.partition_epoch == partition_epoch + 1
-    # An eligible replica was in sync when the ISR shrank, and can lead once no member of the ISR can.
+    # Count eligible replicas as ISR members: they were in sync when the ISR shrank, and can still become leader.
     loss.left_isr = loss.left_isr or broker not in (*event.isr, *event.eligible)
     before = loss.in_sync
     if isinstance(event, e.LeaderElected):
@@ -360,7 +361,7 @@ def _follow_isr(
 def _lose(partition: _Partition, broker: int, end_offset: int, excuse: _Loss | None) -> None:
     """Truncate the model of a broker's log at its real end.
 
-    `excuse` applies to the lost batches; None if there is none.
+    `excuse` is the power loss that may justify the loss of the batches, or None.
     """
     gone = _truncate(partition, broker, end_offset)
     if excuse is not None and gone:

@@ -109,9 +109,9 @@ class HighWatermarkWithinLog:
 class OnlyUncleanElectionsLeaveTheIsr:
     """Every elected leader was in the ISR or eligible in the previous state, or the election is marked as unclean.
 
-    While replicas are eligible, the election of any replica can be marked as unclean. The elected replica may be an ISR
-    member that restarted without its records and should have given way to the eligible ones. Or it may be an eligible
-    replica that a later change of min.insync.replicas has excluded.
+    While there are eligible replicas, the election of any replica can be marked as unclean. The elected replica may be
+    an ISR member that restarted without its records and should have given way to the eligible ones. Or it may be an
+    eligible replica that a later change of min.insync.replicas has excluded.
 
     The previous state is the state of the previous partition epoch, whenever it is logged. If its controller died
     before logging it, the election is not checked.

@@ -188,7 +188,8 @@ class CommittedLog:
         elif isinstance(event, e.PeerStateChanged):
             self._accepted[node] = event.accepted_epoch
         elif isinstance(event, e.LeaderEstablished):
-            # A leader that is established late may already have been replaced in a higher epoch.
+            # Compare only older epochs, because a leader established late may already have been replaced in a higher
+            # epoch.
             older = bisect_right(self._committed, (event.epoch << 32) - 1)
             self.checked += older > 0
             if older and self._committed[older - 1] > event.zxid:

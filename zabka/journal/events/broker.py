@@ -65,7 +65,7 @@ class ReplicaStanding(msgspec.Struct, frozen=True, gc=False):
 
 
 class IsrProposed(Event):
-    """A leader requests another ISR. `cause` is lag or caught_up; `upon` is the partition epoch that it knows.
+    """A leader requests another ISR. `cause` is lag or caught_up; `upon` is the partition epoch that the leader knows.
 
     `moved` has every replica that would leave or join, with the data of the decision.
     """
@@ -334,8 +334,9 @@ class LastStableOffsetMoved(Event):
 class LastStableOffsetHeld(Event):
     """read_committed consumers wait: an open transaction has held a leader's last stable offset for `held_ms`.
 
-    `producer_id` and `producer_epoch` are those of the transaction, `last_stable_offset` is where it begins, and
-    `held_ms` counts from the leader's first check that found it. Written once per transaction and leadership.
+    `producer_id` and `producer_epoch` identify the transaction's producer, `last_stable_offset` is where it begins, and
+    `held_ms` counts from the leader's first check that found the transaction. The event is written once per transaction
+    and leadership.
     """
 
     broker_id: int

@@ -56,8 +56,8 @@ class WorkloadProgressed(Event):
     `acks` is all, 1 or 0, and empty in journals of older versions. `missing` are the offsets of the `lost` records: at
     most 20 spans of each partition, the last of which covers the rest. A span has the fields `partition`,
     `first_offset`, `last_offset` and `count`, the number of lost records from its first to its last offset.
-    `running_ms` is how long it has produced, and `waited_ms` for how much of that a write waited: one that was not
-    acknowledged, or took more than a second. Both are -1 in journals of older versions.
+    `running_ms` is how long the workload has produced. `waited_ms` is the part of that time in which it waited for a
+    write that was not acknowledged or took more than a second. Both are -1 in journals of older versions.
     """
 
     workload_id: str

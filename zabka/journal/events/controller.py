@@ -114,7 +114,7 @@ class LeaderElected(Event):
     candidates: list[tuple[int, str]] = []
     """For an election: every replica with its status, in the order of the assignment.
 
-    The statuses are elected, available (an earlier replica was elected, or a preferred one), not_in_sync, not_alive,
+    The statuses are elected, available (an earlier or preferred replica was elected), not_in_sync, not_alive,
     offline_directory and shutting_down.
     """
     caused_by: str = ""

@@ -20,7 +20,7 @@ class NodeStopped(Event):
 
 
 class TaskFailed(Event):
-    """A background task of a node failed for that reason, and is started again."""
+    """A background task of a node failed for the given reason; the node starts it again."""
 
     task: str
     reason: str
@@ -44,12 +44,12 @@ class ProcessChanged(Event):
 class FaultInjected(Event):
     """A fault is active from now on.
 
-    It is a link that is cut, delayed or limited, as in `bandwidth 9000 bytes/s`, or (simulated) crash, power_loss,
-    pause, slow_disk, or a disk fault: fsync_fails, fsync_stalls, disk_full, bit_flipped, log_dir_fails, log_dir_full,
-    disk_replaced. In scripts it can name a message: hold, drop, delay or reorder, and the message's type, as in `hold
-    PROPOSAL`. The kind `request` is a rule for requests: `source` describes it, and `target` is the node that applies
-    it, or * for all.  An end of a link can be a client, such as client:shop-*.  `requester` requested it, as in
-    `process_changed`; for faults of the simulated world it is "seed", "fixture" or "scenario" with its name.  It is
+    The fault is a link that is partitioned, delayed or limited, as in `bandwidth 9000 bytes/s`, or (simulated) crash,
+    power_loss, pause, slow_disk, or a disk fault: fsync_fails, fsync_stalls, disk_full, bit_flipped, log_dir_fails,
+    log_dir_full, disk_replaced. In scripts it can name a message: hold, drop, delay or reorder, and the message's type,
+    as in `hold PROPOSAL`. The kind `request` is a rule for requests: `source` describes it, and `target` is the node
+    that applies it, or * for all. An end of a link can be a client, such as client:shop-*. `requester` requested it, as
+    in `process_changed`; for faults of the simulated world it is "seed", "fixture" or "scenario" with its name. It is
     empty in journals of older versions.
     """
 
@@ -71,8 +71,8 @@ class FaultRemoved(Event):
 class LinkFaultApplied(Event):
     """A fault of clients' links began to affect a client's connection to this node.
 
-    `client` is the client id, the ZooKeeper session, or the address, and `address` that of the connection. A fault is
-    journalled once for each client of a node, although it affects later connections too.
+    `client` is the client id, the ZooKeeper session, or the address, and `address` the address of the connection. A
+    fault is journalled once for each client of a node, although it affects later connections too.
     """
 
     fault_id: str

@@ -1,4 +1,4 @@
-"""Events of a test's own programs in a simulated world: what they note, and what they log."""
+"""Events of a test's own programs in a simulated world: their notes and their log messages."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from zabka.journal.event import Event
 
 
 class ProgramNoted(Event):
-    """A program, or the test itself, noted this with `world.note`.
+    """A record that a program, or the test itself, made with `world.note`.
 
-    `kind` is the user's name for the event, and `fields` its data as text. `caused_by` is the note that the program
-    named as the cause, or "start", the start of the program.
+    `kind` is the user's name for the event, and `fields` its data as strings. `caused_by` is the note that the program
+    named as the cause, or "start" for the start of the program.
     """
 
     kind: str

@@ -44,7 +44,10 @@ REQUEST_TIMEOUT_MS = 30_000
 ATTEMPT_MS_MAX = 5_000
 """How long the client waits for one broker before it sends the request to another."""
 FIRST_LOOK_MS = 1_000
-"""The same limit for metadata, which every broker can return at once, in the first round."""
+"""How long the client waits for one broker in the first round of a metadata request.
+
+The limit is short, because every broker can return metadata at once.
+"""
 FETCH_BYTES_MAX = 4 * 1024 * 1024
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
@@ -65,7 +68,7 @@ RETRIED = frozenset(
         ErrorCode.kafka_storage_error,
     }
 )
-"""Errors after which the client refreshes the metadata and repeats the request."""
+"""Errors after which the client refreshes its metadata and sends the request again."""
 
 
 class PartitionInfo(NamedTuple):
@@ -149,7 +152,7 @@ class KafkaClient:
         return self._learn(await self.any_broker(asked, timeout_ms, FIRST_LOOK_MS), topics is None)
 
     def _learn(self, response: KafkaMessage, whole: bool) -> ClusterInfo:
-        """Store a broker's metadata; `whole` if it covers all topics."""
+        """Store a broker's metadata; `whole` is set if the metadata covers all topics."""
         found = _cluster(response)
         known = {} if self.cluster is None or whole else dict(self.cluster.topics)
         self.cluster = found._replace(topics={**known, **found.topics})
@@ -176,7 +179,7 @@ class KafkaClient:
     async def any_broker(
         self, message: KafkaMessage, timeout_ms: int, attempt_ms: int = ATTEMPT_MS_MAX
     ) -> KafkaMessage:
-        """Send a request to each broker in turn, with a timeout of `attempt_ms` that doubles in each further round."""
+        """Send a request to one broker after another; the timeout `attempt_ms` doubles after each round of brokers."""
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         reason = "no time"
         attempts = 0
@@ -204,7 +207,7 @@ class KafkaClient:
             return None
         rows, number = topic.partitions, topic_partition.partition
         if number < len(rows) and rows[number].partition == number:
-            # In the usual case, rows are in the order of their numbers.
+            # Usually the rows are ordered by partition number, so no search is needed.
             return rows[number]
         return next((row for row in rows if row.partition == number), None)
 

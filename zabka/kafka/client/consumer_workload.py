@@ -39,7 +39,7 @@ class ConsumerCounts(NamedTuple):
     duplicates: int
     out_of_order: int
     lag: int
-    """Records below its partitions' high watermarks that the consumer has not read yet."""
+    """Number of records below the high watermarks of the consumer's partitions that the consumer has not read yet."""
     partitions: tuple[int, ...]
     last_error: str | None
 

@@ -1,4 +1,4 @@
-"""Requests that only the controller handles, and that follow a change of the controller.
+"""Requests that only the controller handles. They are sent again to a new controller after a failover.
 
 A controller that freezes keeps its connections open, so no connection breaks when another broker takes over. While a
 client waits for the controller's reply, it therefore asks the other brokers for the current controller, and switches to
@@ -88,7 +88,7 @@ class ControllerClient(KafkaClient):
                 return
 
     async def _look(self, besides: Endpoint | None, timeout_ms: int) -> None:
-        """Read the current controller from a broker, if possible another one than `besides`."""
+        """Read the current controller from a broker, if possible not from `besides`."""
         known = [] if self.cluster is None else list(self.cluster.brokers.values())
         others = [broker for broker in known if besides is None or broker.broker_id != besides.broker_id]
         candidates = others or self._bootstrap

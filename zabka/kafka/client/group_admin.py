@@ -160,7 +160,7 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
     try:
         return tuple(sorted(decode_assignment(data))) if data else ()
     except BadConsumerProtocol:
-        return ()  # The group is of another kind than a consumer group.
+        return ()  # the group is not a consumer group
 
 
 def _check(error: int) -> None:

@@ -96,7 +96,7 @@ class GroupConsumer:
             except _FAILURES as failure:
                 self._last_error = str(failure)
                 if isinstance(failure, KafkaRequestFailed) and failure.error is ErrorCode.fenced_instance_id:
-                    # Another member has replaced this one.
+                    # Another member with the same instance id has replaced this one.
                     return
             except BadConsumerProtocol as failure:
                 self._last_error = f"another member speaks otherwise: {failure}"
@@ -157,7 +157,7 @@ class GroupConsumer:
                         metadata_ms = now_ms + METADATA_AGE_MS
                         self._member.joined = not await self._member.topics_grew()
             except _FAILURES as failure:
-                # Another coordinator may be found later; it then decides whether this consumer is still a member.
+                # Keep trying: the next coordinator decides whether this consumer is still a member.
                 self._last_error = str(failure)
                 heartbeat_ms = now_ms + RETRY_MS
 

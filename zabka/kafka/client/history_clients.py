@@ -62,7 +62,7 @@ async def create_topic(client: AdminClient, runtime: Runtime, topic: TopicPlan) 
 class HistoryProducer:
     """Creates the topic, then sends records one by one to its partitions in turn, with an idempotent producer.
 
-    Each value is sent once; a value whose send failed may be stored all the same.
+    Each value is sent once; a value whose send failed may be stored nevertheless.
     """
 
     def __init__(

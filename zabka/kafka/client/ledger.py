@@ -59,7 +59,7 @@ class PartitionLedger:
 
     @property
     def highest(self) -> int:
-        """The highest offset ever acknowledged, -1 if there is none."""
+        """The highest offset that was ever acknowledged; -1 if there is none."""
         return self._highest
 
     @property
@@ -72,12 +72,13 @@ class PartitionLedger:
         for offset, number in enumerate(numbers, base_offset):
             former = self._acknowledged.get(offset)
             if former is not None and former != number:
-                # The offset was reused, so the record that was acknowledged at this offset before is lost.
+                # Another record now has this offset, so the record acknowledged there before is lost.
                 self._missing[offset, former] = None
             self._beyond.pop(offset, None)
             self._acknowledged[offset] = number
             if offset < self.position:
-                # The record was read before its acknowledgement arrived, so read it again.
+                # The position is already beyond this offset: the record was read before its acknowledgement arrived.
+                # Read it again.
                 self.position = offset
             self._highest = max(self._highest, offset)
         self._end = _UNKNOWN

@@ -72,7 +72,7 @@ class ReadProcessWrite:
 
     @property
     def lag(self) -> int:
-        """The number of records below its partitions' high watermarks that it has not read yet."""
+        """The number of records below the high watermarks of this member's partitions that it has not read yet."""
         return lag_of(self._positions, self._ends)
 
     @property
@@ -92,7 +92,7 @@ class ReadProcessWrite:
             except _FAILURES as failure:
                 self.last_error = str(failure)
                 self._positions.clear()
-                # The error may belong to an old generation; a heartbeat shows whether it does.
+                # Send a heartbeat now: the error may be caused by an old generation, which the heartbeat shows.
                 self._heartbeat_ms = 0
                 pause_ms = RETRY_MS
             await self._runtime.sleep(pause_ms)
@@ -140,7 +140,7 @@ class ReadProcessWrite:
         except KafkaRequestFailed as refused:
             if refused.error is not ErrorCode.offset_out_of_range:
                 raise
-            # The log was truncated, or its beginning was deleted.
+            # The log was truncated, or its beginning was deleted, so start at the earliest offset.
             self._positions[name] = await self._client.list_offset(name, EARLIEST, timeout_ms=ATTEMPT_MS_MAX)
             return (), position
         self._ends[name] = fetched.high_watermark

@@ -18,7 +18,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 TRANSACTION_TIMEOUT_MS = 60_000
 _RETRIED = (*LATER, ErrorCode.concurrent_transactions, ErrorCode.unknown_topic_or_partition)
-"""Transient errors, including those of a broker that does not know a new topic yet."""
+"""Transient errors, including the errors of a broker that does not know a new topic yet."""
 
 
 class GroupMetadata(NamedTuple):

@@ -231,7 +231,7 @@ class ReadProcessWriteWorkload(_Workload):
 
     @property
     def lag(self) -> int:
-        """The number of records below its partitions' high watermarks that it has not read yet."""
+        """The number of records below the high watermarks of this member's partitions that it has not read yet."""
         return self._loop.lag
 
     @property

@@ -46,7 +46,7 @@ class WaitingTime:
         self._settle(now_ms)
 
     def total_ms(self, now_ms: int) -> int:
-        """Return the time waited so far, including pending writes that have waited for longer than SLOW_MS."""
+        """Return the total waiting time so far, including pending writes that have waited for longer than SLOW_MS."""
         slow = [(begun_ms, now_ms) for begun_ms in self._begun.values() if now_ms - begun_ms > SLOW_MS]
         return self._settled_ms + united([*self._waited, *slow])
 

@@ -18,7 +18,7 @@ from zabka.kafka.ports import Emit
 from zabka.kafka.record_batch import BatchUnreadable, Record
 
 TICK_MS = 50
-"""Records that are due within one tick are sent in one batch per partition."""
+"""Batching interval: records that are due within one tick are sent in one batch per partition."""
 PENDING_MAX = 1_000
 """The maximum number of records that wait for one partition; no more are produced for it beyond that."""
 BATCH_RECORDS_MAX = 500
@@ -86,7 +86,7 @@ class Workload:
         self._started_ms: int | None = None
         self._ended_ms: int | None = None
         self._seen_ms = 0
-        """The latest reading of the clock, because only this client's own tasks can read its clock."""
+        """The last clock reading of this client, stored because only its own tasks can read its clock."""
         self._reported: WorkloadProgressed | None = None
         self.sent = self.acknowledged = self.failed = 0
 
@@ -169,7 +169,7 @@ class Workload:
         while self._producing:
             await self._runtime.sleep(TICK_MS)
             now_ms = self._now_ms()
-            # After a pause of this process, do not catch up on missed records.
+            # After a pause of this process, send at most one second's worth of missed records.
             due += min(now_ms - before_ms, 1_000) * self.records_per_s / 1000
             before_ms = now_ms
             count, due = int(due), due - int(due)
@@ -265,7 +265,7 @@ class Workload:
                 epoch, end = await self._client.end_offset_for_epoch(
                     name, ledger.leader_epoch, timeout_ms=VERIFY_PERIOD_MS
                 )
-                # The epoch is unknown or older: the logs may diverge anywhere.
+                # If the broker returns another epoch, the logs may diverge anywhere, so use 0.
                 parting = end if epoch == ledger.leader_epoch else 0
             ledger.leader_changed(info.leader_epoch, parting)
         if ledger.unverified or ledger.lost:

@@ -111,7 +111,7 @@ class ZookeeperConsumer:
             except SessionExpired:
                 self._last_error = "the session expired"
                 self._stop_reading()
-                # The consumer's claims were deleted with the session; uncommitted records will be read again.
+                # The session's claims of partitions were deleted with it. Start again at the committed offsets.
                 self._positions.clear()
                 await self._renew()
             except ZooKeeperError as failure:
@@ -191,7 +191,7 @@ class ZookeeperConsumer:
             if topics is not None:
                 members[name] = list(topics)
         if self._consumer_id not in members:
-            # Another client deleted the entry, or the list is from the previous session.
+            # Register again: another client deleted the entry, or the list was read before the session was open.
             await self._register()
         return members
 
@@ -264,7 +264,7 @@ class ZookeeperConsumer:
                 self._last_error = f"{topic_partition}: {failure}"
                 leader = None
             except (ZooKeeperError, BatchUnreadable) as failure:
-                # The member itself handles an expired session.
+                # Stop reading. If the session has expired, the member itself handles it.
                 self._last_error = f"{topic_partition}: {failure}"
                 return
             if not found_more:

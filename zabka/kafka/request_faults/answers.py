@@ -1,4 +1,4 @@
-"""Responses that contain an error, for the rows of a request that a rule selects.
+"""Responses that contain an error, for the rows (topics, partitions, groups) of a request that a rule selects.
 
 A request is split: the selected rows get the error and are not carried out; the other rows are carried out. Fetch and
 Metadata requests are first carried out as a whole, and then the error replaces the selected rows, so that fetch
@@ -28,7 +28,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, as_time, respond, 
 from zabka.kafka.wire.metadata_messages import MetadataResponse, MetadataResponseTopic
 
 Selects = Callable[[Any, int | None], bool]
-"""Returns whether a rule selects a row of a request, or the nested row with that partition."""
+"""Returns whether a rule selects a row of a request, or the partition with that number within the row."""
 
 
 class Rows(NamedTuple):
@@ -77,7 +77,7 @@ _NONE: Mapping[str, Any] = {
     "generation_id": -1, "base_offset": -1, "offset": -1, "timestamp": -1, "leader_epoch": -1, "end_offset": -1,
     "committed_offset": -1, "low_watermark": -1, "node_id": -1, "port": -1, "producer_id": -1, "producer_epoch": -1,
 }  # fmt: skip
-"""The values of other fields in Kafka's responses with an error."""
+"""Values of the other fields in a response that contains an error."""
 _CRC_AT, _CRC_OF_OLD_AT, _MAGIC_AT = 17, 12, 16
 
 
@@ -165,7 +165,7 @@ def merge(served: KafkaMessage, refused: KafkaMessage, rows: Rows) -> KafkaMessa
 
 
 class FetchedRow(NamedTuple):
-    """A partition of a Fetch request; the topic's name or its id, as in the response."""
+    """A partition of a Fetch request; its topic is identified as in the response, by name or id."""
 
     topic: str
     topic_id: Any
@@ -190,7 +190,7 @@ def refuse_fetched(response: FetchResponse, selected: Sequence[FetchedRow], erro
 def refuse_metadata(
     response: MetadataResponse, selects: Callable[[str, int | None], bool], partition: int, error: ErrorCode
 ) -> MetadataResponse:
-    """Return a Metadata response with the error in the selected topics, or in one partition of each (-1: the topic)."""
+    """Return a Metadata response with the error in the selected topics, or in a partition of each (-1: whole topic)."""
     topics = []
     for topic in response.topics:
         if selects(topic.name or "", None):

@@ -21,7 +21,7 @@ NARROWING = (
     "node", "client_id", "listener", "topic", "partition", "group", "transactional_id", "path", "principal",
     *_TIMES, "delay_ms", "throttle_ms",
 )  # fmt: skip
-"""The fields that a caller of a set can give."""
+"""Fields with which a caller can narrow a set of rules."""
 
 
 class ReadySet(NamedTuple):

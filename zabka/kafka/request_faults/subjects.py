@@ -45,7 +45,7 @@ WITH_TRANSACTIONS = frozenset(
 )  # fmt: skip
 MATCHES = {"topic": WITH_TOPICS, "partition": WITH_PARTITIONS, "group": WITH_GROUPS,
            "transactional_id": WITH_TRANSACTIONS}  # fmt: skip
-"""For each field of a rule, the APIs whose requests have it."""
+"""APIs whose requests have a field, keyed by the field name in a rule."""
 
 TopicName = Callable[[KafkaUuid], str | None]
 """Returns the name of the topic with that id."""

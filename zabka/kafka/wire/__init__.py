@@ -1,6 +1,6 @@
 """Kafka's protocol: every message by key and version, and its encoding.
 
 `kafka_schema` has the messages (kio's classes), and `frames` encodes and decodes them. Frequent messages have
-hand-written codecs: `produce_wire`, `fetch_wire`, `metadata_messages`, `control_wire`. This package knows neither
+hand-written codecs: `produce_wire`, `fetch_wire`, `metadata_messages`, `control_wire`. This package depends on neither
 clients nor brokers, and all higher packages may import it. Begin with `kafka_schema`, then `frames`.
 """

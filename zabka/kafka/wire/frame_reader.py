@@ -1,4 +1,4 @@
-"""Assembles frames from TCP data. Each byte is copied once, however the data was split."""
+"""Assembles frames from TCP data. Each byte is copied once, even if a frame arrives in many pieces."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ length that reaches beyond the frame is found before memory is reserved for it. 
 schema does not allow, because kio accepts it.
 
 kio is stricter than Java. It accepts no unknown tagged field, although a newer client may send one (KIP-482), and no
-string that is not UTF-8, where Java reads U+FFFD. It accepts no booleans except 0 and 1, and no duration of more than
-292,000 years. A message with any of these is rewritten for kio.
+string that is not UTF-8, which Java reads with U+FFFD. It accepts no booleans except 0 and 1, and no duration of more
+than 292,000 years. A message with any of these is rewritten for kio.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _steps(schema: Any) -> tuple[_Step, ...]:
 
 
 class _Amendment(NamedTuple):
-    """A replacement for the bytes between two positions."""
+    """A replacement for the bytes between two positions of a message."""
 
     begin: int
     end: int

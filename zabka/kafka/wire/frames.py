@@ -196,8 +196,7 @@ class ResponseEncoder:
         return _framed(correlation_id, payload, [body])
 
     def _metadata(self, payload: KafkaMessage) -> bytes:
-        # Keyed by identity: the payload is stored together with its bytes, so its id cannot be reused for another
-        # payload.
+        # The key is the payload's id. It cannot be reused, because the payload is stored with its bytes.
         known = self._remembered.get(id(payload))
         if known is not None:
             self._remembered.move_to_end(id(payload))

@@ -41,7 +41,7 @@ class Outcome(NamedTuple, Generic[T]):
 
 
 class Zk:
-    """Sends requests, and repeats them after a lost connection. Of session failures it raises only SessionExpired."""
+    """Sends requests, and repeats them after a lost connection. SessionExpired is the only session failure raised."""
 
     def __init__(self, service: CoordinationService, runtime: Runtime, max_in_flight: int = 10) -> None:
         self.service = service
@@ -49,8 +49,7 @@ class Zk:
         self._max_in_flight = max_in_flight
 
     async def call(self, request: Request[T]) -> T:
-        """Send a request, and resend it after every lost connection. Raises ZooKeeperError, but never
-        ConnectionLoss."""
+        """Send a request, and resend it after every lost connection. Raises ZooKeeperError, except ConnectionLoss."""
         outcome = await self.attempt(request)
         if outcome.error is not ErrorCode.OK:
             raise _raised(outcome)
@@ -110,7 +109,7 @@ class Zk:
                 lost.append(index)
                 continue
             except SessionExpired as error:
-                # Requests in flight are still awaited, so that no failure goes unnoticed.
+                # Continue to await the requests in flight, so that no failure goes unnoticed.
                 expired, halted = error, True
                 continue
             except ZooKeeperError as error:
@@ -174,7 +173,8 @@ class FencedWriter:
             if results is not None and all(result.error is ErrorCode.OK for result in results):
                 written += [Written(ErrorCode.OK, result.stat, outcome.repeated) for result in results]
             else:
-                # An op that conflicts with its own first attempt must be marked as possibly repeated.
+                # Write the ops one by one. If one conflicts with its own first attempt, it must be marked as possibly
+                # repeated.
                 alone = await self.write(group)
                 written += [each._replace(repeated=each.repeated or outcome.repeated) for each in alone]
         return written
@@ -232,7 +232,7 @@ class FencedWriter:
         return lambda: self.zk.service.multi(ops)
 
     def _is_fenced(self, outcome: Outcome[list[OpResult]]) -> bool:
-        """Return whether the check op itself failed.
+        """Return whether the check of /controller_epoch itself failed.
 
         If the check succeeds and another op fails, that op has the error, and the check has OK.
         """
@@ -255,7 +255,7 @@ class UnfencedWriter(FencedWriter):
         return await self.write(ops)
 
     async def confirm(self) -> None:
-        """Do nothing: this writer never learns from its writes that its term has ended."""
+        """Do nothing: the writes of this writer never show that its term has ended."""
 
 
 def _written(outcome: Outcome[list[OpResult]]) -> Written:

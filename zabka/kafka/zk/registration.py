@@ -41,7 +41,11 @@ class ControllerSeen(NamedTuple):
 
 
 class Won(NamedTuple):
-    """This broker became controller, with this epoch, the version that fences it, and the zxid of its election."""
+    """This broker became controller.
+
+    Contains the controller epoch, the version of /controller_epoch that fences its writes, and the zxid of its
+    election.
+    """
 
     epoch: int
     epoch_zk_version: int
@@ -111,7 +115,8 @@ async def register_broker(zk: Zk, info: BrokerInfo, timestamp_ms: int, own_sessi
     service = zk.service
     path = znodes.broker_path(info.broker_id)
     data = znodes.encode_broker(info, timestamp_ms)
-    # The setData is needed for its Stat, which returns the czxid from the same transaction.
+    # The SetData returns a Stat with the czxid of this transaction, which is the broker epoch. Create returns no
+    # Stat.
     ops: list[Op] = [Create(path, None, ephemeral=True), SetData(path, data, 0)]
     while True:
         results = await zk.call(lambda: service.multi(ops))
@@ -182,7 +187,7 @@ async def register_controller(zk: Zk, broker_id: int, timestamp_ms: int) -> Won 
     error = next(r.error for r in results if r.error is not ErrorCode.OK)
     if error not in (ErrorCode.NODE_EXISTS, ErrorCode.BAD_VERSION):
         raise error_for(error, znodes.CONTROLLER)
-    # Either another broker was faster, or this repeats a transaction that has already been applied.
+    # Either another broker was faster, or our own first transmission has already been applied.
     now = await read_controller(zk)
     ours = now.broker_id == broker_id and now.owner == service.session_id and now.epoch == new_epoch
     if not ours:
@@ -204,7 +209,7 @@ async def _epoch(zk: Zk) -> ControllerSeen:
             return seen
         if made.error is not ErrorCode.NODE_EXISTS:
             raise error_for(made.error, znodes.CONTROLLER_EPOCH)
-        # The epoch is already 0, or another broker has increased it since then.
+        # Another broker has created the znode, and may have increased the epoch since then.
         again = await zk.call(lambda: zk.service.get(znodes.CONTROLLER_EPOCH))
         if again[1].version == 0:
             return seen

@@ -35,8 +35,8 @@ class Found(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True):
     """The result of checking one history.
 
-    `checked` counts the checks of each invariant. A journal of the normal level lacks most events that the invariants
-    of ZAB and of records need: then `full` is False, and an invariant with no checks is not proven to hold.
+    `checked` counts the checks of each invariant. A journal of the normal level lacks most events that the
+    invariants of ZAB and of records need: then `full` is False, and an invariant without checks may be violated.
     """
 
     events: int
@@ -46,7 +46,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def check_history(history: Iterable[Entry], sentences: Sentences) -> Verdict:
-    """Check a history, in its order."""
+    """Check the entries of a history, which must be in order."""
     watchdog = Watchdog([*default_checkers(), *zab_checkers()])
     entries: list[Entry] = []
     for entry in history:

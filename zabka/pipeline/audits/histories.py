@@ -46,7 +46,7 @@ class History(msgspec.Struct, frozen=True):
     size_bytes: int
     command: str | None
     of_lake: bool = False
-    """Whether these are files of a lake's bronze table, which also contain lines of other runs."""
+    """Whether `files` belong to a lake's bronze table, and so also contain lines of other runs."""
 
 
 def histories(root: Path) -> list[History]:
@@ -94,7 +94,7 @@ def _runs_and_bodies(path: Path) -> pa.Table:
 
 
 def is_one_file(run: str) -> bool:
-    """Return whether the run is a single file in its own order, according to its name."""
+    """Return whether, according to its name, the run is a single file, whose lines are in order."""
     return _ONE_FILE.fullmatch(run) is not None
 
 

@@ -10,7 +10,10 @@ from zabka.pipeline.campaign.statistics import Difference, Estimate, Share
 from zabka.pipeline.campaign.stopping import Comparison, Verdict, cost_level
 
 _LACKING = {Verdict.OPEN, Verdict.DIFFERENT}
-"""Verdicts on costs that leave the question open: a difference in one setting is not a difference among all."""
+"""Verdicts on costs for which there were not enough seeds to conclude that no figure differs.
+
+DIFFERENT is among them: a difference at one look or in one setting is not a difference among all settings.
+"""
 
 
 def answer(found: Results) -> list[str]:

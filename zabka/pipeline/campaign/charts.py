@@ -10,9 +10,11 @@ from typing import NamedTuple
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 80, 24, 18, 52
 ASIDE, BAR = 12, 40
-"""The distance between series at one position, and the width of a bar that stands alone."""
+"""The distance between series at one position, and the width of a bar without bars next to it."""
 SEED, SPREAD = 2.0, 5
-"""The radius of a seed's mark, and the number of positions side by side for seeds, which would overlap."""
+"""The radius of a seed's mark, and the number of adjacent positions over which seeds are spread, because they would
+overlap.
+"""
 DOT, LETTER_WIDTH, LETTER_HEIGHT = 4.5, 7.0, 13.0
 """A mark's radius, and the approximate size of a letter in the page's 12 px."""
 DIGITS_MAX = 9
@@ -97,7 +99,7 @@ def chart(title: str, x: Axis, y: Axis, series: Sequence[Series], *, lines: bool
     parts = _frame(title, x, y, right, bottom)
     for number, one in enumerate(series):
         kind = SERIES[number % len(SERIES)]
-        # Intervals of several series at the same position are drawn next to each other.
+        # Shift the marks, so that intervals of several series at the same position are next to each other.
         aside = (number - (len(series) - 1) / 2) * ASIDE
         places = [(x.place(m.x, LEFT, right) + aside, m) for m in one.marks]
         if lines and len(places) > 1:

@@ -36,7 +36,7 @@ class Hypercube(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Stop(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """When a campaign ends: the sample sizes of its interim looks, and the differences that count as none."""
+    """When a campaign ends: the sample sizes of its interim looks, and the differences that do not matter."""
 
     equal_within: float | dict[str, float] = 0.0
     """The difference that does not matter: for the deciding figure, or for each figure by name."""
@@ -62,7 +62,7 @@ class Campaign(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     decide: str
     """The figure that answers the campaign's question."""
     also: list[str] = []
-    """Other figures, which are the cost of the decision."""
+    """Other figures, in which the best setting may be worse: the cost of the decision."""
     scenario: str = "chaos"
     settings: dict[str, Value] = {}
     grid: dict[str, list[Value]] = {}

@@ -1,7 +1,7 @@
-"""A campaign from its first run to its result. The caller passes the players: Spark, or this process.
+"""A campaign from its first run to its result. The caller passes the function that plays the runs.
 
-The runs of a look are submitted together, seed by seed, and each result is stored as it arrives. Between looks the rule
-of `stopping` decides whether the result is clear.
+Runs are played by Spark or in this process (`Players`). The runs of a look are submitted together, seed by seed,
+and each result is stored as it arrives. Between looks the rule of `stopping` decides whether the result is clear.
 """
 
 from __future__ import annotations

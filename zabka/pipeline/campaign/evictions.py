@@ -14,8 +14,8 @@ TAKES = frozenset([e.BrokerRegistered, e.EphemeralCreated, e.SessionExpired, e.I
 class Evictions:
     """Counts evictions within the window.
 
-    An eviction is false if the broker's process existed, also if it was paused, because it would have returned by
-    itself.
+    An eviction is false if the broker's process existed, also if it was paused, because the process would have
+    continued by itself.
     """
 
     def __init__(self, window: Window, lives: Lives) -> None:

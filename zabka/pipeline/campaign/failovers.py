@@ -68,7 +68,7 @@ class Failovers:
             self._begin(Failover(PARTITION, name, node, cause, at_us))
 
     def _begin(self, failover: Failover) -> None:
-        # If the successor is lost before it has taken over, the outage continues.
+        # If the successor dies before it has taken over, the same outage continues.
         if failover.subject not in self._open:
             self._deposed.discard(failover.subject)
             self._open[failover.subject] = failover
@@ -94,7 +94,8 @@ class Failovers:
         elif isinstance(event, e.LeadershipTaken):
             self._end(f"{event.topic}-{event.partition}", f"broker-{event.broker_id}", entry.mono_us)
         elif isinstance(event, e.TopicDeleted):
-            # A topic with the same name that is created later is a different topic.
+            # Drop open failovers of the topic, because a topic that is created later with the same name is another
+            # topic.
             for subject in [subject for subject in self._open if subject.rpartition("-")[0] == event.topic]:
                 del self._open[subject]
 
@@ -114,7 +115,7 @@ class Failovers:
             if failover.lost == f"broker-{broker}" and failover.detect_ms is None:
                 failover.detect_ms = _ms(failover, entry.mono_us)
                 if failover.kind == CONTROLLER:
-                    # The controller's znode was deleted with its session.
+                    # The /controller znode was deleted with the controller's session.
                     self._deposed.add(failover.subject)
 
     def _leader_elected(self, entry: Entry, event: e.LeaderElected) -> None:

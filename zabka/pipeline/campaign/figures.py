@@ -115,6 +115,6 @@ FIGURES: dict[str, Figure] = {
 def figures(measures: Measures) -> dict[str, float | None]:
     """Return every figure of a run.
 
-    A value is None if it does not exist, such as a failover time without failovers.
+    A value is None if the run cannot have it, such as a failover time without failovers.
     """
     return {name: figure.of(measures) for name, figure in FIGURES.items()}

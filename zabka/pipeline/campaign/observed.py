@@ -120,7 +120,8 @@ def campaign_text(seen: Observed, source: str) -> str:
     shape, count = next(iter(seen.shapes.most_common(1)), ((2, min(3, seen.brokers)), 0))
     timeout_ms = int(seen.settings.get("zookeeper.session.timeout.ms", "6000"))
     tick_ms = int(seen.settings.get("tickTime", "500"))
-    # ZooKeeper grants sessions of 2 to 20 ticks; the observed brokers ran with one of these timeouts.
+    # Choose timeouts within 2 to 20 ticks, because ZooKeeper grants no others. Include the timeout of the
+    # observed brokers.
     choices = sorted({max(2 * tick_ms, min(20 * tick_ms, timeout_ms * n // 4)) for n in (2, 4, 6, 8)} | {timeout_ms})
     lasted = sorted(seen.lasted_ms)
     lasts_ms = (lasted[len(lasted) // 10], lasted[len(lasted) * 9 // 10]) if lasted else LASTS_MS

@@ -47,7 +47,7 @@ class Played(msgspec.Struct):
     virtual_ms: int
     cpu_s: float
     played_at: str = ""
-    """The directory of the zabka package that played it."""
+    """The directory of the zabka package that played the run."""
 
 
 def play(run: Run) -> Played:

@@ -54,7 +54,7 @@ class RecordLosses:
         elif isinstance(event, e.ReplicaLoaded):
             self._cut(self._log(event.topic, event.partition, event.broker_id), event.log_end_offset)
         elif isinstance(event, e.LeadershipTaken):
-            # A leader that starts with an empty or shorter log does not write an event of this loss.
+            # A leader that starts with an empty or shorter log logs no other event of this loss.
             self._cut(self._log(event.topic, event.partition, event.broker_id), event.log_end_offset)
             name = f"{event.topic}-{event.partition}"
             leader = _Leader(event.leader_epoch, event.broker_id, event.log_start_offset)

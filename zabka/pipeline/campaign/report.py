@@ -264,7 +264,10 @@ def _violations(found: Results) -> Iterator[str]:
 
 
 def _one_run(found: Results) -> Iterator[str]:
-    """The first run of the baseline, which shows whether the report still holds: `run_of_report` reads it."""
+    """Yield the lines about the baseline's first run.
+
+    `run_of_report` reads them, to check whether this run still gives the same figures.
+    """
     run = next((run for run in found.runs if run.point == 0), None)
     if run is None:
         return

@@ -55,6 +55,6 @@ def _play(context: SparkContext, runs: Sequence[Run], keep: Keep) -> None:
     try:
         context.parallelize(encoded, len(encoded)).foreachPartition(task)
     except KeyboardInterrupt:
-        with suppress(Py4JError, OSError):  # Java may already have ended.
+        with suppress(Py4JError, OSError):  # Java may already have exited.
             context.cancelAllJobs()
         raise

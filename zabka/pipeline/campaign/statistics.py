@@ -31,7 +31,7 @@ IN_A_TAIL = 10
 """The number of samples beyond each end of an interval; with fewer, the end would be too near the middle."""
 BOOTSTRAP_SEEDS = 20
 RARE_SEEDS = 10
-"""The minimum number of seeds off the usual value; with fewer, a mean has no interval."""
+"""The minimum number of seeds that do not have the usual value; with fewer, a mean has no interval."""
 FLIPS, ROUNDS_MAX = 9_999, 11
 FINEST_P = 1 / (1 + FLIPS * ROUNDS_MAX)
 """The smallest p-value that sampling can yield."""
@@ -66,7 +66,7 @@ class Estimate(msgspec.Struct, frozen=True):
 class Difference(msgspec.Struct, frozen=True):
     """A setting's figure minus the baseline's figure, on the seeds that have both.
 
-    The interval is None if there are fewer seeds than any p-value at its level needs.
+    The interval is None if there are too few seeds for any p-value to reach its level.
     """
 
     seeds: int
@@ -122,8 +122,8 @@ def bootstrap_t(values: np.ndarray, confidence: float) -> tuple[float, float]:
 def _ts(samples: np.ndarray) -> np.ndarray:
     means, squares = samples.mean(axis=1), (samples**2).mean(axis=1)
     variances = (squares - means**2) / (samples.shape[1] - 1)
-    # A resample with only one distinct value has no t.  The rule for rare events makes such resamples too few to
-    # matter.
+    # Leave out resamples with a single distinct value, which have no t. The rule for rare events makes them too
+    # few to matter.
     kept = variances > 1e-12 * squares
     found: np.ndarray = means[kept] / np.sqrt(variances[kept])
     return found
@@ -179,7 +179,7 @@ def _ends(values: np.ndarray, level: float, near: float) -> tuple[np.ndarray, np
     if count <= EXACT_SEEDS:
         return _group_means(values, _patterns(count))
     draw = np.random.default_rng(count)
-    # The observed signs are also a pattern, so that no p-value is 0.
+    # Count the observed pattern as well, so that no p-value is 0.
     found = [_group_means(values, np.ones((1, count)))]
     rounds = min(math.ceil(IN_A_TAIL / level / FLIPS), ROUNDS_MAX)
     while len(found) <= rounds or (len(found) <= ROUNDS_MAX and not any((each[0] <= near).any() for each in found[1:])):
@@ -195,7 +195,7 @@ def _patterns(count: int) -> np.ndarray:
 def _group_means(values: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     sizes, sums = chosen.sum(axis=1), chosen @ values
     one_group = (sizes == 0) | (sizes == len(values))
-    # The pattern with all seeds in one group rejects no difference.
+    # With all seeds in one group, no difference is rejected, and the group size must not be 0.
     of, others = np.where(one_group, 1, sizes), np.where(one_group, 1, len(values) - sizes)
     first, second = sums / of, (values.sum() - sums) / others
     low, high = np.minimum(first, second), np.maximum(first, second)

@@ -49,12 +49,14 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def level_of(confidence: float, looks: int, points: int) -> float:
-    """Return the p-value for calling one of the comparisons different, with this number of points and of looks."""
+    """Return the highest p-value at which a comparison is called different, for this number of points and of looks."""
     return (1 - confidence) / (looks * max(1, points - 1))
 
 
 def cost_level(confidence: float, looks: int, figures: int) -> float:
-    """Return the p-value for calling a setting's cost in one of the figures different, with this number of looks."""
+    """Return the highest p-value at which a setting's cost in a figure is called different, for this number of
+    looks.
+    """
     return (1 - confidence) / (looks * max(1, figures))
 
 
@@ -72,8 +74,9 @@ def compare(by_point: Mapping[int, Mapping[int, float]], *, level: float, equal_
 def rivals(by_point: Mapping[int, Mapping[int, float]], best: int, *, confidence: float, looks: int) -> list[int]:
     """Return the points, except point 0, that cannot be distinguished from the best one.
 
-    The best point was chosen on these same runs. The level is therefore divided among all pairs of points: whichever
-    point is best, and at whichever look, the chance of calling any two equal points different stays below it.
+    The best point was chosen on these same runs. The level is therefore divided among all pairs of points:
+    whichever point is best, and at whichever look, the chance of calling any two equal points different stays below
+    that level.
     """
     pairs = math.comb(len(by_point), 2)
     level = (1 - confidence) / (looks * max(1, pairs))

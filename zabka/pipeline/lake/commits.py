@@ -22,7 +22,9 @@ import msgspec
 
 COMMITS = "_commits"
 MERGING, REPLACED = "_merging", "_replaced"
-"""The directories of files that are not in their place yet, or were replaced; see `compaction`."""
+"""The directories of merged files that are not in their final directory yet, and of files that were replaced; see
+`compaction`.
+"""
 FORMAT = 2
 _READS_MAX = 10
 Result = TypeVar("Result")
@@ -118,7 +120,7 @@ def _read(lake: Path) -> list[Commit]:
 
 
 def combined(known: Sequence[Commit]) -> Commit:
-    """Return one commit for all these batches, oldest first."""
+    """Combine commits, given oldest first, into one commit for all their batches."""
     return Commit(
         batch=known[-1].batch,
         first=known[0].batch if known[0].first is None else known[0].first,

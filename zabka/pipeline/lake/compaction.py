@@ -120,7 +120,7 @@ def _remove_superseded(lake: Path, whole: Commit, named: set[str]) -> None:
 
 def remove_replaced(lake: Path, older_than_s: float) -> int:
     """Remove files that were replaced longer ago than `older_than_s`; return how many."""
-    # A rename sets ctime, the time of the last metadata change.
+    # Use ctime, because the rename that replaced a file has set it.
     removed = [path for path in _parquet_files(lake / REPLACED) if time.time() - path.stat().st_ctime >= older_than_s]
     for path in removed:
         path.unlink()

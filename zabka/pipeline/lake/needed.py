@@ -86,7 +86,7 @@ class Needed:
         chosen = chosen.filter(pc.invert(_is(chosen, REPORTS)))
         self._note_pauses(chosen)
         signs = self._signs_of_life(pa.concat_tables(others), chosen.filter(_is(chosen, "node_started")))
-        # Combine them, because thousands of batches would otherwise leave thousands of chunks.
+        # Combine the chunks, because there would be one for each of thousands of batches.
         self._chosen = pa.concat_tables([self._chosen, chosen, signs]).combine_chunks()
 
     def rows(self) -> pa.Table:
@@ -144,7 +144,7 @@ def _chosen(entries: pa.Table, within: str, what: str, which: str) -> pa.Table:
 
 
 def _lines(entries: pa.Table, which: pa.Table, key: str) -> pa.Table:
-    """Return the lines of the nodes in `which` with that key."""
+    """Return the lines with the nodes and the values of `key` that are in `which`."""
     return entries.join(which, [*_NODE, key], join_type="left semi").select(_ENTRY)
 
 

@@ -1,7 +1,8 @@
 """The `replica_progressed` lines that a stream keeps: brokers write several a second, and few of them are needed.
 
-A table needs the highest high watermark of a replica in a role, and whether a report was higher than the report before
-it. Of three reports of a role that do not fall, the second report shows neither.
+A table needs the highest high watermark of a replica in a role, and whether a report was higher than the report
+before it. So of three successive reports of one role in which the high watermark does not fall, the second report
+is not needed.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Reports:
                 self._users[line] -= 1
                 self._drop_unused(line)
             else:
-                # Keep it among the rows, because it may be the highest of its role.
+                # Keep the line in the table, because its report may be the highest of its role.
                 del last[0]
         last.append(report)
 

@@ -84,7 +84,7 @@ def write_batch(frame: DataFrame, lake: Path, batch: int) -> Commit:
             wrote = _written(batches, lake, f"batch-{batch:09d}-{share:05d}.parquet")
             yield pa.RecordBatch.from_pydict({"wrote": [msgspec.json.encode(wrote)]})
 
-        # One row per task.
+        # Each task returns one row.
         results = frame.mapInArrow(task, "wrote binary").collect()
         wrote = [msgspec.json.decode(bytes(row["wrote"]), type=Wrote) for row in results]
         commits.write(

@@ -75,7 +75,7 @@ class Publisher:
     def _note(self, record: Record) -> None:
         if (place := place_of(record)) is not None:
             known, mark, _, _ = self._reached.get(place[0], (0, "", 1, ""))
-            # Of two files with the same name, the later file continues.
+            # If two files have the same name, continue with the later one.
             if mark != mark_in(record) or known < end_of(record):
                 self._reached[place[0]] = [end_of(record), mark_in(record), 1, ending_in(record)]
 

@@ -5,6 +5,6 @@ compares peers with the bytes on their disks, `replication_audit` checks the inv
 brokers, and `settled` checks whether brokers have recovered.
 
 Builds on `engine`, `filesystem` and `record`; `cluster`, the packages above it and `zabka.testing` import it.
-Invariants that need only the journal are in `zabka.journal.checkers`, those of the bare protocol in
-`zabka.simulation.steps.rules`.  Begin with `platters`.
+Invariants that need only the journal are in `zabka.journal.checkers`, and the invariants of the bare protocol are
+in `zabka.simulation.steps.rules`. Begin with `platters`.
 """

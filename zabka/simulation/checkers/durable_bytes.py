@@ -19,7 +19,10 @@ END_OF_RECORD = 0x42
 GZIP_MAGIC, GZIP_WINDOW = b"\x1f\x8b", 31
 SEAL = b"\0\0\0\x01/"
 SEAL_AT_MOST_BEFORE_THE_END = 64
-"""Bytes that may follow the first seal: the last zxid and the digest, with another seal."""
+"""The end of a snapshot in which its first checksum and "/" are searched, in bytes.
+
+The last zxid and the digest, with another checksum and "/", may follow them.
+"""
 
 
 class LogFile:

@@ -54,7 +54,8 @@ class KafkaRules:
             check(entry.event)
 
     def _proposes(self, event: e.IsrProposed) -> None:
-        # A broker whose session has expired continues to fetch for a while, with its last broker epoch.
+        # Note the broker epochs now: a broker whose session has expired continues to fetch with its last epoch for a
+        # while.
         lives = {broker: self._znodes.lives.get(broker, NEVER_REGISTERED) for broker in event.isr}
         self._proposed[topic_partition(event.topic, event.partition), event.leader_epoch, event.upon] = lives
 

@@ -178,7 +178,7 @@ class LoadedCoordinators:
     def _begin(self, broker: int, name: TopicPartition) -> None:
         term = self._terms.get((broker, name))
         if term is not None and term.ended_us is None:
-            # The leader in the next leader epoch keeps its state.
+            # The coordinator leads again with the next leader epoch, and keeps its loaded state.
             return
         files = self._machines[broker].files(str(name)).values()
         unread: dict[Node, Ranges] = {each.node: Ranges(each.size()) for each in files if each.size()}

@@ -148,7 +148,8 @@ class DurableReports:
         elif isinstance(event, e.HistoryReplaced):
             self._replaced[peer] = event.zxid
         elif isinstance(event, e.SnapshotTaken) and event.zxid != self._replaced.get(peer):
-            # A leader's snapshot that replaces a history can include transactions that are not committed yet.
+            # A snapshot from a leader that replaces the history is not checked, because it can include transactions
+            # that are not committed yet.
             committed = self._record.last_committed
             fault = f"a snapshot of {zxid_text(event.zxid)}, committed is {zxid_text(committed)}"
             self._note(SNAPSHOTS, fault if event.zxid > committed else "")

@@ -22,7 +22,7 @@ def producers_in(data: bytes) -> dict[int, tuple[int, int]]:
     while (header := read_header(data, at)) is not None:
         epoch, sequence = found.get(header.producer_id, (-1, NO_SEQUENCE))
         if is_control(header):
-            # A marker has no sequence number, and in a new epoch the producer does not have one yet.
+            # A marker has no sequence number. If it begins a new epoch, the producer has none yet.
             sequence = sequence if epoch == header.producer_epoch else NO_SEQUENCE
             found[header.producer_id] = header.producer_epoch, sequence
         elif header.producer_id >= 0:

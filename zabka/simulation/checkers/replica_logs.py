@@ -49,7 +49,7 @@ class ReplicaLog:
         if unchanged and self._newest:
             file, size = self._read[self._newest]
             if files.get(self._newest) is file and file.size() == size:
-                # A truncation shortens the newest file or makes another file the newest.
+                # A truncation would have shortened the newest file, or made another file the newest.
                 return
         for name, (file, size) in self._read.items():
             size_now = file.size()
@@ -75,7 +75,7 @@ class ReplicaLog:
         at = 0
         while (header := read_header(data, at)) is not None:
             if header.magic != MAGIC or not header_is_sane(header):
-                # After zeros or garbage from a power loss, the start of a next batch cannot be found.
+                # Stop here: after zeros or garbage from a power loss, the beginning of another batch cannot be found.
                 self.damaged = self.end if self.damaged is None else self.damaged
                 return
             last_offset = header.last_offset

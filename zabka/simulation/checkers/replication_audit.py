@@ -203,7 +203,7 @@ class ReplicationAudit:
 
     def _note(self, name: TopicPartition, broker: int | None) -> None:
         if not self._changed:
-            # Check after all other events of this moment, because invariants need not hold in the middle of a step.
+            # Check after all other events of this moment, because the invariants need not hold between them.
             self._scheduler.soon(self._check_changed)
         brokers = self._changed.setdefault(name, {})
         if broker is None:
@@ -246,17 +246,23 @@ class ReplicationAudit:
             audited.lost_in_epoch[broker] = after.leader_epoch
 
     def _forgive_who_leads_on(self, name: TopicPartition, after: LeaderAndIsr) -> None:
-        """Handle a new epoch of a leader that lost power: a new process, unless its registration is unchanged."""
+        """Handle a new epoch of a partition whose leader lost power.
+
+        Unless its registration is unchanged, the leader is a new process whose log may lack records.
+        """
         if after.leader not in self.znodes.brokers or not self._is_powerless(after.leader):
             self._forgive_who_forgot(name, after)
 
     def _forgive_who_forgot(self, name: TopicPartition, after: LeaderAndIsr) -> None:
-        """Handle the election of a replica that lost power.  If it has all committed batches, no loss is allowed."""
+        """Handle the election of a replica that lost power. Allow the loss of committed batches if its log lacks
+        any.
+        """
         audited = self._of(name)
         if audited.is_recorded and self._lacks(name, after.leader) is None:
             del audited.lost_power[after.leader]
         else:
-            # Its in-sync replicas may already have truncated their logs to match.
+            # The ISR members may already have truncated their logs to that of this leader, so they count as having lost
+            # the records as well.
             audited.forgive(after.leader_epoch)
             audited.lost_power.update(dict.fromkeys(after.isr))
 
@@ -278,7 +284,7 @@ class ReplicationAudit:
             if broker in before.isr:
                 continue
             if self._is_powerless(broker):
-                # The request to add it to the ISR was in flight when it lost power.
+                # The broker lost power while the request to add it to the ISR was in flight.
                 self._of(write.partition).lost_power[broker] = None
             if live is not None:
                 self._checked.note("OnlyTheLivingJoin")

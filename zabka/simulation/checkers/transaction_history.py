@@ -103,7 +103,7 @@ class TransactionHistory:
     def started(self, transactional_id: str, producer: tuple[int, int]) -> None:
         """Record that a producer got its producer id and epoch."""
         known = self._newest.get(transactional_id, producer)
-        # If two producers start at the same time, their replies can arrive in any order.
+        # If two producers start at the same time, their replies can arrive in any order, so keep the higher epoch.
         self._newest[transactional_id] = max(known, producer) if known[0] == producer[0] else producer
 
     def newest(self, transactional_id: str) -> tuple[int, int]:
@@ -140,7 +140,7 @@ class TransactionHistory:
     # ---- the verdict -----------------------------------------------------------------------------------------------
 
     def violations(self, is_excused: IsExcused) -> list[str]:
-        """Return all violations, except those of excused transactions."""
+        """Return all violations, except violations by transactions that `is_excused` exempts."""
         found = [(rule, detail, attempt) for rule, detail, attempt in self._wrong]
         found += self._not_whole()
         told = [
@@ -169,7 +169,9 @@ class TransactionHistory:
                     yield KEPT, f"{missing} of {attempt} are lost", attempt
 
     def _miscounted(self, is_excused: IsExcused) -> Iterator[str]:
-        """Compare the inputs with the output, unless a loop is excused: then the group may repeat or skip inputs."""
+        """Compare the inputs with the output, unless `is_excused` exempts a loop: its group may repeat or skip
+        inputs.
+        """
         loops = [attempt for attempt in self.attempts if attempt.inputs]
         inputs = self._inputs(loops)
         sources = [*self.group_offsets, *self.read_back]

@@ -63,7 +63,7 @@ def _batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
     at = 0
     while (header := read_header(data, at)) is not None and at + header.size <= len(data):
         if header.magic != MAGIC or not header_is_sane(header):
-            # The power loss left zeros or garbage.
+            # Stop here: the power loss left zeros or garbage.
             return
         yield at, header
         at += header.size

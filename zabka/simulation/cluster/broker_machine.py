@@ -151,7 +151,9 @@ class BrokerMachine(ServerMachine):
     # -- its power ---------------------------------------------------------------------------------------------------
 
     def lose_power_after(self, operations: int, told: Callable[[BrokerMachine], object]) -> None:
-        """Lose power at the next file operation after `operations` more operations, and then call `told`."""
+        """Lose power at the next file operation after `operations` more operations, and then call the function
+        `told`.
+        """
         self.volume.lose_power_after(operations)
         self._on_power_loss = told
 

@@ -141,7 +141,7 @@ class Playing:
 
 
 async def make_ground(client: Client, runtime: AsyncioRuntime) -> None:
-    """Create the parent znodes that the players use."""
+    """Create the parent znodes that the clients of `Playing` use."""
     await client.start()
     for path in (HISTORIES, ALIVE):
         while True:

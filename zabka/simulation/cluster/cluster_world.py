@@ -140,7 +140,8 @@ class ClusterWorld(ServingWorld):
         if isinstance(event, LogDamageFound) and event.action == TAKEN_OFFLINE:
             self._given_up[entry.node] = None
             if self._is_watched:
-                # A failure from before the repair: a starting broker reports it only once it has joined the cluster.
+                # The failure occurred before the repair. A starting broker reports it only when it has joined the
+                # cluster.
                 self.scheduler.after(SEEN_TO_US, self._restart_given_up)
         elif isinstance(event, NodeStarted):
             self._given_up.pop(entry.node, None)

@@ -83,7 +83,7 @@ class PeerMachine(ServerMachine):
         return self.process is not None and running is not None and running.peer.status().serving
 
     def note_end(self) -> None:
-        """Count what the process did as leader."""
+        """Count the rare situations that the ending process met as leader."""
         running, self.running = self.running, None
         if running is not None:
             self.reached.process_ended(self.name, running)

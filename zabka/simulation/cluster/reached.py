@@ -59,7 +59,7 @@ class Reached:
         return node in self._purged
 
     def process_ended(self, node: str, running: RunningPeer) -> None:
-        """Count what a peer did as leader, at the end of its process."""
+        """Count the rare situations that a peer met as leader, when its process ends."""
         self._purged.pop(node, None)
         from_log, put_off = running.peer.rare_syncs
         self.counts[DIFF_FROM_LOG] += from_log

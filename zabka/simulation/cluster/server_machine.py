@@ -93,7 +93,9 @@ class ServerMachine(Machine):
         self.is_wanted = False
         """Whether a supervisor restarts a process that ends."""
         self.faults = FaultTable(node=name)
-        """The faults that the server itself applies: those of requests, and of links that are not the network's."""
+        """The faults that the server itself applies: request faults, and link faults that the network does not
+        apply.
+        """
         self.on_trouble: Callable[[BaseException], None] = _nobody_hears
         """Called with the error that ended the process."""
         self._troubles = troubles

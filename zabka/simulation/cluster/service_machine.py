@@ -44,9 +44,9 @@ class ServiceMachine(Machine):
         self.has_returned = False
         """Whether the last run ended without an exception."""
         self.takes_faults = True
-        """Whether faults that a seed draws affect it."""
+        """Whether faults that a seed draws affect this machine."""
         self.restarts = restarts
-        """Whether it is started again after a failure."""
+        """Whether the program is started again after a failure."""
         self._service = service
         self._bootstrap = bootstrap
         self._record = record
@@ -71,7 +71,7 @@ class ServiceMachine(Machine):
         super().start()
 
     def terminate(self) -> bool:
-        """SIGTERM; return False if the program has no handler for it."""
+        """Send SIGTERM; return False if the program has no handler for it."""
         self._is_terminated = True
         handled = self.process is not None and signal.SIGTERM in self.process.loop.signals
         if handled and self.process is not None:
@@ -79,7 +79,7 @@ class ServiceMachine(Machine):
         return handled
 
     def step_clock(self, by_us: int) -> None:
-        """Set its wall clock forward by that time, or back if it is negative."""
+        """Set the machine's wall clock forward by that time, or back if it is negative."""
         self.skew_us += by_us
         if self.process is not None:
             self.process.loop.step_clock(by_us)
@@ -121,7 +121,7 @@ class ServiceMachine(Machine):
             self._unreported = self.failures[-1]
 
     def _start_again(self) -> None:
-        # In the meantime the machine may have lost power, or the program may have been started or cancelled.
+        # Since the exit, the machine may have lost power, or the program may have been started or cancelled.
         if self.restarts and self.kernel.has_power:
             self.start()
 

@@ -110,7 +110,7 @@ class World(ClusterWorld):
                 self.until(lambda: all(machine.process is None for machine in services), CLEAN_UP_MS_MAX)
         finally:
             with warnings.catch_warnings():
-                # Killed programs did not close what they had opened, nor await what they had called.
+                # Killed programs leave open files and coroutines that were never awaited.
                 warnings.simplefilter("ignore", ResourceWarning)
                 warnings.simplefilter("ignore", RuntimeWarning)
                 super().end_world()
@@ -120,8 +120,10 @@ class World(ClusterWorld):
 
     @contextmanager
     def in_virtual_time(self) -> Iterator[None]:
-        """Replace clocks and randomness for a `with` block in which time passes; within a program's turn, let the world
-        go on while the program waits."""
+        """Replace clocks and randomness for a `with` block in which virtual time passes.
+
+        If a program of the world makes the call, the world continues while the program waits.
+        """
         if self._is_running:
             with self.ground.turn.handed_over():
                 yield
@@ -160,7 +162,7 @@ class World(ClusterWorld):
             machine.switch_on()
 
     def kill(self, name: str, power_loss: bool = False) -> None:
-        """SIGKILL a node or a program, or cut its power."""
+        """Kill a node or a program (SIGKILL), or cut its power."""
         machine = self.machine(name)
         if machine.process is not None:
             self.announce("power_loss" if power_loss else "crash", name)
@@ -225,7 +227,7 @@ class World(ClusterWorld):
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def prioritise(self, delays_ms: dict[tuple[str, str], int]) -> Callable[[], None]:
-        """Delay each direction between two nodes by its own time; return a function that ends the delays."""
+        """Delay each direction between two nodes by a separate time; return a function that ends the delays."""
         fault_id = self.announce("priorities", "*", delay_ms=max(delays_ms.values(), default=0))
         links = {(self.machine(a).address, self.machine(b).address): each for (a, b), each in delays_ms.items()}
         for link, delay_ms in links.items():

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Callback(asyncio.Handle):
-    """A callback that runs in a turn of its loop."""
+    """A callback that runs in a turn of its loop (`zabka.simulation.engine.loop`)."""
 
     __slots__ = ()
     _context: Context

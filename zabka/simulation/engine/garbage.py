@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SEEDS_A_COLLECTION = 8
-"""Seeds per collection.  The thresholds alone would let a thousand ended worlds accumulate."""
+"""The number of seeds per collection; the thresholds alone would let a thousand ended worlds accumulate."""
 _THRESHOLDS = (50_000, 20, 50)
 
 

@@ -1,7 +1,7 @@
 """Values of the host that a test's programs read, replaced while their world runs: clocks, randomness, names.
 
-`datetime.now` and its like are methods of types in C.  They are replaced in the types' own dictionaries, so that
-modules that have imported the types see the replacement, too.
+Functions such as `datetime.now` are methods of C types. They are replaced in the types' own dictionaries, so that
+modules that have imported the types also use the replacement.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any
 from zabka.simulation.engine.virtual_time import Clocked
 
 Taker = Callable[[], "Clocked | None"]
-"""Returns the program that has the turn, or None if a program has not."""
+"""Returns the program that is running, or None if no program is running."""
 
 
 @contextmanager
 def virtual_values(taker: Taker, seeded: Callable[[int], bytes], name_of: Callable[[], str]) -> Iterator[None]:
-    """Give the program with the turn its own clocks and random bytes within a `with` block.
+    """Replace the clocks and random bytes of the running program within a `with` block.
 
-    `seeded` returns random bytes of the seed's, and `name_of` the name of the program's machine.
+    `seeded` returns random bytes that depend on the seed, and `name_of` returns the name of the program's machine.
     """
     replaced = [*_random_values(taker, seeded), *_clocks(taker), *_names(taker, seeded, name_of)]
     originals = [(owner, attribute, getattr(owner, attribute, None)) for owner, attribute, _ in replaced]
@@ -64,7 +64,9 @@ def _random_values(taker: Taker, seeded: Callable[[int], bytes]) -> list[tuple[A
 
 def _clocks(taker: Taker) -> list[tuple[Any, str, Any]]:
     def of_turn(original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a conversion of seconds whose default is the program's wall clock."""
+        """Return a conversion of seconds (localtime, gmtime, ctime) that converts the program's wall clock by
+        default.
+        """
 
         @wraps(original)
         def convert(seconds: float | None = None, /) -> Any:
@@ -144,15 +146,16 @@ def _virtual_now(taker: Taker) -> Iterator[None]:
 
 
 def _set_in_type(owner: type, **values: Any) -> None:
-    """Set attributes of a type in C, which `setattr` refuses."""
+    """Set attributes of a C type, which `setattr` rejects."""
     gc.get_referents(vars(owner))[0].update(values)
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
 
 
 def stamp_records_of_aiokafka() -> bool:
-    """Let aiokafka's producer, if it is imported, take record timestamps from `time.time` at each call.
+    """Make aiokafka's producer, if it is imported, take record timestamps from `time.time` at each call.
 
-    Its batches have bound the host's clock at import, in Python and in C.  Return False if it is not imported yet.
+    Its batch classes, in Python and in C, keep the host's clock that they found at import. Return False if aiokafka
+    is not imported yet.
     """
     module = sys.modules.get("aiokafka.producer.message_accumulator")
     if module is None or not hasattr(module, "BatchBuilder"):

@@ -1,8 +1,9 @@
 """The isolation of a test's own programs from the host while their world runs.
 
-A program of a test is not written for simulation.  Clocks and randomness that it reads are those of its machine and of
-the seed (`host_values`).  It may also start what no world can simulate; a call of that kind raises NotSimulated in the
-program, with an alternative.  Native threads that a C extension starts are found when the world stops next.
+A program of a test is not written for simulation. Its clocks are those of its machine, and its random numbers
+depend on the seed (`host_values`). It may call functions that a world cannot simulate: such a call raises
+NotSimulated in the program, and the message names an alternative. Native threads that a C extension starts are
+detected when the world stops next.
 
 The world's own servers need none of this: they get their randomness through ports.
 """
@@ -57,7 +58,7 @@ class Isolation:
         self.loops: dict[ProgramLoop, str] = {}
         """The loops of the programs, and the names of their machines; other processes are not restricted."""
         self.steps: list[Step] | None = None
-        """The turns of the programs, if they are traced."""
+        """The event loop iterations of the programs, if they are traced."""
         self._turn = turn
         self._thread = threading.get_ident()
         self._bytes = seed.randbytes
@@ -99,7 +100,7 @@ class Isolation:
         setattr(owner, attribute, replacement)
 
     def _taker(self) -> Clocked | None:
-        """Return the program that has the turn, or None if a program has not."""
+        """Return the program that is running, or None if no program is running."""
         taker = self._turn.taker
         return taker if taker in self.loops and threading.get_ident() == self._thread else None
 
@@ -116,7 +117,7 @@ class Isolation:
         return call
 
     def _setting_signal(self, original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        """Return signal(2), which sets the handler of the program with the turn."""
+        """Return a replacement of signal(2) that sets the handler of the running program."""
 
         def set_handler(number: int, handler: Any, /) -> Any:
             taker = self._taker()
@@ -142,7 +143,9 @@ class Isolation:
         return send
 
     def _syncing(self, original: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Return fsync(2) for descriptors of the program's simulated files, and the host's for all others."""
+        """Return a replacement of fsync(2): it syncs the program's simulated files, and passes other descriptors to
+        the host.
+        """
 
         def sync(descriptor: Any, /) -> None:
             taker = self._taker()

@@ -90,7 +90,7 @@ class _LoopWork:
     def _after(self, seconds: float) -> None:
         self._rests = False
         self._due += 1
-        # This includes the time that the last step took, if the step calls this.
+        # Add the time that the current step has taken, if a step calls this.
         delay_us = self._loop.busy_us() + round(seconds * 1e6) + draw_below(self._random, STARTS_US_MAX)
         self._loop.call_beside(delay_us, self._come, self._due)
 

@@ -115,7 +115,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             while True:
                 for _ in range(len(ready)):
                     if not ready:
-                        # The process was killed during this turn.
+                        # The process was killed during this turn, so its queue is empty.
                         break
                     handle = ready.popleft()
                     if not handle._cancelled:
@@ -266,8 +266,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         if self.killed:
             return handle
         if self._is_beside:
-            # A job's step calls this outside of turns, so the call is due after the time that the step has taken so
-            # far.
+            # A job's step calls this outside of turns, so add the time that the step has taken so far.
             self.scheduler.post(self.world_us(), partial(self._due, handle))
         else:
             self._ready.append(handle)
@@ -407,7 +406,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return [(real.AF_INET, real.SOCK_STREAM, real.IPPROTO_TCP, "", (self._address_of(host), port))]
 
     def _address_of(self, host: str | bytes | None) -> str:
-        """Return the address of a machine, by default this one.  Raises gaierror for a name that none has."""
+        """Return the address of a machine, by default this one. Raises gaierror if no machine has that name."""
         host = host.decode() if isinstance(host, bytes) else host or OWN_HOSTS[0]
         address = self.kernel.address if host in OWN_HOSTS else self.kernel.network.addresses.get(host, host)
         if not address[:1].isdigit():

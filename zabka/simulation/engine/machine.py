@@ -62,14 +62,15 @@ class Ground:
         for task in dead:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
-            # Without a running loop, asyncio's functions in a `finally` would create a real one that is never closed.
+            # Set the running loop, because asyncio's functions in a `finally` would otherwise create a real loop that
+            # is never closed.
             _set_running_loop(task.get_loop())
             for _ in range(10):
                 try:
                     coroutine.close()
                     break
                 except (Exception, asyncio.CancelledError):
-                    # The task awaits something in a `finally`, or uses a closed object.
+                    # A `finally` of the task awaits something, or uses a closed object: try again.
                     continue
         _set_running_loop(hosts_loop)
         if self.heard is not None:

@@ -1,4 +1,4 @@
-"""Event loop of a test's own program, whose tasks and futures have an order in sets that is always the same.
+"""Event loop of a test's own program, in which the order of sets of tasks and futures is deterministic.
 
 `asyncio.wait` and similar functions keep tasks in sets.  The order of a set depends on the hashes of its members, and
 the hash of a plain task is its memory address.
@@ -37,14 +37,14 @@ _REFUSED: dict[str, str] = {
     "set_task_factory": _NO_FACTORY,
     **dict.fromkeys(("connect_read_pipe", "connect_write_pipe"), _NO_PIPES),
 }  # fmt: skip
-"""Methods of event loops that no world simulates, and the alternatives."""
+"""Methods of event loops that a world cannot simulate, and the alternatives."""
 
 
 class NumberedTask(asyncio.Task[Any]):
-    """A task whose hash is a number."""
+    """A task whose hash is its number, so that the order of sets of tasks is deterministic."""
 
     def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **options: Any) -> None:
-        # Set the number first, because creation already puts the task into a set.
+        # Set the number first: the base class adds the task to a set, which calls its hash.
         self.number = number
         super().__init__(coro, **options)
 
@@ -53,7 +53,7 @@ class NumberedTask(asyncio.Task[Any]):
 
 
 class NumberedFuture(asyncio.Future[Any]):
-    """A future whose hash is a number."""
+    """A future whose hash is its number, so that the order of sets of futures is deterministic."""
 
     def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
         self.number = number
@@ -64,7 +64,7 @@ class NumberedFuture(asyncio.Future[Any]):
 
 
 class Step(NamedTuple):
-    """A turn of a program: its moment, the program, and the place in the code where it continues."""
+    """An event loop iteration of a program: its time, the program, and the place in the code where it continues."""
 
     at_us: int
     program: str
@@ -80,7 +80,7 @@ class ProgramLoop(ProcessLoop):
     _debugs = False
 
     def trace(self, program: str, steps: list[Step] | None) -> None:
-        """Append every turn of this program to `steps`, if there are any."""
+        """Append every event loop iteration of this program to `steps`, unless it is None."""
         self._program, self._steps = program, steps
 
     async def cancel_all_but(self, main: asyncio.Task[Any] | None) -> None:
@@ -95,7 +95,7 @@ class ProgramLoop(ProcessLoop):
     def _begin_turn(self) -> None:
         super()._begin_turn()
         if not self._stamps_records:
-            # A program can import aiokafka at any time.
+            # Check at every turn, because a program can import aiokafka at any time.
             self._stamps_records = stamp_records_of_aiokafka()
         if self._steps is not None and self._ready:
             self._steps.append(Step(self.scheduler.now_us, self._program, _place_of(self._ready[0]._callback)))
@@ -214,7 +214,7 @@ class ProgramLoop(ProcessLoop):
 
     def loose_failures(self) -> list[BaseException]:
         """Return the exceptions of ended tasks that were never awaited."""
-        # asyncio itself reports such an exception when the task is deleted; here the loop keeps it.
+        # asyncio reports such an exception only when the task is deleted, but this loop keeps its tasks.
         loose = [task for task in self._tasks if task.done() and getattr(task, "_log_traceback", False)]
         return [failure for task in loose if (failure := task.exception()) is not None]
 

@@ -13,11 +13,11 @@ CALLERS_MAX = 50
 
 
 class NotSimulated(RuntimeError):
-    """A program called what a world cannot simulate."""
+    """A program called a function that a world cannot simulate."""
 
 
 def not_simulated(name: str, instead: str) -> NotSimulated:
-    """Return the exception for a call by the function that called the caller, with an alternative."""
+    """Return the exception for a call of `name` by the caller's caller; `instead` is the alternative to use."""
     place = _place(sys._getframe(2))
     return NotSimulated(f"{name} at {place} does not work in a simulated world: {instead}")
 

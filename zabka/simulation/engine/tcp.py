@@ -410,7 +410,7 @@ class Socket:
     def _acknowledge_soon(self) -> None:
         """Acknowledge with the next data sent, or alone after ACK_DELAY_US."""
         if self._ack_is_due:
-            # Every second segment is acknowledged immediately (RFC 1122, 4.2.3.2).
+            # An ACK is already due, so this is the second segment: acknowledge at once (RFC 1122, 4.2.3.2).
             self.say(Kind.ACK)
             return
         self._ack_is_due = True
@@ -514,7 +514,7 @@ class Socket:
             return
         fresh = segment.data[known:]
         if fresh and self._is_closed:
-            # The owner has closed the socket and will never read this.
+            # The socket is closed, so its owner will never read the data.
             self.reset()
             return
         fresh = fresh[: RECEIVE_BUFFER - len(self.inbox)]
@@ -551,7 +551,7 @@ class Socket:
 
     def _leave_if_done(self) -> None:
         if self._is_closed and self._all_is_acknowledged() and not self.is_gone:
-            # Later segments are rejected with RST, as in FIN_WAIT2 without an owner.
+            # Remove the connection. Later segments are rejected with RST, as in FIN_WAIT2 without an owner.
             self.vanish()
             self.kernel.forget(self)
 

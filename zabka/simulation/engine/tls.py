@@ -1,7 +1,7 @@
 """TLS on the connections of a test's programs: asyncio's own, over the simulated transports.
 
-OpenSSL draws its keys from the host, so the bytes of such a connection differ between two runs of a seed.  Their
-number does not, except with ECDSA, whose signatures vary in length by a few bytes.
+OpenSSL draws its keys from the host, so the bytes of such a connection differ between two runs of a seed. The
+number of bytes does not differ, except with ECDSA, whose signatures vary in length by a few bytes.
 """
 
 from __future__ import annotations

@@ -36,22 +36,24 @@ class ActionNumbers:
         self._words = [random.getrandbits(WORD_BITS) for _ in range(ACTION_NUMBERS)]
 
     def below(self, place: int, stop: int) -> int:
-        """Return the word at that index as a number below `stop`."""
+        """Return the word at the index `place`, reduced to a number below `stop`."""
         return self._words[place] * stop >> WORD_BITS
 
     def at(self, place: int) -> Callable[[int], int]:
-        """Return a function that maps `stop` to the word at that index as a number below `stop`."""
+        """Return a function that takes `stop`, and returns the word at the index `place` reduced to a number below
+        `stop`.
+        """
         return partial(self.below, place)
 
     def time_ms(self, place: int, times_ms: Sequence[int]) -> int:
-        """Return one of these times, or up to half more."""
+        """Return one of these times, or a time that is longer by up to half."""
         scaled = self._words[place] * len(times_ms)
         time_ms = times_ms[scaled >> WORD_BITS]
         return time_ms + (time_ms // 2 * (scaled & ((1 << WORD_BITS) - 1)) >> WORD_BITS)
 
 
 WAIT, HOW_LONG, WHAT, WHO, WHICH, OTHERS, MEASURE, LASTS = range(ACTION_NUMBERS)
-"""The purpose of each word of a step."""
+"""The indexes of a step's words, named after the purpose of each word."""
 
 
 class Performed(NamedTuple):

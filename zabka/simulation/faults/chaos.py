@@ -46,7 +46,7 @@ def chaos(world: World, random: Random, more: Mapping[str, Action] = _NO_MORE) -
     known = {**FAULTS, **BROKER_FAULTS} if world.brokers else FAULTS
     kinds = list(known)
     if world.brokers:
-        # Some seeds omit the ensemble's faults, others the brokers' faults, to get more of the remaining ones.
+        # Some seeds omit the faults of the ensemble, others those of the brokers, to get more of the remaining ones.
         part = random.random()
         left_out: Iterable[str] = _ENSEMBLE_ALONE if part < 0.4 else BROKER_FAULTS if part > 0.7 else ()
         kinds = [kind for kind in known if kind not in left_out]

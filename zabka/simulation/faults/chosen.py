@@ -41,7 +41,8 @@ def check_kinds(settings: WorldSettings) -> None:
 
 
 class NumberedNemesis(Nemesis):
-    """Injects faults that do not depend on each other: each has a number, a moment and draws of its own.
+    """Injects faults that do not depend on each other: each has a number, a separate time and separate random
+    draws.
 
     With `only`, the faults with other numbers are left out.
     """

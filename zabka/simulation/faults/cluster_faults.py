@@ -100,7 +100,7 @@ def power_loss_in_mid_operation(nemesis: ClusterNemesis) -> None:
     machine.lose_power_after(nemesis.random.randrange(1, OPERATIONS_MAX), nemesis.world.announce_power_loss)
 
     def back() -> None:
-        # If the machine has not lost power yet, it no longer will.
+        # Cancel a power loss that has not happened yet.
         machine.lose_power_after(NEVER, nemesis.world.announce_power_loss)
         machine.switch_on()
 
@@ -158,6 +158,6 @@ FAULTS: dict[str, ClusterAction] = {
 
 
 def draw_cluster_nemesis(world: ClusterWorld, random: Random) -> ClusterNemesis:
-    """Return a nemesis with some of these faults; each seed omits others (swarm testing)."""
+    """Return a nemesis with some of these faults; each seed omits different ones (swarm testing)."""
     chosen = [action for action in FAULTS.values() if random.random() < 0.4]
     return ClusterNemesis(world, random, chosen or [bounce], random.randrange(500, 4_000))

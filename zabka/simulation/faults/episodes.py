@@ -82,7 +82,7 @@ def diverge(nemesis: ServingNemesis) -> None:
     def die(heals: list[Callable[[], None]]) -> None:
         nemesis.hush(True)
         friend.kill()
-        # Cut the power, because after a kill the kernel would still send what the process has written.
+        # Use a power loss, because after a kill the kernel would still send what the process has written.
         world.announce("power_loss", leader.name)
         leader.lose_power()
         for heal in heals:
@@ -208,7 +208,7 @@ def draw_episode(nemesis: ServingNemesis, name: str | None = None) -> None:
     changes = nemesis.world.shape.changes_members
     names = [name for name in EPISODES if not (changes and name in _NEEDS_ALL_VOTERS)]
     if len(nemesis.world.peers) == 3:
-        # This episode needs three servers, and depends on chance.
+        # This episode is possible only with three servers, and its success depends on chance.
         names.append("return_ahead")
     if "autopurge.purgeInterval" not in nemesis.world.shape.keys:
         names = [name for name in names if name != "replace_after_purge"]
@@ -237,6 +237,6 @@ def draw_episode(nemesis: ServingNemesis, name: str | None = None) -> None:
             nemesis.holds_still = False
         nemesis.after(nemesis.random.randrange(FIRST_MS_MIN, FIRST_MS_MAX) + REST_MS, come)
 
-    # An episode about new ensembles begins immediately.
+    # This episode needs new, empty ensembles, so it begins at once.
     is_early = episode is replace_after_purge
     nemesis.after(1 if is_early else nemesis.random.randrange(FIRST_MS_MIN, FIRST_MS_MAX), come)

@@ -81,12 +81,12 @@ def flapping_follower(nemesis: Nemesis) -> None:
     lag_ms = nemesis.world.settings.replica_lag_time_max_ms
     back_ms = 3 * lag_ms // 2
     nemesis.until_healed(nemesis.world.cut(follower, leader), back_ms)
-    # The leader's request after the follower's return is slow, so that the leader retries it ...
+    # Delay the leader's ISR request for the returned follower, so that the leader sends it again ...
     late_ms = nemesis.random.randrange(2 * lag_ms, 4 * lag_ms)
     nemesis.later(
         back_ms - 200, lambda: nemesis.until_healed(nemesis.world.delay(leader, controller, late_ms), LATE_WINDOW_MS)
     )
-    # ... and it arrives after the follower has left the ISR again.
+    # ... and the delayed request arrives after the follower has left the ISR again.
     nemesis.later(2 * lag_ms, lambda: nemesis.until_healed(nemesis.world.cut(follower, leader), 5 * lag_ms))
     if nemesis.random.random() < 0.7:
         dies_ms = 5 * lag_ms + nemesis.random.randrange(0, 2 * lag_ms)

@@ -52,7 +52,7 @@ class Operator:
 
     async def _at_the_prompt(self, do: Callable[[Client], Awaitable[object]]) -> None:
         client, _ = self._world.zookeeper_client(MACHINE)
-        # The znode does not exist, or the ensemble did not reply; an operator would just try again later.
+        # Ignore failures: the znode may not exist, or the ensemble may not reply. An operator would try again later.
         with suppress(ZooKeeperError):
             await client.start()
             await do(client)

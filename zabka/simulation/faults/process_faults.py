@@ -59,7 +59,8 @@ class ServingNemesis:
     def _inject(self, random: Random) -> None:
         if not self.active:
             return
-        # A seed never draws a zero here; a choice sequence contains a zero to omit this fault.
+        # Zero means no fault. A seed practically never draws zero, but a choice sequence can contain it to omit this
+        # fault.
         if random.getrandbits(WORD_BITS) and not self.holds_still:
             usual, self.random = self.random, random
             self._kinds[random.randrange(0, len(self._kinds))](self)
@@ -267,7 +268,7 @@ def power_loss_in_mid_operation(nemesis: ServingNemesis) -> None:
     volume.lose_power_after(nemesis.random.randrange(1, 40))
 
     def back() -> None:
-        # If the machine has not lost power yet, it no longer will.
+        # Cancel a power loss that has not happened yet.
         volume.lose_power_after(NEVER)
         machine.switch_on()
 
@@ -396,7 +397,7 @@ _NEEDS_ALL_VOTERS = ("replace", "rot")
 
 
 def draw_nemesis(world: ServingWorld, random: Random) -> ServingNemesis:
-    """Return a nemesis with some of these faults; each seed omits others (swarm testing)."""
+    """Return a nemesis with some of these faults; each seed omits different ones (swarm testing)."""
     left_out = _NEEDS_ALL_VOTERS if world.shape.changes_members else ()
     chosen = [action for name, action in FAULTS.items() if random.random() < 0.4 and name not in left_out]
     return ServingNemesis(world, random, chosen or [kill], random.randrange(500, 4_000))

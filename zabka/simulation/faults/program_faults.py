@@ -1,7 +1,7 @@
 """Faults of a test's own programs, and the mixes of faults that a test names.
 
-Programs that are started again after a failure can be killed or lose power; they then start again later.  All programs
-can be paused, cut off, slowed down, and get another wall clock.
+Faults can kill programs that are started again after a failure, or cut their power; these programs are started
+again later. Faults can pause any program, partition it, slow down its links, and step its wall clock.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class UnknownFaults(ValueError):
 
 
 def kill_program(nemesis: Nemesis) -> None:
-    """SIGKILL a program."""
+    """Kill a program (SIGKILL)."""
     _end(nemesis, power_loss=False)
 
 
 def power_loss_program(nemesis: Nemesis) -> None:
-    """Pull the plug of a program's machine."""
+    """Cut the power of a program's machine."""
     _end(nemesis, power_loss=True)
 
 
@@ -42,7 +42,7 @@ def _end(nemesis: Nemesis, *, power_loss: bool) -> None:
 
 
 def pause_program(nemesis: Nemesis) -> None:
-    """SIGSTOP a program, and SIGCONT it later."""
+    """Pause a program (SIGSTOP), and resume it later (SIGCONT)."""
     running = [each.name for each in _programs(nemesis) if each.process is not None and not each.is_paused]
     if running:
         name = nemesis.pick(running)
@@ -119,7 +119,7 @@ _OF_CLUSTER: dict[str, Action] = {
     "slow_disk": node_faults.slow_disk,
 }
 KINDS: dict[str, Action] = {**PROGRAM_FAULTS, **_OF_CLUSTER}
-"""All kinds of faults by name."""
+"""All kinds of faults, keyed by name."""
 _LOSE_RECORDS = ("power_loss_broker", "bounce_broker")
 """Kafka acknowledges records before they are on disks: with these faults, a correct program can lose records."""
 MIXES: dict[str, tuple[str, ...]] = {
@@ -135,7 +135,10 @@ MIXES: dict[str, tuple[str, ...]] = {
 
 
 def kinds_of(faults: str | Collection[str]) -> tuple[str, ...]:
-    """Return the kinds of a mix, or of names of kinds, comma-separated if they are text.  Raises UnknownFaults."""
+    """Return the kinds of faults that a mix, or a list of kinds, names. Raises UnknownFaults.
+
+    A string may contain several names, separated by commas.
+    """
     names = faults.split(",") if isinstance(faults, str) else faults
     kinds = [kind for name in names for kind in MIXES.get(name.strip(), (name.strip(),))]
     unknown = [kind for kind in kinds if kind not in KINDS]
@@ -149,7 +152,7 @@ def kinds_of(faults: str | Collection[str]) -> tuple[str, ...]:
 def program_nemesis(
     world: World, seed: int, faults: str | Collection[str], only: Collection[int] | None
 ) -> NumberedNemesis:
-    """Return the nemesis of a mix; with `only`, just the faults with these numbers are injected."""
+    """Return the nemesis of a mix; with `only`, it injects only the faults with these numbers."""
     drawn = derive_random(seed, "program faults")
     kinds = kinds_of(faults)
     if world.brokers == {}:

@@ -1,8 +1,8 @@
-"""Request faults that seeds draw: single requests get an error, no answer, a late or a broken one, or no connection.
+"""Request faults that seeds draw: an error, a lost, late or damaged response, or a closed connection.
 
-Each fault is a rule (`zabka.ensemble.request_fault`) for one API or operation. It is for the requests of clients, for
-those that brokers send to each other, or for those of any client of the ensemble, brokers included. The errors are
-those after which a client repeats its request: others end the workload of a seed, and rightly.
+Each fault is a rule (`zabka.ensemble.request_fault`) for one API or operation. A rule applies to requests of
+clients to brokers, to requests between brokers, or to requests of any client of the ensemble, including brokers.
+Only errors after which a client retries are injected, because other errors correctly end a seed's workload.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LATE_MS = (20, 200, 1_000, 3_000)
 """The delays, of which one is drawn. The longest is above the brokers' request timeouts."""
 USES_MAX = 4
 SHARE = 0.3
-"""The probability of a fault for many requests."""
+"""The probability that a rule affects a request, for rules that do not affect a fixed number of requests."""
 
 _MOVED = ("NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION")
 _COORDINATOR = ("COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR")
@@ -45,7 +45,7 @@ OPERATIONS = ("create", "delete", "setData", "getData", "getChildren", "exists",
 SILENT = ("drop_response", "close", "truncate", "drop_request", "delay_before", "delay_after", "hang")
 """Effects without an error, for each API of brokers."""
 OF_PEERS = tuple(effect for effect in SILENT if effect != "drop_request")
-"""Effects without an error, for operations of ZooKeeper, which are answered in order."""
+"""Effects without an error for operations of ZooKeeper, which must reply to requests in order."""
 
 
 def _pick(nemesis: Nemesis, names: tuple[str, ...]) -> str:
@@ -53,7 +53,7 @@ def _pick(nemesis: Nemesis, names: tuple[str, ...]) -> str:
 
 
 def _times(nemesis: Nemesis) -> dict[str, Any]:
-    """Draw how often a rule applies: to the next few requests, or to a share of all."""
+    """Draw how often a rule applies: to the next few requests, or to a share of all requests."""
     if nemesis.random.random() < 0.5:
         return {"times": nemesis.random.randrange(1, USES_MAX + 1)}
     return {"probability": SHARE}
@@ -78,7 +78,7 @@ def refused_request(nemesis: Nemesis) -> None:
 
 
 def lost_answer(nemesis: Nemesis) -> None:
-    """Apply requests of clients without an answer: the connection breaks, or stays open."""
+    """Apply requests of clients without responding: the connection is closed, or stays open."""
     keep_open = nemesis.random.random() < 0.5
     _add(nemesis, api=_pick(nemesis, OF_CLIENTS), effect="drop_response", keep_open=keep_open)
 
@@ -90,12 +90,12 @@ def client_request(nemesis: Nemesis) -> None:
 
 
 def stale_metadata(nemesis: Nemesis) -> None:
-    """Answer Metadata of clients with the leaders of this moment, at one broker."""
+    """Make one broker reply to clients' Metadata requests with the present leaders, even after these change."""
     _add(nemesis, api="Metadata", effect="stale", node=nemesis.pick(nemesis.world.broker_names()))
 
 
 def corrupt_batch(nemesis: Nemesis) -> None:
-    """Damage batches on their way to a leader, or to a follower."""
+    """Damage batches in transit to a leader, or to a follower."""
     if nemesis.random.random() < 0.5:
         _add(nemesis, api="Produce", effect="corrupt")
     else:
@@ -123,4 +123,4 @@ REQUEST_FAULTS: dict[str, Action] = {
     "broker_request": broker_request,
     "ensemble_request": ensemble_request,
 }
-"""In the order in which they are drawn."""
+"""Faults by name, in the order in which they are drawn."""

@@ -36,7 +36,7 @@ class _Decision:
         event = entry.event
         if isinstance(event, TransactionChanged) and event.state in PREPARED and not self._is_over:
             self._is_over = True
-            # A listener must not remove itself from the list while the list is notified of the entry.
+            # Remove this listener later, because the list of listeners is in use while it is notified of this entry.
             self._world.scheduler.soon(self.end)
             self._decided(event)
 

@@ -149,7 +149,7 @@ class ProcessFiles:
         return self._at(descriptor).node
 
     def fdatasync(self, descriptor: int, /) -> None:
-        """Sync a file (fdatasync(2)), including its size, which is needed to read the data."""
+        """Sync a file (fdatasync(2)) and its size, because the size is needed to read the data."""
         self.fsync(descriptor)
 
     def fstat(self, descriptor: int, /) -> SimStat:
@@ -157,7 +157,7 @@ class ProcessFiles:
         return _stat_of(self._at(descriptor).node)
 
     def lseek(self, descriptor: int, position: int, whence: int, /) -> int:
-        """Find data or a hole (lseek(2) with SEEK_DATA or SEEK_HOLE only, because descriptors have no position)."""
+        """Find data or a hole: lseek(2) with SEEK_DATA or SEEK_HOLE only, because descriptors have no position."""
         node = self._file("seek", descriptor)
         if whence not in (os.SEEK_DATA, os.SEEK_HOLE):
             raise trouble(errno.EINVAL)
@@ -181,7 +181,7 @@ class ProcessFiles:
             raise trouble(errno.EWOULDBLOCK)
 
     def stream(self, path: Path, mode: str, /) -> IO[bytes]:
-        """Open a file in one of the binary modes of the built-in `open`."""
+        """Open a file as a stream, in one of the binary modes of the built-in `open`."""
         if "+" in mode or mode[0] in "ax":
             return self._stream_of_updates(path, mode)
         if mode == "rb":

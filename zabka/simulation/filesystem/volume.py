@@ -65,7 +65,9 @@ class Volume:
         """Number of operations that failed because of a requested fault or a full disk."""
         self._root = DirectoryNode(0)
         self.changes = 0
-        """Number of directory operations and power losses so far."""
+        """Number of directory operations and power losses so far, by which a cached lookup is recognised as
+        outdated.
+        """
         self._changed: dict[int, DirectoryNode] = {}
         """Directories with unsynced operations."""
         self._faults: list[_Fault] = []

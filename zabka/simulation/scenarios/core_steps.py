@@ -85,7 +85,7 @@ class Deliver(CoreStep, frozen=True):
     link: int = 0
 
     def play(self, cores: BareEnsemble) -> None:
-        """Deliver the packets."""
+        """Deliver the packets that the step names."""
         for _ in range(STEPS_MAX if self.until else self.count):
             if not 0 <= self.link < len(cores.carrying(self.source, self.target)):
                 raise StepFailed(f"nothing is under way from {self.source} to {self.target}")
@@ -105,7 +105,7 @@ class Lose(CoreStep, frozen=True):
     link: int = 0
 
     def play(self, cores: BareEnsemble) -> None:
-        """Deliver the close, without the packets before it."""
+        """Deliver the close of the connection, without the packets before it."""
         carrying = cores.carrying(self.source, self.target)
         if not 0 <= self.link < len(carrying) or carrying[self.link].under_way_to(self.target)[-1] is not None:
             raise StepFailed(f"no connection that {self.source} has closed carries anything to {self.target}")
@@ -119,7 +119,7 @@ class SyncDisk(CoreStep, frozen=True):
     count: int = 1
 
     def play(self, cores: BareEnsemble) -> None:
-        """Perform the disk's operations up to one barrier after another."""
+        """Perform the disk's operations up to the next barrier, `count` times."""
         for _ in range(self.count):
             if not cores.nodes[self.peer].queue:
                 raise StepFailed(f"nothing waits for the disk of {self.peer}")
@@ -133,7 +133,7 @@ class Write(CoreStep, frozen=True):
     count: int = 1
 
     def play(self, cores: BareEnsemble) -> None:
-        """Send one request after another."""
+        """Send the writes one after another."""
         for _ in range(self.count):
             cores.write(self.peer)
 
@@ -144,7 +144,7 @@ class Sync(CoreStep, frozen=True):
     peer: int
 
     def play(self, cores: BareEnsemble) -> None:
-        """Send the request to that server."""
+        """Send the sync to that server."""
         cores.sync(self.peer)
 
 
@@ -315,7 +315,7 @@ def _directions(cores: BareEnsemble) -> Iterator[tuple[int, int]]:
 
 
 def looking(cores: BareEnsemble, peers: tuple[int, ...]) -> list[int]:
-    """Return the peers of this list that are LOOKING."""
+    """Return the peers in `peers` that are LOOKING."""
     states = [(peer, cores.nodes[peer].status) for peer in peers if cores.is_up(peer)]
     return [peer for peer, status in states if status is not None and status.state is PeerState.LOOKING]
 

@@ -111,7 +111,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
             *OPENED,
             Cut("second", PEERS, both_ways=False),
             State("orders-0", leader="third"),
-            # A client that does not know the new leader yet sends to the old one, without success.
+            # A client that does not know the new leader yet sends to the old one, and fails.
             Produce("orders-0", 3),
             Heal(),
             State("orders-0", leader="third", isr=("second", "third")),

@@ -27,7 +27,7 @@ class Confer(FileStep, frozen=True):
     peers: tuple[int, ...]
 
     def play(self, cores: BareEnsemble) -> None:
-        """Exchange the messages; a peer that finds no leader remains LOOKING."""
+        """Exchange the election messages; a peer that finds no leader remains LOOKING."""
         confer(cores, self.peers)
 
 
@@ -55,14 +55,14 @@ class Purge(FileStep, frozen=True):
 class Rot(FileStep, frozen=True):
     """Flip one bit of a transaction's record in that peer's log.
 
-    A process that has already read the record does not notice this.
+    A process that has already read the record does not notice the flipped bit.
     """
 
     peer: int
     zxid: str
 
     def play(self, cores: BareEnsemble) -> None:
-        """Flip the bit."""
+        """Flip the bit in the log file."""
         try:
             _on_files(cores).files(self.peer).flip_bit(parsed_zxid(self.zxid))
         except LookupError as nowhere:
@@ -76,7 +76,7 @@ class CutOut(FileStep, frozen=True):
     zxid: str
 
     def play(self, cores: BareEnsemble) -> None:
-        """Remove the record."""
+        """Remove the record from the log file."""
         try:
             _on_files(cores).files(self.peer).cut_out(parsed_zxid(self.zxid))
         except LookupError as nowhere:
@@ -112,7 +112,7 @@ class SpoilSnapshot(FileStep, frozen=True):
     peer: int
 
     def play(self, cores: BareEnsemble) -> None:
-        """Notify the peer."""
+        """Report the unreadable snapshot to the peer."""
         if cores.nodes[self.peer].peer is None:
             raise StepFailed(f"{self.peer} is down")
         _on_files(cores).spoil_snapshot(self.peer)

@@ -137,7 +137,8 @@ class KafkaClients:
                 self.history.polled.append(Polled("consumer", self._assignments.get(name, 1), str(name), rows))
                 self._positions[name] = records[-1].offset + 1
             elif position > mark:
-                # The position is above the high watermark: the records are lost, and the consumer would wait forever.
+                # The position is above the high watermark, so its records are lost. Without a reset the consumer would
+                # wait for ever.
                 self._positions[name] = 0
                 self._assignments[name] = self._assignments.get(name, 1) + 1
             else:

@@ -167,7 +167,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
             Wait(12_000),
             Heal(),
             Restart(("third",)),
-            # A broker that was not notified does not fetch, which a new record makes visible.
+            # Write a record: if a broker was not notified of the leader, it does not fetch this record.
             Produce("orders-0"),
         ),
     ),
@@ -220,7 +220,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
             *OPENED,
             Kill(("first", "second", "third")),
             Wait(9_000),
-            # All brokers are registered by the time the new controller reads the registrations.
+            # Delay the watches, so that all brokers are registered when the new controller reads the registrations.
             *late_watches(100, "first", "second", "third"),
             Restart(("first", "second", "third")),
             Settled(),

@@ -97,7 +97,8 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Wait(1_000),
             Cut("fourth", ("second",)),
             Produce("orders-0", expect=OK),
-            # The third broker does not know that this record is committed, and the fourth does not have it.
+            # This record is committed, but the third broker does not know that, and the fourth does not have the
+            # record.
             Pause("second"),
             Cut("third", ("fifth",)),
             Delay("third", ("fourth",), 1_000),
@@ -172,7 +173,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Produce("orders-0"),
             State("orders-0", isr=("second",)),
             Heal(),
-            # The third broker catches up, and its return to the ISR is in flight when it requests a shutdown.
+            # The third broker catches up. Its return to the ISR is still in flight when it requests a shutdown.
             Delay("second", ("first",), 4_000),
             Wait(1_200),
             Stop("third"),
@@ -261,8 +262,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Wait(5),
             Stop("second"),
             State("orders-0", leader="third"),
-            # Wait until the third broker knows that it leads, because the records held on the link must not arrive
-            # first.
+            # Wait until the third broker knows that it leads. Records held on the link must not arrive before that.
             Wait(100),
             Heal(),
             Wait(3_000),
@@ -309,7 +309,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             *FOUR,
             Produce("orders-0", 3, expect=OK),
             Wait(1_000),
-            # The fourth broker receives nothing from the controller; the second has only the fourth as follower.
+            # The fourth broker receives nothing from the controller, and is the second broker's only follower.
             Cut("fourth", ("first",)),
             Cut("second", ("first", "third", *PEERS)),
             Send("orders-0", at="second"),
@@ -318,7 +318,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Produce("orders-0", 2),
             Heal(("second",)),
             State("orders-0", isr=("second", "third")),
-            # The second broker leads again, and its log differs from the fourth's copy of it.
+            # The second broker becomes leader again, with a log that differs from the fourth broker's.
             Elect("orders-0"),
             State("orders-0", leader="second"),
             Produce("orders-0"),

@@ -148,7 +148,7 @@ class Configure(WorldStep, frozen=True):
     value: str | None
 
     def play(self, stage: Stage) -> None:
-        """Send the change and wait for the reply."""
+        """Send the change of the configuration, and wait for the reply."""
         changed = stage.kafka.admin.alter_configs(
             TOPIC_RESOURCE, self.topic, {self.key: self.value}, timeout_ms=PATIENCE_MS
         )
@@ -273,10 +273,10 @@ class ControllerTerms(WorldStep, frozen=True):
 
 
 class Undisturbed(WorldStep, frozen=True):
-    """Check that no controller was elected since the last `ControllerTerms`."""
+    """Check that no controller was elected after the last `ControllerTerms` step."""
 
     def play(self, stage: Stage) -> None:
-        """Compare the controller epoch with the recorded epoch."""
+        """Compare the present controller epoch with the recorded controller epoch."""
         found = stage.world.record.state.controller_epoch
         if found != stage.controller_epoch:
             raise StepFailed(f"controller epoch {found} has begun behind {stage.controller_epoch}")

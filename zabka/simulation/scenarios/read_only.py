@@ -114,7 +114,7 @@ READ_ONLY_SERVICE: tuple[WorldScenario, ...] = (
             Ask("owner", "create_ephemeral", "/e", "", ("/e",)),
             SessionIs("owner", "global"),
             *CUT_OFF,
-            # Long enough to try peer-2 without success and then to try peer-3 again.
+            # The client tries peer-2 without success and then peer-3 again.
             Wait(2_500),
             Becomes("owner", "suspended"),
             Heal(("client-owner",)),

@@ -57,7 +57,7 @@ class CoreScenario(Scenario, frozen=True, tag="cores"):
     """The steps. Steps of `file_steps` need a `FileScenario`."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError if there is no peer, or if a step names an unknown peer."""
+        """Raise ValueError if the scenario has no peer, or if a step names an unknown peer."""
         if self.peers < 1:
             raise ValueError(f"there must be a peer, and there are {self.peers}")
         for number, step in enumerate(self.steps, start=1):
@@ -75,12 +75,14 @@ class FileScenario(CoreScenario, frozen=True, tag="files"):
 
 
 class WithBug(WorldStep, frozen=True):
-    """Steps that are taken only in the play with the bug: the mistake that the hypothesis rules out."""
+    """Steps that are taken only in the play with the bug, because they are the bug, such as a wrong edit of a
+    znode.
+    """
 
     steps: tuple[WorldSteps | KafkaSteps | TransactionSteps, ...]
 
     def play(self, stage: Stage) -> None:
-        """Play the steps if the outage is played."""
+        """Play the steps if this play includes the bug."""
         if stage.with_bug:
             for step in self.steps:
                 step.play(stage)
@@ -141,7 +143,7 @@ class Verdict(msgspec.Struct):
 
     @property
     def held(self) -> bool:
-        """Whether the run went as the script expects."""
+        """Whether the scenario went as its script expects."""
         return not self.problems
 
 

@@ -56,7 +56,7 @@ class Stage:
     def __init__(self, world: ClusterWorld, with_bug: bool = False, acks: int = ACKS_ALL) -> None:
         self.world = world
         self.with_bug = with_bug
-        """Whether the play is the one with the bug."""
+        """Whether this play includes the bug."""
         self.names: dict[str, str] = {}
         self.controller_epoch = 0
         """The controller epoch when the script last waited for a controller."""
@@ -100,7 +100,7 @@ class Stage:
         if name.startswith("leader:"):
             return broker_name(self.partition_state(name.removeprefix("leader:")).leader)
         if name.startswith(CLIENT):
-            # A script can cut its links before a client uses it.
+            # Create the client now, because a script can cut its links before the client's first request.
             self.world.scripted_client(name)
         return name
 

@@ -84,7 +84,7 @@ TRANSACTION_OUTAGES: tuple[WorldScenario, ...] = (
             *CAST,
             StartProducer("shop", "payments"),
             SendInTransaction("shop", "orders-0", 2),
-            # The markers do not reach the leader of the partition.
+            # The third broker's transaction markers do not reach the second broker, which leads the partition.
             Cut("third", ("second",)),
             EndTransaction("shop", commit=True),
             Wait(500),

@@ -153,7 +153,7 @@ class HeldBack(WorldStep, frozen=True):
     within_ms: int = STATE_MS
 
     def play(self, stage: Stage) -> None:
-        """Advance time until the journal contains that event."""
+        """Advance time until the journal contains the leader's report."""
         partition = partition_of(self.partition)
         try:
             stage.world.until(

@@ -83,7 +83,7 @@ def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Ve
         problems = _played(scenario, stage, taken)
         virtual_ms = world.now_ms
         world.end_world()
-    # Snapshots freeze all objects, but no object of an ended world should remain.
+    # Snapshots freeze all objects (gc.freeze); unfreeze them, so that those of the ended world are freed.
     gc.unfreeze()
     problems = [problem for problem in [*_found(world), *problems] if not _is_among(problem, scenario.provokes)]
     return Verdict(
@@ -108,7 +108,7 @@ def _played(scenario: WorldScenario, stage: Stage, taken: list[StepTaken]) -> li
         except (StepFailed, AssertionError) as failed:
             problems.append(f"step {number} ({type(step).__name__}): {failed}")
             break
-        except Exception as crash:  # An exception of the client itself, of any kind.
+        except Exception as crash:  # an error in the client itself, of any kind
             problems.append(f"step {number} ({type(step).__name__}): crash: {crash!r}")
             break
     if stage.with_bug or not problems:
@@ -122,7 +122,7 @@ def _taken(stage: Stage, text: str) -> StepTaken:
 
 
 def _announced(stage: Stage, step: AnyWorldStep) -> list[StepTaken]:
-    """Return the step about to be played, or the steps of a `WithBug` if the play is the one with the bug."""
+    """Return the step about to be played, or the steps of a `WithBug` if this play includes the bug."""
     if isinstance(step, WithBug):
         return [_taken(stage, step_text(inner, stage.names)) for inner in step.steps] if stage.with_bug else []
     return [_taken(stage, step_text(step, stage.names))]

@@ -18,7 +18,7 @@ from zabka.simulation.scenarios.step import StepFailed
 
 PATIENCE_MS = 60_000
 REQUESTS = "requests"
-"""Entry in the list of active faults that stands for the other end of a request fault."""
+"""Entry in the list of active faults that represents the other end of a request fault."""
 
 
 class WorldStep(msgspec.Struct, frozen=True, tag=True):
@@ -102,7 +102,7 @@ class Disturb(WorldStep, frozen=True):
     node: str = ANY
 
     def play(self, stage: Stage) -> None:
-        """Add the request fault. Raises StepFailed if the fault is invalid."""
+        """Add the request fault. Raises StepFailed if the rule is not valid."""
         node = stage.node(self.node)
         try:
             fault_id = stage.world.request_fault(msgspec.structs.replace(self.rule, node=node))
@@ -122,7 +122,7 @@ class Hold(WorldStep, frozen=True):
     kind: str
 
     def play(self, stage: Stage) -> None:
-        """Hold all such messages from now on."""
+        """Hold all messages of that kind from now on."""
         stage.add_message_fault(self.source, self.target, self.kind, stage.messages.hold)
 
 
@@ -135,7 +135,7 @@ class Drop(WorldStep, frozen=True):
     count: int = 1
 
     def play(self, stage: Stage) -> None:
-        """Drop the next such messages."""
+        """Drop the next messages of that kind."""
         stage.add_message_fault(self.source, self.target, self.kind, partial(stage.messages.drop, count=self.count))
 
 
@@ -148,7 +148,7 @@ class DelayMessages(WorldStep, frozen=True):
     delay_ms: int
 
     def play(self, stage: Stage) -> None:
-        """Delay all such messages from now on."""
+        """Delay all messages of that kind from now on."""
         delay = partial(stage.messages.delay, delay_ms=self.delay_ms)
         stage.add_message_fault(self.source, self.target, self.kind, delay)
 
@@ -162,7 +162,7 @@ class Reorder(WorldStep, frozen=True):
     count: int = 1
 
     def play(self, stage: Stage) -> None:
-        """Send the next such messages after the messages that follow them."""
+        """Send the next messages of that kind after the messages that follow them."""
         reorder = partial(stage.messages.reorder, count=self.count)
         stage.add_message_fault(self.source, self.target, self.kind, reorder)
 
@@ -175,7 +175,7 @@ class StopAt(WorldStep, frozen=True):
     before: bool = False
 
     def play(self, stage: Stage) -> None:
-        """Prepare the kill without waiting for it."""
+        """Prepare the kill, without waiting until it happens."""
         EventStop(stage.world, stage.server(stage.node(self.node)).name, self.event, before=self.before)
 
 
@@ -202,7 +202,7 @@ class Heal(WorldStep, frozen=True):
     nodes: tuple[str, ...] = ()
 
     def play(self, stage: Stage) -> None:
-        """End all faults of these links."""
+        """End all faults, or only the faults of these nodes."""
         stage.heal(stage.nodes(self.nodes) or None)
 
 
@@ -296,7 +296,7 @@ class SessionIs(WorldStep, frozen=True):
     kind: str
 
     def play(self, stage: Stage) -> None:
-        """Compare the kind of the session with the expected kind."""
+        """Compare the kind of the client's session with the expected kind."""
         found = stage.kind_of_session(self.client)
         if found != self.kind:
             raise StepFailed(f"{self.client}'s session is {found}, not {self.kind}")
@@ -309,7 +309,7 @@ class Fired(WorldStep, frozen=True):
     count: int
 
     def play(self, stage: Stage) -> None:
-        """Compare the count with the expected count."""
+        """Compare the number of watch events with the expected count."""
         seen = stage.fired.get(self.client, 0)
         if seen != self.count:
             raise StepFailed(f"{self.client}'s watches fired {seen} times, not {self.count}")

@@ -118,7 +118,9 @@ class ChoiceSearch:
 
 
 def kind_of(problem: str) -> str:
-    """Return the key that distinguishes findings."""
+    """Return the key by which findings are distinguished: the invariant, for some kinds with the beginning of the
+    message.
+    """
     invariant = invariant_of(problem)
     if invariant in OUTSIDERS:
         words = problem.partition(":")[2].split()

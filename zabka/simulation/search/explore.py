@@ -197,7 +197,7 @@ class _Search:
         self.problems: list[str] = []
         self.steps = bounds.first_steps()
         self._level_ends = 1
-        # For every visited state: whether it is an end, and which states follow it without another fault.
+        # One element per visited state: whether it is an end, and which states follow it without another fault.
         self._ends = bytearray()
         self._ways = array("I")
         self._ways_end = array("Q")

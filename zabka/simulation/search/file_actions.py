@@ -125,7 +125,9 @@ def absences(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
 
 
 def second_terms(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield second terms: a leader is cut off, the others elect another, that one dies, and the first leads again."""
+    """Yield second terms: a leader is partitioned, the others elect another leader, which dies, and the first leads
+    again.
+    """
     for leader in leading(cores):
         others = tuple(other for other in _up(cores) if other != leader)
         if len(others) > len(cores.voters) // 2:
@@ -133,7 +135,9 @@ def second_terms(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def _second_term(cores: BareEnsemble, leader: int, others: Sequence[int]) -> Stretch:
-    """Return steps: the old leader follows the new one, and leads again when that dies. Each accepts writes."""
+    """Return steps: the old leader follows the new one, and leads again after the new one dies. Each accepts
+    writes.
+    """
     assert isinstance(cores, BareFileEnsemble)
     chosen = max(others, key=lambda other: (cores.files(other).last_durable(), other))
     left = tuple(sorted({leader, *others} - {chosen}))
@@ -144,8 +148,8 @@ def _second_term(cores: BareEnsemble, leader: int, others: Sequence[int]) -> Str
 def returns_in_vain(cores: BareEnsemble) -> Iterator[Stretch]:
     """Yield returns of a peer that missed some writes and alone receives the leader's last write.
 
-    The peer then dies. The leader is cut off and may die as well, and the others elect another leader. In some cases
-    the old leader then leads again.
+    The peer then dies. The leader is partitioned and may die as well, and the others elect another leader. In some
+    cases the old leader then leads again.
     """
     for leader, peer, up, gone in _absentees(cores):
         others = tuple(other for other in up if other != leader)
@@ -261,7 +265,7 @@ def depositions(cores: BareEnsemble) -> Iterator[Stretch]:
 def last_writes(cores: BareEnsemble) -> Iterator[Stretch]:
     """Yield last writes of a leader that reach only its own disk, or one other disk as well.
 
-    The leader is cut off and may die, and the others elect another leader.
+    The leader is partitioned and may die, and the others elect another leader.
     """
     for peer in leading(cores):
         others = [other for other in _up(cores) if other != peer]

@@ -56,7 +56,7 @@ def play_files(seed: int) -> Played:
             return play_drawn(seed, cores, sometimes, partial(_find_out, cores, fragile), always, before)
         finally:
             cores.close()
-            # Snapshots freeze all objects, but no object of an ended world should remain.
+            # Snapshots freeze all objects (gc.freeze); unfreeze them, so that those of the ended world are freed.
             gc.unfreeze()
 
 

@@ -65,7 +65,7 @@ class Quiet:
         self.held: dict[str, None] = {}
 
     def allows(self, step: FileSteps) -> bool:
-        """Whether that step is possible under the current holds."""
+        """Whether that step is possible with the links and disks that are held."""
         if isinstance(step, Deliver):
             return way(step.source, step.target) not in self.held
         if isinstance(step, SyncDisk):
@@ -73,11 +73,11 @@ class Quiet:
         return True
 
     def held_back(self, step: FileSteps) -> FileSteps:
-        """Return that step with all current holds added to it."""
+        """Return that step; if it is a `Run`, add everything that is currently held to its `hold`."""
         return Run((*step.hold, *self.held)) if isinstance(step, Run) else step
 
     def follow(self, step: FileSteps) -> None:
-        """Update the held links after a step: broken links are no longer held, links that a step holds remain held."""
+        """Update the held links after a step: broken links are released, and links that the step holds stay held."""
         if isinstance(step, Break):
             self._forget(way(step.one, step.other), way(step.other, step.one))
         elif isinstance(step, Crash | Isolate | Vanish):
@@ -131,12 +131,12 @@ def _run(cores: BareEnsemble) -> Iterator[CoreSteps]:
 
 
 def hold(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Placeholder for `Quiet.turn`; yields nothing."""
+    """Mark the kind of step that `Quiet.turn` performs; yield nothing."""
     yield from ()
 
 
 def let_go(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Placeholder for `Quiet.let_go`; yields nothing."""
+    """Mark the kind of step that `Quiet.let_go` performs; yield nothing."""
     yield from ()
 
 

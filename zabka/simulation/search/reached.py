@@ -73,7 +73,7 @@ class _Tokens:
         self._codes: dict[tuple[object, ...], int] = {}
 
     def of(self, event: Event) -> int:
-        """Return the token of an event, or 0 if the event has no information."""
+        """Return the token of an event, or 0 if the event contains no information for features."""
         kind = type(event)
         if kind not in self._fields:
             self._learn(kind)
@@ -197,7 +197,9 @@ def _kind(node: str) -> str:
 
 
 def _sum(holding: dict[str, int]) -> int:
-    """Combine the kinds of active faults into a number, regardless of their count and order."""
+    """Return a number for the set of kinds of active faults: their order, and the count of each kind, do not
+    matter.
+    """
     return sum(dict.fromkeys(holding.values())) & MASK
 
 

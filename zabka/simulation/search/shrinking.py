@@ -78,7 +78,7 @@ class Shrinking:
             size //= 2
 
     def _end(self, purpose: str) -> None:
-        """Make nothing happen after the recorded words."""
+        """Try to make all draws after the recorded words zero, so that nothing happens after them."""
         self._holds(self.choices.changed(purpose, Stream(words=self.choices.streams[purpose].words, ends=True)))
 
     def _shorten(self, purpose: str) -> None:

@@ -49,7 +49,7 @@ GROUP_EVERY = 2
 
 
 class Outcome(msgspec.Struct):
-    """The outcome of a seed's run.  `problems` is empty if everything held."""
+    """The outcome of a seed's run. `problems` is empty if no invariant was violated and the cluster recovered."""
 
     seed: int
     scenario: str
@@ -75,14 +75,14 @@ class Outcome(msgspec.Struct):
 
 
 class SeedScenario(NamedTuple):
-    """Defines what is drawn from a seed, and how the scenario is played."""
+    """A scenario with drawn faults: the draws from a seed, and the function that plays the scenario."""
 
     name: str
     shape: Callable[[WorldSettings, Random], WorldSettings]
     """Returns the world of a seed, from the user's settings and from random draws."""
     play: Callable[[SeedRun], None]
     draws_topics: bool = True
-    """Whether the run may have topics of drawn shapes in addition to the fixed topic."""
+    """Whether the run may have topics with shapes drawn from the seed, in addition to the fixed topic."""
     more_faults: Mapping[str, Action] = MappingProxyType({})
     """Faults of which each seed has at least one, with double weight."""
     transactions_chance: float = 0.0
@@ -148,7 +148,7 @@ class SeedRun:
             self.failures.append(f"crash: {crash!r}")
         world = self.world
         world.end_world()
-        # Snapshots freeze objects (gc.freeze), but no object of an ended world may remain.
+        # Snapshots freeze all objects (gc.freeze); unfreeze them, so that those of the ended world are freed.
         gc.unfreeze()
         self.failures += [f"process: {line}" for line in world.ground.failures]
         self.failures += [f"{v.invariant}: {v.detail}" for v in broken_chains(world.record.entries)]
@@ -317,7 +317,8 @@ class SeedRun:
     def _recover_transactions(self, transacting: Transacting) -> None:
         world, committed = self.world, transacting.committed
         if not transacting.may_hang:
-            # If epochs were lost, partitions reject the markers, and the id remains in Prepare forever, as in Kafka.
+            # Wait only if no epochs were lost: otherwise partitions reject the markers, and the id stays in Prepare for
+            # ever, as in Kafka.
             world.until(lambda: transacting.committed > committed, RECOVERY_MS_MAX, "a committed transaction")
         transacting.stop()
         world.until(lambda: transacting.is_stopped, RECOVERY_MS_MAX, "the end of the last transactions")

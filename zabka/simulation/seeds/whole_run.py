@@ -48,7 +48,7 @@ class WholeRun(ABC):
         except Exception as crash:  # Any exception is a finding of this seed; other seeds may still run.
             self._failures.append(f"crash: {crash!r}")
         world.end_world()
-        # Snapshots freeze objects (gc.freeze), but no object of an ended world may remain.
+        # Snapshots freeze all objects (gc.freeze); unfreeze them, so that those of the ended world are freed.
         gc.unfreeze()
         return Outcome(
             seed=self.seed,

@@ -90,7 +90,7 @@ def _of_pace(pace: Any) -> frozenset[str]:
 
 
 def _of_peer(peer: Any) -> frozenset[str]:
-    # A new election needs the lost leader: after the peer leaves its role, or after a truncation.
+    # `_lost_leader` matters while a new election is awaited, after the peer left its role or after a truncation.
     return _PEER if peer._core.awaiting_recovery else _PEER | {"_lost_leader"}
 
 

@@ -1,9 +1,9 @@
 """Copies and fingerprints of pure objects, for a search that returns to earlier states.
 
-A peer is plain data: numbers, immutable messages, containers, the project's own objects, and functions that wait for a
-barrier. A clone shares immutable parts and copies the rest, including functions and their closures. Two objects that
-behave the same have equal fingerprints, whatever their memory addresses; `Rules` lists the parts that do not affect
-behaviour.
+A peer is plain data: numbers, immutable messages, containers, objects of zabka's classes, and functions that wait
+for a barrier. A clone shares immutable parts and copies the rest, including functions and their closures. Two
+objects that behave the same have equal fingerprints, whatever their memory addresses; `Rules` lists the parts that
+do not affect behaviour.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class _Description:
         self.add(thing.__self__)
 
     def object(self, thing: Any) -> None:
-        # Only objects can form reference cycles; each gets the number of its first visit.
+        # Number each object at its first visit, because objects can form reference cycles.
         number = self.seen.get(id(thing))
         if number is not None:
             self.parts.append(f"^{number}")

@@ -104,7 +104,7 @@ class FileDisk:
         """The number of notifications of each kind from the storage."""
         self._bytes = _Bytes(self.directories, self._whole_log)
         self._flipped: list[tuple[Path, int]] = []
-        """Flipped bits that no recovery has found yet. Until then their records count as they were written."""
+        """Flipped bits that no recovery has found yet. Until then, their records count as intact."""
         self._taken: dict[int, None] = {}
         """Transactions that were lost through damage."""
         directory.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,9 @@ T = TypeVar("T")
 
 
 class InlineWorkers:
-    """Accepts jobs and runs none until `work` is called. The clock stands still, so every pause ends immediately."""
+    """Accepts jobs and runs none until `work` is called. The clock does not advance, so every pause ends
+    immediately.
+    """
 
     def __init__(self) -> None:
         self._under_way: list[_Held] = []

@@ -228,7 +228,7 @@ class CoreNode:
         self.now_ms += waited_ms
 
     def ask(self, number: int, op: OpCode) -> None:
-        """Handle a client's request. Its reply has the same `number`."""
+        """Handle a client's request; the reply to it has the same `number`."""
         request = Request(number, op, None)
         self._turn(lambda now: self._running.on_clients(now, [(ConnectionId(number), request)]))
 
@@ -261,7 +261,7 @@ class CoreNode:
             self.halted = str(broken)
 
     def _append(self, effect: effects.Append) -> None:
-        # A crash can leave any number of them, from the first one on.
+        # Queue each transaction separately, because after a crash any number of the first ones may be on disk.
         self.queue = (*self.queue, *(effects.Append([txn]) for txn in effect.txns))
 
     def _to_disk(self, effect: effects.Effect) -> None:

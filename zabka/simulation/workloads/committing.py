@@ -22,8 +22,10 @@ _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 class Committing:
-    """Commits offsets 1, 2, ... of one partition until `rest()`.  After `ask()`, `verified` is set once the coordinator
-    has returned the committed offset."""
+    """Commits offsets 1, 2, ... of one partition until `rest()`.
+
+    After `ask()`, `verified` is set once the coordinator has returned the committed offset.
+    """
 
     def __init__(self, run_client: RunKafkaClient, name: TopicPartition, check: StoredCommits) -> None:
         self.verified = False
@@ -35,7 +37,7 @@ class Committing:
 
     @property
     def acknowledged(self) -> int:
-        """Return the last acknowledged offset, or -1 if there is none."""
+        """Return the last offset whose commit was acknowledged, or -1 if there is none."""
         return self._check.acknowledged
 
     def rest(self) -> None:

@@ -70,7 +70,7 @@ class Reading:
         elif state is READ_ONLY:
             self._check_session(session_id)
         elif state is SessionState.EXPIRED and self._last_session_id not in self._given_by_leaders:
-            # ClientCnxn does not ask another server about such a session (seenRwServerBefore).
+            # ClientCnxn never asks another server about a session of a read-only server (seenRwServerBefore).
             self.violations.append(f"session 0x{self._last_session_id:x} of a read-only server expired")
         self._last_session_id = session_id or self._last_session_id
 

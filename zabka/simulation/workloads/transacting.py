@@ -83,7 +83,7 @@ def _partitions(*topics: str) -> list[TopicPartition]:
 
 
 class _Producer(TransactionalProducer):
-    """A transactional producer that records what it sends, and the replies."""
+    """A transactional producer that records its requests and the replies."""
 
     def __init__(
         self, client: AdminClient, runtime: Runtime, transactional_id: str, history: TransactionHistory,
@@ -104,7 +104,7 @@ class _Producer(TransactionalProducer):
         return self._attempt
 
     async def begin(self) -> None:
-        """Get a new epoch.  A transaction that is open will be aborted."""
+        """Get a new epoch, so that the coordinator aborts an open transaction."""
         await super().begin()
         self._history.started(self.transactional_id, self.producer)
 
@@ -357,7 +357,7 @@ class Transacting:
     def is_excused(self, partitions: Iterable[TopicPartition], *transactional_ids: str) -> bool:
         """Return whether one of these logs, or the log with the state of one of these ids, lost records as allowed.
 
-        A log that still has an open transaction at the end of such a run is excused as well.
+        A log that still has an open transaction at the end of such a run is exempt as well.
         """
         used = [*partitions, *map(self._logs.state_partition, transactional_ids)]
         excused = self._replication.forgiven() | self._stuck

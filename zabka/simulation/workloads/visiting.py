@@ -55,7 +55,9 @@ class Visiting:
                 self._runtime.spawn(self._ask(), PATIENT)
 
     async def _ask(self) -> None:
-        """Send a sync and a read without a wait in between: a server replies to a session's requests in order."""
+        """Send a sync and a read without waiting in between, because a server replies to a session's requests in
+        order.
+        """
         promised = self._acknowledged()
         synced, read = self._client.sync(PATH), self._client.get(PATH)
         try:
@@ -123,7 +125,7 @@ class _Visitor:
             await client.start()
             await client.create(path, ephemeral=True)
         except ZooKeeperError:
-            pass  # The create was rejected or its reply was lost, so this visit ends without an ephemeral.
+            pass  # The create was rejected or its reply was lost, so this visit ends without an ephemeral znode.
 
     def vanish(self) -> None:
         """Crash the machine and do not boot it again."""

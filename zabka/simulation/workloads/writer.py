@@ -12,7 +12,7 @@ from zabka.ensemble.records import Stat
 MACHINE = "writer"
 PATH = "/zabka-writer"
 KEPT = 20
-"""Number of children that the writer keeps."""
+"""The number of children that the writer keeps; it deletes the oldest one when it creates another."""
 
 
 class Writer:
@@ -68,8 +68,8 @@ class Writer:
             for other in others:
                 with suppress(NodeExists, NoNode):
                     await other
-        # A read after a sync returns at least the last number acknowledged to this client, and at most the last one
-        # it tried.
+        # After a sync, a read returns at least the last number acknowledged to this client, and at most the last
+        # number that it tried to write.
         await client.sync(PATH)
         data, _ = await client.get(PATH)
         if not self.acknowledged <= int(data) <= self.tried:

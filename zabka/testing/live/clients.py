@@ -1,4 +1,4 @@
-"""A script's clients of the ensemble, over real sockets, each as if on a separate machine."""
+"""Clients of the ensemble for a script, over real sockets; each client appears to run on a separate machine."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LiveClients:
         return self._clients[name]
 
     async def ask(self, name: str, operation: str, path: str, data: str) -> str:
-        """Return the result of an operation, in the wording of the simulated stage.
+        """Return the result of an operation, in the format that the simulated stage uses.
 
         Raises StepFailed if there is no such client.
         """
@@ -108,8 +108,9 @@ class LiveClients:
     # -- faults --------------------------------------------------------------------------------------------------------
 
     async def cut(self, name: str, peers: list[str], *, both_ways: bool) -> None:
-        """Hold back traffic from the client's machine to these peers until `heal`; with `both_ways`, their replies
-        too."""
+        """Hold the traffic from the client's machine to these peers until `heal`; with `both_ways`, also their
+        replies.
+        """
         links = self._links_of(name)
         cuts = [HeldFault(name, peer, "cut", both_ways=both_ways, id=f"{name} to {peer}") for peer in peers]
         links.apply(FaultTable([*links.faults, *cuts], name))

@@ -120,7 +120,9 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         return Workload(self, str(self.post("/api/v1/workloads", body)["id"]))
 
     def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> Consumer:
-        """Start a member of a consumer group; with `offsets="zookeeper"` an old consumer, as before Kafka 0.9."""
+        """Start a member of a consumer group; `offsets="zookeeper"` starts an old consumer, which uses ZooKeeper
+        (before Kafka 0.9).
+        """
         body = {"kind": "consumer", "topic": topic, "group": group, "offsets": offsets}
         return Consumer(self, str(self.post("/api/v1/workloads", body)["id"]))
 

@@ -16,7 +16,7 @@ FAULTS = "/api/v1/faults"
 
 
 def end_of(end: object) -> str:
-    """Return the end of a link as faults name it: a node or client, or a ZooKeeper session as kazoo has it."""
+    """Return an end of a link in the form that faults use: a node, a client, or the session of kazoo's `client_id`."""
     if isinstance(end, tuple):
         end = end[0]
     return f"session:{session_name(end)}" if isinstance(end, int) else str(end)

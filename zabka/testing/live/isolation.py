@@ -44,7 +44,9 @@ _KAFKA = frozenset(
         *("kafka-acl", "kafka-acl-changes", "kafka-acl-extended", "kafka-acl-extended-changes"),
     }
 )
-"""Names in the root that belong to brokers (kafka.zk.ZkData); all others except /zookeeper belong to clients."""
+"""Names of znodes in the root that belong to brokers (kafka.zk.ZkData); all others except /zookeeper belong to
+clients.
+"""
 
 
 Configs = dict[str, dict[str, str]]

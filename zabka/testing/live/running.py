@@ -36,7 +36,7 @@ from zabka.testing.live.stage import LiveStage
 WHOLE_S = 15.0
 """How long a script waits for a healthy cluster before it begins."""
 UNDO_S = 30.0
-"""How long the undoing of a script's actions is retried: an API that ended is restarted in the meantime."""
+"""How long the player retries to undo a script's actions. An API that has ended is restarted within this time."""
 UNDO_AGAIN_S = 0.5
 
 LEASE = "/zabka-live-play"
@@ -164,7 +164,7 @@ def with_own_topics(scenario: WorldScenario, taken: set[str]) -> WorldScenario:
 
 
 def _pace(cluster: LiveCluster) -> float:
-    """Return the cluster's session timeout as a multiple of the simulated world's, at least 1."""
+    """Return the ratio of the cluster's session timeout to the simulated world's session timeout, at least 1."""
     here = cluster.get("/api/v1/cluster")["settings"].get("session_timeout_ms", 0)
     return max(1.0, float(here) / WorldSettings().session_timeout_ms)
 
@@ -200,7 +200,7 @@ def _played_and_undone(stage: LiveStage, script: WorldScenario) -> tuple[list[st
     except KeyboardInterrupt:
         found.append("it was ended from outside")
     finally:
-        # Repeat this, in case the undoing was interrupted.
+        # Undo the rest again, in case the first attempt was interrupted.
         left += _undone(stage)
         left += _topics_deleted(stage, script)
         with suppress(*_WRONG):

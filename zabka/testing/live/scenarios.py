@@ -35,7 +35,7 @@ from zabka.testing.live.start import start_live, stop_live
 RECOVERY_S = 90.0
 SHOWN_MAX = 12
 AUDITED = ("Isr", "StrongIsr", "OnlyTheLivingJoin", "min.insync.replicas")
-"""The invariants of `zabka.simulation.checkers.replication_audit`."""
+"""The invariants that `zabka.simulation.checkers.replication_audit` checks."""
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class LivePlayer:
 
 
 def _own_times() -> dict[str, str]:
-    """Return the time settings of the simulated world, for which the waits in the scripts are made."""
+    """Return the time settings of the simulated world, because the waits in the scripts assume these times."""
     world = WorldSettings()
     return {
         "group.initial.rebalance.delay.ms": "3000",
@@ -310,7 +310,7 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
 
 
 def play_script(stage: LiveStage, scenario: WorldScenario, with_bug: bool) -> list[str]:
-    """Play a script on an existing cluster; return the problems, including those of the recovery."""
+    """Play a script on an existing cluster; return the problems, including problems of the recovery."""
     for number, step in enumerate(scenario.steps, start=1):
         try:
             play_step(stage, step)

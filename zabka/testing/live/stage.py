@@ -1,4 +1,4 @@
-"""A live cluster for a script of the outage library: its nodes by the script's names, and the script's clients."""
+"""A live cluster for a script of the outage library: maps the script's node names to nodes, and runs its clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 STEP_S_MAX = 60.0
 SLOWER = 3
-"""The factor by which deadlines are longer than in the simulated cluster, for a live cluster on a busy machine."""
+"""The factor by which deadlines exceed those of the simulated cluster, because a live machine may be busy."""
 
 
 class LiveStage:
@@ -79,7 +79,9 @@ class LiveStage:
         return dict(found.log_end_offsets).get(found.leader)
 
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a client's coroutine. Raises StepFailed if it is rejected or takes too long."""
+        """Return the result of a client's coroutine. Raises StepFailed if its request is rejected or takes too
+        long.
+        """
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result(STEP_S_MAX)
         except TimeoutError:
@@ -130,7 +132,7 @@ class LiveStage:
         return [node for text in texts for node in groups.get(text, [self.name(text)]) if node != but]
 
     def broker_id(self, text: str) -> int:
-        """Return the broker's id, -1 for "nobody"."""
+        """Return the broker's id; -1 if the script names no broker ("nobody")."""
         return -1 if text == "nobody" else int(self.name(text).partition("-")[2])
 
     def partition(self, name: str) -> Any:
@@ -161,7 +163,7 @@ class LiveStage:
         return next(self.unsettled(), None) is None
 
     def unsettled(self) -> Iterator[str]:
-        """Yield the states that are not settled yet, in the wording of the simulated world."""
+        """Yield the differences from a recovered cluster, formatted as the simulated world does."""
         for number, broker in self.cluster.brokers.items():
             if not broker.registered:
                 yield f"broker {number} is not registered"
@@ -172,7 +174,7 @@ class LiveStage:
                 yield f"{name}: {partition.isr} of {partition.replicas} are in sync"
 
     def hold(self, link: tuple[str, str], fault: Fault | RequestFaults) -> None:
-        """Remember a fault that must be undone."""
+        """Record a fault that must be removed later."""
         self.faults.append((link, fault))
         self.faults_made += 1
 
@@ -186,7 +188,7 @@ class LiveStage:
         self.ask(self.clients.heal(machines))
 
     def zookeeper(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Run `work` with a client of the ensemble. Raises StepFailed if it is rejected."""
+        """Run `work` with a client of the ensemble. Raises StepFailed if its request is rejected."""
 
         async def session() -> T:
             client = Client(self.cluster.zookeeper_connect, AsyncioConnector(), AsyncioRuntime(self._loop))
@@ -206,7 +208,7 @@ def _ended(fault: Fault | RequestFaults) -> bool:
     try:
         fault.heal()
     except Refused as refused:
-        # The fault ended with its node, which has been killed since then.
+        # NOT_FOUND is no error: the fault has ended with its node, which was killed.
         return refused.status == HTTPStatus.NOT_FOUND
     except ClusterFailed:
         return False

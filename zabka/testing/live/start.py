@@ -135,7 +135,7 @@ def _started(data: Path, wanted: Requested) -> Iterator[tuple[str, subprocess.Po
         _wait(topology, agent, data)
         yield topology.api_url, agent
     except BaseException:
-        # This includes Ctrl-C, also during the imports.
+        # Stop the agent after any exception, including Ctrl-C, even during the imports.
         _end(agent, data)
         raise
 
@@ -160,11 +160,11 @@ def _wait(topology: Topology, agent: subprocess.Popen[bytes], data: Path) -> Non
 
 def _begin(data: Path, wanted: Requested) -> tuple[Topology, subprocess.Popen[bytes]]:
     with ExitStack() as held:
-        # Both are released here; the agent holds them as long as it runs.
+        # Release lock and ports here, because the agent holds them as long as it runs.
         lock = take_lock(data)
         held.callback(os.close, lock)
         forget_run(data)
-        # No other cluster takes one of these ports, even while a node of this cluster is down.
+        # Claim the ports, so that no other cluster takes one while a node of this cluster is down.
         ports = claim_ports()
         held.callback(ports.close)
         topology = plan(wanted, load(data), ports.within)

@@ -1,7 +1,7 @@
 """A simulated cluster for tests: the interface of `zabka.testing.cluster` over a simulated `World`.
 
-Only virtual time passes, and only inside the calls: a session's expiry takes no longer than anything else.  The test
-has a host of its own in the world, which faults affect only if they name it ("test").
+Only virtual time passes, and only during calls, so that waiting for a session to expire takes little real time. The
+test has a separate host in the world, which faults affect only if they name it ("test").
 """
 
 from __future__ import annotations
@@ -41,13 +41,16 @@ NO_ADDRESSES = (
     "use the fixture zabka_cluster (or running_cluster), or the world's own produce, consume, records and workload"
 )
 _TOPIC_DEFAULTS = ("num.partitions", "default.replication.factor")
-"""Keys that seeds of chaos use for their own topic, and brokers for topics that clients create."""
+"""Topic settings that a test's cluster also passes to brokers, as the defaults of topics that clients create.
+
+Chaos seeds use these keys only for their fixed topic.
+"""
 NODES = 3
 """The default number of peers, and of brokers."""
 
 
 class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
-    """A world with a test in it."""
+    """A simulated world, controlled by a test."""
 
     def __init__(self, world: World, seed: int = 0) -> None:
         super().__init__(world)
@@ -67,12 +70,12 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
 
     @property
     def controller(self) -> SimBroker | None:
-        """The broker that the ensemble names controller."""
+        """The broker that is controller according to the ensemble."""
         return self.brokers.get(self.world.record.state.controller_id)
 
     @property
     def controller_epoch(self) -> int:
-        """/controller_epoch."""
+        """The value of /controller_epoch."""
         return self.world.record.state.controller_epoch
 
     @property
@@ -97,22 +100,22 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
 
     @property
     def violations(self) -> list[str]:
-        """Every violation of the project's invariants so far."""
+        """All violations of zabka's invariants so far."""
         return [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in self.world.record.violations]
 
     def settings(self, node: str = "broker-1") -> dict[str, str]:
-        """The effective configuration that a node journalled at its start."""
+        """Return the effective configuration that a node wrote to its journal at its start."""
         return dict([e for e in self.events("node_started", after_us=-1) if e["node"] == node][-1]["config"])
 
     def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
-        """Return the journal, or its entries after a moment."""
+        """Return the events of the journal, or only the events after a time of `now_us`."""
         since_us = -1 if after_us is None else after_us
         found = (entry.to_dict() for entry in self.world.record.entries if entry.mono_us > since_us)
         return [event for event in found if not types or event["type"] in types]
 
     @property
     def began_us(self) -> int:
-        """The moment of `now_us` after which this test's events begin: the whole world is this test's."""
+        """The time of `now_us` after which this test's events begin: -1, because each test has a separate world."""
         return -1
 
     def journal(self) -> list[Entry]:
@@ -137,7 +140,7 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         return None if error == 0 else error.name.upper()
 
     def call(self, work: Work[T]) -> T:
-        """Run requests to their end in the world.  Raises ClusterFailed if they are refused."""
+        """Run requests to their end in the world. Raises ClusterFailed if they are rejected."""
         return self.ask(work(self.admin, self.runtime))
 
     def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> SimWorkload:
@@ -147,7 +150,9 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         return workload
 
     def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> SimConsumer:
-        """Start a member of a consumer group; with `offsets="zookeeper"` an old consumer, as before Kafka 0.9."""
+        """Start a member of a consumer group; `offsets="zookeeper"` starts an old consumer, which uses ZooKeeper
+        (before Kafka 0.9).
+        """
         progress = self._progress.setdefault((group, offsets), GroupProgress())
         consumer = SimConsumer(self, len(self._consumers) + 1, topic, group=group, offsets=offsets, progress=progress)
         self._consumers.append(consumer)
@@ -171,18 +176,20 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         return started
 
     def start(self, name: str, service: Service, *, restarts: bool = False) -> SimService:
-        """Start an asyncio program of yours on a machine of its own; `service(bootstrap)` is its coroutine function.
+        """Start one of the test's asyncio programs on a separate machine; `service(bootstrap)` is its coroutine
+        function.
 
-        With `restarts`, it is started again a second after it has failed; otherwise its failure ends the test's wait.
-        Raises ValueError if the name is in use.
+        With `restarts`, the program is started again a second after it has failed; otherwise its failure ends the
+        current wait of the test. Raises ValueError if the name is in use.
         """
         return SimService(self.world, self.world.start_service(name, service, restarts=restarts))
 
     def expire_session(self, client_id: int | tuple[int, bytes] | SimBroker) -> None:
-        """End a client's session, as if it had expired: its ephemeral znodes are deleted, and it gets SessionExpired.
+        """End a client's session, as if it had expired: its ephemeral znodes are deleted, and it gets
+        SessionExpired.
 
-        `client_id` is the session's id, kazoo's `client.client_id`, or a broker for its own session.  Raises
-        ClusterFailed if there is no such session.
+        `client_id` is the session's id, kazoo's `client.client_id`, or a broker for the broker's own session.
+        Raises ClusterFailed if there is no such session.
         """
         if isinstance(client_id, SimBroker):
             broker = client_id.node.broker
@@ -192,7 +199,7 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         self.ask(take_over_and_close(hosts, session_id, connector, self.runtime))
 
     def let_pass(self, seconds: float) -> None:
-        """Let time pass.  Raises ClusterFailed if a program of the test fails."""
+        """Advance the virtual time. Raises ClusterFailed if a program of the test fails."""
         self.world.run(int(seconds * 1000))
         self.check_services()
 
@@ -219,7 +226,7 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
 def start_simulated(
     *, seed: int = 0, peers: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None
 ) -> SimulatedCluster:
-    """Start a world with all nodes, and wait until it is ready.  `settings` are ZooKeeper's and Kafka's own keys.
+    """Start a world with all nodes, and wait until it is ready. The keys of `settings` are ZooKeeper's and Kafka's.
 
     Raises ClusterFailed with the reason.
     """
@@ -246,7 +253,8 @@ def running_world(
 ) -> Iterator[SimulatedCluster]:
     """Provide a world for a `with` block, also without pytest, and within a test of hypothesis.
 
-    Raises ClusterFailed if it cannot be made, and at its end if one of the project's invariants was violated.
+    Raises ClusterFailed if the world cannot be created, and at the end of the block if the world violated an
+    invariant.
     """
     cluster = start_simulated(seed=seed, peers=peers, brokers=brokers, settings=settings)
     try:

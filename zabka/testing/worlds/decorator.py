@@ -1,8 +1,8 @@
-"""The decorator `simulated`: a test function of a user's own asyncio programs, run in the worlds of many seeds.
+"""The decorator `simulated`: runs a test function with the user's asyncio programs in the worlds of many seeds.
 
-Histories depend on the order of sets of strings, and so on PYTHONHASHSEED, which Python reads once, when it starts.
-Seeds therefore run in a process with PYTHONHASHSEED=0.  If this process has another value, the pytest plugin runs each
-test in a child process, and a script is started again.
+Histories depend on the iteration order of sets of strings, and so on PYTHONHASHSEED, which Python reads only at its
+start. Seeds therefore run in a process with PYTHONHASHSEED=0. If the current process has another value, the pytest
+plugin runs each test in a child process, and a script restarts itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HASH_SEED = "PYTHONHASHSEED"
 SEEDS, FAULTS = "ZABKA_SEED", "ZABKA_FAULTS"
-"""The environment variables that select a seed and its faults in a script, as the options do in pytest."""
+"""The environment variables that select a seed and its faults in a script; in pytest, options select them."""
 PARAMETERS = "zabka_simulated"
 """The attribute of a decorated function with its parameters."""
 
@@ -34,7 +34,7 @@ class Selection(NamedTuple):
 
     command: Command | None = None
     seeds: Iterable[int] | None = None
-    """None: all seeds of the test."""
+    """The selected seeds; None: all seeds of the test."""
     faults: Collection[int] | None = None
     """The numbers of the faults that are injected; None: all."""
 
@@ -44,7 +44,7 @@ _SELECTED: ContextVar[Selection] = ContextVar("selected seeds")
 
 @contextmanager
 def selected(selection: Selection) -> Iterator[None]:
-    """Let decorated tests run these seeds within a `with` block."""
+    """Run decorated tests only with these seeds within a `with` block."""
     token = _SELECTED.set(selection)
     try:
         yield
@@ -64,12 +64,13 @@ def simulated(
 ) -> Callable[[Callable[..., Awaitable[object]]], Callable[..., None]]:
     """Run an `async def` test in the simulated world of each of `seeds` seeds, until one fails.
 
-    The first parameter of the test is its `SimulatedWorld`; others are fixtures, or values of hypothesis.  `faults` is
-    a mix, such as "chaos", or kinds of faults (`zabka.simulation.faults.program_faults`).  They are injected for
-    `faults_s` virtual seconds from the start of the first program; then everything is healed.  A test that takes longer
-    than `limit_s` virtual seconds fails.  `settings` are ZooKeeper's and Kafka's own keys.
+    The first parameter of the test is its `SimulatedWorld`; further parameters are fixtures, or values of
+    hypothesis. `faults` is a mix, such as "chaos", or kinds of faults (`zabka.simulation.faults.program_faults`).
+    They are injected for `faults_s` virtual seconds from the start of the first program; then all faults are
+    healed. A test that takes longer than `limit_s` virtual seconds fails. The keys of `settings` are ZooKeeper's
+    and Kafka's.
 
-    Raises the exception of the first failing seed, with a report as a note.
+    Raises the exception of the first failing seed, with the report of the failure as a note of the exception.
     """
 
     def decorate(function: Callable[..., Awaitable[object]]) -> Callable[..., None]:
@@ -130,7 +131,7 @@ _NO_FAILURES = ("Skipped", "XFailed")
 
 
 def _is_given_by_hypothesis() -> bool:
-    """Return whether hypothesis runs the test, and so runs it again for many values after a failure."""
+    """Return whether hypothesis runs the test: after a failure, hypothesis repeats the test with many values."""
     hypothesis = sys.modules.get("hypothesis")
     return hypothesis is not None and bool(hypothesis.currently_in_test_context())
 
@@ -141,7 +142,7 @@ def hash_seed_is_fixed() -> bool:
 
 
 def _fix_hash_seed_of_script() -> None:
-    """Start a script again with PYTHONHASHSEED=0; an interactive session goes on with its own value."""
+    """Start a script again with PYTHONHASHSEED=0; an interactive session continues with its present value."""
     script = getattr(sys.modules["__main__"], "__file__", None)
     if script is not None and not hash_seed_is_fixed():
         sys.stdout.flush()
@@ -149,7 +150,7 @@ def _fix_hash_seed_of_script() -> None:
 
 
 def _of_script(function: Callable[..., Awaitable[object]]) -> Selection:
-    """Return the selection of a script's environment, and the command that runs one seed."""
+    """Return the seeds that a script's environment variables select, and the command that runs one seed."""
     from zabka.testing.worlds.finding import Command
 
     def command(seed: int, faults: list[int] | None) -> str:
@@ -165,10 +166,10 @@ def _of_script(function: Callable[..., Awaitable[object]]) -> Selection:
 
 
 def numbers_text(numbers: Iterable[int]) -> str:
-    """Return numbers as text, and "none" for none of them."""
+    """Format numbers for an environment variable or option; return "none" if there are no numbers."""
     return ",".join(map(str, numbers)) or "none"
 
 
 def numbers_of(text: str) -> list[int]:
-    """Return the numbers of such a text.  Raises ValueError."""
+    """Parse the string that `numbers_text` returns. Raises ValueError."""
     return [] if text == "none" else [int(number) for number in text.split(",")]

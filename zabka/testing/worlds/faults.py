@@ -16,7 +16,7 @@ from zabka.testing.request_faults import RequestMatch, RequestSelection
 
 
 class SimFault:
-    """A fault in effect."""
+    """An active fault."""
 
     def __init__(self, undo: Sequence[Callable[[], None]]) -> None:
         self._undo = list(undo)
@@ -29,7 +29,7 @@ class SimFault:
 
 
 class SimRequestFaults(SimFault):
-    """The request faults of one rule, or of a ready set."""
+    """The request faults of one rule, or of a ready-made set."""
 
     def __init__(self, world: World, ids: Sequence[str]) -> None:
         super().__init__([partial(world.remove_fault, fault_id) for fault_id in ids])
@@ -38,7 +38,7 @@ class SimRequestFaults(SimFault):
 
     @property
     def used(self) -> int:
-        """The number of requests to which they have applied, on all nodes."""
+        """The number of requests to which the faults have been applied, on all nodes."""
         return sum(map(self._world.request_fault_uses, self._ids))
 
 
@@ -49,7 +49,8 @@ def _names_client(*ends: object) -> bool:
 class SimFaults:
     """Faults on the world's links, and of requests.
 
-    An end of a link is a node, the name of a client's machine, or a client as in `zabka.testing.live.faults.Faults`.
+    An end of a link is a node, the name of a client's machine, or a client in the form that
+    `zabka.testing.live.faults.Faults` accepts.
     """
 
     def __init__(self, world: World) -> None:
@@ -68,13 +69,13 @@ class SimFaults:
         return fault
 
     def cut(self, source: object, target: object = "*", *, both_ways: bool = True) -> SimFault:
-        """Drop all traffic."""
+        """Drop all traffic from source to target, or in both directions."""
         if _names_client(source, target):
             return self._add(LinkFault(end_of(source), end_of(target), "cut", both_ways=both_ways))
         return self._keep([self._world.cut(a, b, both_ways) for a, b in self._pairs(source, target)])
 
     def delay(self, source: object, target: object, delay_ms: int, *, both_ways: bool = True) -> SimFault:
-        """Delay all traffic."""
+        """Delay all traffic from source to target, or in both directions."""
         if _names_client(source, target):
             return self._add(LinkFault(end_of(source), end_of(target), "delay", delay_ms, both_ways))
         pairs = self._pairs(source, target)
@@ -90,7 +91,7 @@ class SimFaults:
         return self._keep([partial(self._world.remove_fault, self._world.link_fault(fault))])
 
     def on_request(self, name: str, **match: Unpack[RequestMatch]) -> RequestSelection[SimRequestFaults]:
-        """Select requests of a Kafka API or ZooKeeper operation, for a fault of them."""
+        """Select requests of a Kafka API or ZooKeeper operation, to define a fault for them."""
         return RequestSelection(self.add_rule, name, match)
 
     def add_rule(self, rule: RequestFault) -> SimRequestFaults:
@@ -98,7 +99,9 @@ class SimFaults:
         return self._hold([rule])
 
     def add_set(self, name: str, **narrowing: str | float) -> SimRequestFaults:
-        """Add a ready set of request faults, narrowed for example to a topic. Raises ValueError with the reason."""
+        """Add a ready-made set of request faults, narrowed for example to a topic. Raises ValueError with the
+        reason.
+        """
         return self._hold(narrowed(name, narrowing))
 
     def _hold(self, rules: Sequence[RequestFault]) -> SimRequestFaults:

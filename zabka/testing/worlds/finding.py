@@ -1,8 +1,8 @@
-"""The report of a failing seed: the faults that it needs, its story, how to run it alone, and its journal.
+"""The report of a failing seed: the required faults, the events, the command that runs the seed, and its journal.
 
-A failing seed is run again: if the two histories differ, the report shows the first difference instead, because then
-nothing else in it could be relied on.  Otherwise faults are left out one after the other as long as the test fails in
-the same way.
+A failing seed is run again. If the two histories differ, the report shows only the first difference, because the
+seed does not reproduce the failure reliably. Otherwise faults are omitted one after the other, as long as the test
+fails in the same way.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from zabka.testing.worlds.seed_test import Body, Parameters, SeedRun, run_seed
 from zabka.testing.worlds.world import TEST
 
 SHRINKING_S_MAX = 20.0
-"""The longest time in which faults are left out, in CPU seconds."""
+"""The maximum CPU time, in seconds, for finding the fewest faults with which the test fails."""
 STORY_LINES_MAX = 60
 FOLDER = ".zabka-seeds"
-"""The folder for journals of failed seeds, in the current one."""
+"""The folder for journals of failed seeds, below the current directory."""
 _OWN = Path(__file__).parents[2]
 
 
 class Command(NamedTuple):
-    """How a seed of a test is run alone."""
+    """The command that runs one seed of a test."""
 
     name: str
     of: Callable[[int, list[int] | None], str]
-    """Returns the command for a seed, and for the numbers of its faults if it needs only some of them."""
+    """Returns the command for a seed, restricted to the numbers of the required faults if not all are required."""
 
 
 class Finding:
@@ -75,13 +75,14 @@ class Finding:
     # -- shrinking ---------------------------------------------------------------------------------------------------
 
     def _shrunk(self) -> tuple[SeedRun, list[int]] | None:
-        """Return the run with the fewest faults that fails in the same way, or None if it needs all of them."""
+        """Return the run with the fewest faults that fails in the same way, or None if all faults are required."""
         until_s = process_time() + SHRINKING_S_MAX
         wanted, kept = failure_place(self._found), list(self._found.injected)
         best: tuple[SeedRun, list[int]] | None = None
         size = len(kept)
         while size and process_time() < until_s:
-            # Leave out all, then halves, quarters and so on, down to single faults, the last ones first.
+            # Try to leave out all faults, then halves, quarters and so on, down to single faults, beginning with the
+            # last.
             for begin in range((len(kept) - 1) // size * size, -1, -size):
                 fewer = kept[:begin] + kept[begin + size :]
                 if len(fewer) == len(kept) or process_time() > until_s:
@@ -137,7 +138,9 @@ _UNSETTLED = (
 
 
 def failure_place(run: SeedRun) -> tuple[str, str, int]:
-    """Return the kind of a run's failure: the exception's type, and the last place outside installed packages."""
+    """Return what identifies a run's failure: the exception's type, and the innermost line outside installed
+    packages.
+    """
     failure = run.failure
     frames = [] if failure is None else traceback.extract_tb(failure.__traceback__)
     own = [each for each in frames if not each.filename.startswith((*LIBRARIES, str(_OWN)))] or frames
@@ -146,7 +149,9 @@ def failure_place(run: SeedRun) -> tuple[str, str, int]:
 
 
 def story(run: SeedRun) -> list[str]:
-    """Return the last important events of a run until its failure, with notes and log lines of the programs."""
+    """Return the last important events of a run until its failure, with the notes and log lines of the test's
+    programs.
+    """
     sentences = read_sentences()
     lines = [
         _line(entry, sentences)
@@ -172,7 +177,9 @@ def _belongs(entry: Entry, sentences: Sentences) -> bool:
 
 
 def _is_of_library(logger: str) -> bool:
-    """Return whether a logger is named after an installed package: its lines are only in the journal."""
+    """Return whether a logger is named after an installed package; its lines are in the journal, but not in the
+    report.
+    """
     module = sys.modules.get(logger.partition(".")[0])
     return (getattr(module, "__file__", None) or "").startswith(LIBRARIES)
 
@@ -207,7 +214,7 @@ def difference(first: SeedRun, second: SeedRun) -> Iterator[str]:
 
 
 def step_difference(first: SeedRun, second: SeedRun) -> Iterator[str]:
-    """Yield the first turn of a program in which two traced runs differ."""
+    """Yield the first event loop iteration in which two traced runs differ."""
     for one, other in zip_longest(first.steps, second.steps):
         if one != other:
             yield "the programs differ from this turn on:"

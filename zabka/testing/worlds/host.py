@@ -1,4 +1,4 @@
-"""The test's own host in a simulated world, where its requests come from."""
+"""The test's own host in a simulated world, from which its requests are sent."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SimHost:
         return self.world.scheduler.now_us
 
     def ask(self, work: Coroutine[Any, Any, T], machine: ScriptedMachine | None = None) -> T:
-        """Run a client's coroutine to its end in the world.  Raises ClusterFailed if it is refused."""
+        """Run a client's coroutine to its end in the world. Raises ClusterFailed if its request is rejected."""
         outcome: list[T] = []
         refusals: list[str] = []
 
@@ -62,7 +62,7 @@ class SimHost:
         return outcome[0]
 
     def begin_to_ask(self, work: Coroutine[Any, Any, object]) -> None:
-        """Start a client's coroutine in the world, and ignore its result, even a refusal."""
+        """Start a client's coroutine in the world, and ignore its result, even if its request is rejected."""
 
         async def work_and_ignore() -> None:
             with suppress(KafkaRequestFailed, KafkaUnavailable):
@@ -71,7 +71,7 @@ class SimHost:
         self.runtime.spawn(work_and_ignore(), "ask")
 
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
-        """Let time pass until the condition returns a true value, and return that."""
+        """Advance the virtual time until the condition returns a true value, and return that value."""
         wait = Wait[T](condition, timeout_s, what)
         scheduler = self.world.scheduler
         deadline_us = scheduler.now_us + int(timeout_s * 1_000_000)
@@ -79,7 +79,7 @@ class SimHost:
             while True:
                 if found := wait.holds():
                     return found
-                # The condition is evaluated once for all events within one virtual millisecond.
+                # Evaluate the condition once per virtual millisecond, after all events of that millisecond.
                 due = scheduler.next_time_us()
                 if due is None or due > deadline_us:
                     break
@@ -93,7 +93,9 @@ class SimHost:
         raise ClusterFailed(f"{self}: {wait.failure()}{''.join(loose)}")
 
     def check_services(self) -> None:
-        """Raise ClusterFailed, with its traceback, if a program of the test has failed for good."""
+        """Raise ClusterFailed, with the traceback of the failure, if a program of the test has failed and is not
+        restarted.
+        """
         for machine in self.world.services:
             failure = machine.take_failure()
             if failure is not None:

@@ -12,7 +12,7 @@ _STOP_TIMEOUT_S = 60.0
 
 
 class _SimNode:
-    """A node's process."""
+    """The process of a simulated node."""
 
     def __init__(self, host: SimHost, node: ServerMachine, number: int) -> None:
         self._host = host
@@ -25,7 +25,7 @@ class _SimNode:
 
     @property
     def process(self) -> str:
-        """`running`, `paused` or `down`."""
+        """The state of the process: `running`, `paused` or `down`."""
         world = self._host.world
         if not world.is_running(self.name):
             return "down"
@@ -36,7 +36,7 @@ class _SimNode:
             raise ClusterFailed(f"{self.name} is {self.process}, not {' or '.join(states)}")
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL to the process."""
         self._must_be("running", "paused")
         self._host.world.kill(self.name)
 
@@ -46,34 +46,34 @@ class _SimNode:
         self._host.world.kill(self.name, power_loss=True)
 
     def stop(self) -> None:
-        """SIGTERM; for a broker, a controlled shutdown.  Returns after the end of its process."""
+        """Send SIGTERM and wait for the end of the process; a broker does a controlled shutdown."""
         self._must_be("running")
         self._node.stop()
         self._host.until(lambda: self._node.process is None, _STOP_TIMEOUT_S, f"the end of {self.name}")
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP to the process."""
         self._must_be("running")
         self._host.world.pause(self.name)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT to the process."""
         self._must_be("paused")
         self._host.world.resume(self.name)
 
     def start(self) -> None:
-        """Start again."""
+        """Start the stopped node again."""
         self._must_be("down")
         self._host.world.start(self.name)
 
     def restart(self) -> None:
-        """Stop, then start."""
+        """Stop the node, then start it."""
         self.stop()
         self.start()
 
 
 class SimPeer(_SimNode):
-    """A simulated server of the ensemble; `node` is the world's."""
+    """A simulated server of the ensemble; `node` is its machine in the world."""
 
     def __init__(self, host: SimHost, node: PeerMachine, number: int) -> None:
         super().__init__(host, node, number)
@@ -81,19 +81,19 @@ class SimPeer(_SimNode):
 
     @property
     def state(self) -> str:
-        """LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
+        """The state: LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
         running = self.node.running
         return "DOWN" if running is None else running.peer.state.name
 
     @property
     def phase(self) -> str:
-        """ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
+        """The phase: ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
         running = self.node.running
         return "ELECTION" if running is None else str(running.peer.phase)
 
 
 class SimBroker(_SimNode):
-    """A simulated broker; `node` is the world's."""
+    """A simulated broker; `node` is its machine in the world."""
 
     def __init__(self, host: SimHost, node: BrokerMachine, number: int) -> None:
         super().__init__(host, node, number)
@@ -101,7 +101,7 @@ class SimBroker(_SimNode):
 
     @property
     def registered(self) -> bool:
-        """Whether its ephemeral znode exists in /brokers/ids."""
+        """Whether the broker's ephemeral znode exists in /brokers/ids."""
         return self._host.world.record.state.broker(self.id).registered
 
     @property
@@ -111,6 +111,6 @@ class SimBroker(_SimNode):
 
     @property
     def believes(self) -> Believes:
-        """The controller according to this broker."""
+        """The controller that this broker knows."""
         state = self._host.world.record.state.broker(self.id)
         return Believes(state.believed_controller_id, state.believed_controller_epoch)

@@ -1,8 +1,7 @@
-"""Files on the disk of a program's machine, in the shape of `pathlib.Path`.
+"""Files on the disk of a program's machine, with the interface of `pathlib.Path`.
 
-They follow the rules of a disk that loses power: SIGKILL keeps everything that was written, and a power loss keeps what
-was synced, and of the rest what chance decides.  The name of a new or renamed file is only durable after a sync of its
-directory.
+The disk can lose power. SIGKILL loses no written data. A power loss keeps all synced data, and a random part of the
+unsynced data. The name of a new or renamed file is durable only after a sync of its directory.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ ROOT = Path("/")
 
 
 class SimPath:
-    """A path on the disk of a machine: of that named `machine`, else of the one whose program has the turn."""
+    """A path on the disk of a machine: `machine`, or by default the machine of the program that is running."""
 
     def __init__(self, host: SimHost, path: str | Path = "/", machine: str | None = None) -> None:
         self._host = host
@@ -78,7 +77,7 @@ class SimPath:
         return data
 
     def read_text(self) -> str:
-        """Return the content of the file as text in UTF-8.  Raises OSError."""
+        """Return the content of the file, decoded as UTF-8. Raises OSError."""
         return self.read_bytes().decode()
 
     def write_bytes(self, data: bytes) -> None:
@@ -87,7 +86,7 @@ class SimPath:
             file.write(data)
 
     def write_text(self, text: str) -> None:
-        """Replace the content of the file by text in UTF-8, without a sync.  Raises OSError."""
+        """Replace the content of the file by a string, encoded as UTF-8, without a sync. Raises OSError."""
         self.write_bytes(text.encode())
 
     def exists(self) -> bool:
@@ -99,7 +98,7 @@ class SimPath:
         return True
 
     def iterdir(self) -> Iterator[SimPath]:
-        """Yield the paths in a directory, in an order that the seed draws.  Raises OSError."""
+        """Yield the paths in a directory, in a random order that depends on the seed. Raises OSError."""
         for name in self._files().listdir(self._path):
             yield self / name
 
@@ -108,7 +107,7 @@ class SimPath:
         self._files().mkdir(self._path)
 
     def rename(self, target: SimPath) -> None:
-        """Rename the file within its directory, in place of `target` if that exists.  Raises OSError."""
+        """Rename the file within its directory, replacing `target` if it exists. Raises OSError."""
         self._files().rename(self._path, target._path)
 
     def unlink(self) -> None:

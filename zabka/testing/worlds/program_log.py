@@ -16,7 +16,9 @@ _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 
 
 class _ToJournal(logging.Handler):
-    """Writes what the program with the turn logs: all lines from INFO on, of libraries only warnings and errors."""
+    """Writes the log lines of the running program to the journal: from INFO on; from libraries only warnings and
+    errors.
+    """
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.INFO)

@@ -35,28 +35,28 @@ class Parameters(NamedTuple):
 
 
 class SeedRun(NamedTuple):
-    """What a run of one seed came to."""
+    """The result of running one seed."""
 
     failure: BaseException | None
     entries: list[Entry]
     began_us: int
-    """When the test function began."""
+    """The virtual time at which the test function began."""
     ended_us: int
-    """When it ended."""
+    """The virtual time at which the test function ended."""
     injected: list[int]
     """The numbers of the faults that were injected."""
     digest: str
     """A hash of the history."""
     steps: list[Step]
-    """The turns of the programs, if they were traced."""
+    """The event loop iterations of the programs, if they were traced."""
 
 
 def run_seed(
     parameters: Parameters, body: Body, seed: int, only: Collection[int] | None = None, *, traced: bool = False
 ) -> SeedRun:
-    """Run a test function in the world of a seed; with `only`, just with the faults of these numbers.
+    """Run a test function in the world of a seed; with `only`, inject only the faults with these numbers.
 
-    Raises KeyboardInterrupt and what else must end the run of all tests.
+    Raises KeyboardInterrupt, and other exceptions that must end the run of all tests.
     """
     with seldom_collected():
         cluster = start_simulated(
@@ -129,7 +129,7 @@ class _Play:
         self._ended = scheduler.now_us, scheduler.steps
 
     def _go_on(self, limit_us: int) -> None:
-        """Let time pass up to the next event, and evaluate the conditions."""
+        """Advance the virtual time to the next event, and evaluate the awaited conditions."""
         cluster, scheduler = self._cluster, self._cluster.world.scheduler
         due_us = scheduler.next_time_us()
         wait_us = self._world.next_deadline_us()
@@ -159,7 +159,7 @@ class _Play:
             self._failures.append(failure)
 
     def outcome(self) -> SeedRun:
-        """Return what the run came to."""
+        """Return the result of the run."""
         record = self._cluster.world.record
         digest = sha256(b"".join(record.lines()) + repr(self._ended).encode()).hexdigest()
         return SeedRun(
@@ -174,6 +174,6 @@ class _Play:
 
 
 def _failures() -> tuple[type[BaseException], ...]:
-    """Return the exceptions that end a test, also those of pytest.fail and pytest.skip if pytest is there."""
+    """Return the exceptions that end a test, including those of pytest.fail and pytest.skip if pytest is imported."""
     outcomes = sys.modules.get("_pytest.outcomes")
     return (Exception,) if outcomes is None else (Exception, outcomes.OutcomeException)

@@ -7,9 +7,9 @@ from zabka.simulation.cluster.world import World
 
 
 class SimService:
-    """A program that runs unmodified on a machine of its own; `start` of the cluster returns it.
+    """A program that runs unmodified on a separate machine; `SimulatedCluster.start` returns it.
 
-    Faults name its machine as they name brokers.  Other programs reach its servers by its name, as in
+    Faults name the machine as they name brokers. Other programs connect to its servers by its name, as in
     `asyncio.open_connection("billing", 8000)`.
     """
 
@@ -19,19 +19,19 @@ class SimService:
 
     @property
     def name(self) -> str:
-        """The name of its machine."""
+        """The name of the program's machine."""
         return self._machine.name
 
     @property
     def process(self) -> str:
-        """Its state: running, paused or down."""
+        """The state of the program: running, paused or down."""
         if self._machine.process is None:
             return "down"
         return "paused" if self._machine.is_paused else "running"
 
     @property
     def has_returned(self) -> bool:
-        """Whether its last run has returned."""
+        """Whether the coroutine of the program's last run has returned."""
         return self._machine.has_returned
 
     @property
@@ -43,26 +43,26 @@ class SimService:
         return self.name
 
     def kill(self) -> None:
-        """SIGKILL: end it at once."""
+        """Send SIGKILL: end the program at once."""
         self._world.kill(self.name)
 
     def power_loss(self) -> None:
-        """Cut the power of its machine, which stays off until `start`."""
+        """Cut the power of the program's machine, which stays off until `start`."""
         self._world.kill(self.name, power_loss=True)
 
     def terminate(self) -> None:
-        """SIGTERM: call the handler that the program has set, or kill it."""
+        """Send SIGTERM: call the handler that the program has set, or kill the program if there is none."""
         if not self._machine.terminate():
             self.kill()
 
     def start(self) -> None:
-        """Run it, if it does not run."""
+        """Start the program, unless it is running."""
         self._machine.start()
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP to the program."""
         self._world.pause(self.name)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT to the program."""
         self._world.resume(self.name)

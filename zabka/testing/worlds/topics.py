@@ -13,7 +13,7 @@ _KNOWN_TIMEOUT_S = 60.0
 
 
 class SimTopic:
-    """A topic."""
+    """A topic of a simulated cluster."""
 
     def __init__(self, host: SimHost, name: str) -> None:
         self._host = host
@@ -21,7 +21,7 @@ class SimTopic:
 
     @property
     def partitions(self) -> list[Partition]:
-        """The topic's partitions as they are now."""
+        """The topic's current partitions."""
         views = [p for p in self._host.world.record.state.partitions.values() if p.topic == self.name]
         return [
             Partition(
@@ -43,7 +43,7 @@ class SimTopic:
         return dict(self._host.world.record.state.configs.get(f"topics/{self.name}", {}))
 
     def set_config(self, changes: Mapping[str, str | None]) -> None:
-        """Set overrides; a value of None removes an override."""
+        """Set configuration overrides; a value of None removes an override."""
         self._host.ask(self._host.admin.alter_configs(TOPIC_RESOURCE, self.name, dict(changes)))
 
     def delete(self) -> None:
@@ -52,7 +52,7 @@ class SimTopic:
 
 
 class SimTopics:
-    """The world's topics."""
+    """The topics of a simulated cluster."""
 
     def __init__(self, host: SimHost) -> None:
         self._host = host
@@ -73,7 +73,7 @@ class SimTopics:
         factor = replication_factor or len(self._host.world.brokers)
         made = self._host.admin.create_topic(name, partitions, factor, assignment=assignment, configs=config)
         self._host.ask(made)
-        # A client that asks a broker without the topic asks again after minutes only.
+        # Wait here, because a client that asks a broker without the topic asks again only after minutes.
         self._host.until(lambda: self._is_known(name), _KNOWN_TIMEOUT_S, f"brokers that know the topic {name}")
         return self[name]
 
@@ -82,7 +82,7 @@ class SimTopics:
         return all(broker is None or name in broker.metadata for broker in running)
 
     def ask_for(self, name: str, partitions: int = 1) -> None:
-        """Ask the current controller for a topic, without waiting for an answer."""
+        """Ask the current controller to create a topic, without waiting for the reply."""
         self._host.begin_to_ask(self._host.admin.create_topic(name, partitions, len(self._host.world.brokers)))
 
     def names(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Workloads on a simulated cluster, each on a host of its own: producers, and members of consumer groups."""
+"""Workloads on a simulated cluster, each on a separate host: producers, and members of consumer groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
 
 class SimWorkload:
-    """A workload on a host of its own."""
+    """A workload on a separate host."""
 
     def __init__(self, test: SimHost, number: int, topic: str, acks: str, records_per_s: float) -> None:
         world = test.world
@@ -45,7 +45,7 @@ class SimWorkload:
         self._machine.kill()
 
     def stop(self) -> WorkloadCounts:
-        """Stop it, and return the final counts."""
+        """Stop the workload, and return the final counts."""
 
         async def end_workload() -> None:
             await self._workload.stop()
@@ -59,7 +59,7 @@ class SimWorkload:
 
 
 class SimConsumer:
-    """A member of a consumer group, on a host of its own."""
+    """A member of a consumer group, on a separate host."""
 
     def __init__(
         self,
@@ -117,14 +117,14 @@ class SimConsumer:
         self._machine.kill()
 
     def stop(self) -> ConsumerCounts:
-        """Let it commit and leave its group, and return the final counts."""
+        """Make the consumer commit and leave its group, and return the final counts."""
         self._test.ask(self._workload.stop(), self._machine)
         self._workload.close()
         return self.counts
 
 
 class SimTransactions:
-    """A transactional producer or a read-process-write loop, on a host of its own."""
+    """A transactional producer or a read-process-write loop, on a separate host."""
 
     def __init__(
         self, test: SimHost, machine: ScriptedMachine, workload: TransactionalWorkload | ReadProcessWriteWorkload
@@ -141,7 +141,7 @@ class SimTransactions:
         return TransactionCounts(status.committed, status.aborted, status.unknown, status.records)
 
     def stop(self) -> TransactionCounts:
-        """Let it end the open transaction, and return the final counts."""
+        """Make the workload end its open transaction, and return the final counts."""
         self._test.ask(self._workload.stop(), self._machine)
         self._workload.close()
         return self.counts
@@ -150,7 +150,7 @@ class SimTransactions:
 def sim_transactional_producer(
     test: SimHost, number: int, topic: str, transactional_id: str | None, records_per_s: float, abort_every: int
 ) -> SimTransactions:
-    """Start a transactional producer on a host of its own."""
+    """Start a transactional producer on a separate host."""
     client, machine = test.world.kafka_client(f"transactions-{number}")
     emit, name = machine.journal(test.world.record).write, f"t{number}"
     workload = TransactionalWorkload(
@@ -163,7 +163,7 @@ def sim_transactional_producer(
 def sim_read_process_write(
     test: SimHost, number: int, topic: str, output: str, group: str, transactional_id: str | None
 ) -> SimTransactions:
-    """Start a read-process-write loop on a host of its own."""
+    """Start a read-process-write loop on a separate host."""
     client, machine = test.world.kafka_client(f"transactions-{number}")
     emit, name = machine.journal(test.world.record).write, f"t{number}"
     workload = ReadProcessWriteWorkload(

@@ -35,9 +35,8 @@ class _Awaited(NamedTuple):
 class SimulatedWorld:
     """The argument of a test that is decorated with `simulated`.
 
-    The test function is itself a program of the world: `asyncio.sleep`, clients and servers work in it.  The methods
-    that do not have to be awaited let the world go on until they return.  `cluster` has all other methods of a
-    `zabka_world`.
+    The test function is itself a program of the world: `asyncio.sleep`, clients and servers work in it. Virtual
+    time advances while a method without `await` runs. `cluster` has all other methods of a `zabka_world`.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -67,10 +66,11 @@ class SimulatedWorld:
         return self.cluster.now_us / 1e6
 
     def start(self, name: str, service: Service, *, restarts: bool = False) -> SimService:
-        """Start an asyncio program of yours on a machine of its own; `service(bootstrap)` is its coroutine function.
+        """Start one of the test's asyncio programs on a separate machine; `service(bootstrap)` is its coroutine
+        function.
 
-        With `restarts`, it is started again a second after it has failed, and faults of the seed can kill it.  Other
-        programs reach its servers by its name.  Raises ValueError if the name is in use.
+        With `restarts`, the program is started again a second after it has failed, and the seed's faults can kill
+        it. Other programs connect to its servers by its name. Raises ValueError if the name is in use.
         """
         begin, self.on_first_start = self.on_first_start, _nothing
         begin()
@@ -79,9 +79,9 @@ class SimulatedWorld:
     async def until(
         self, condition: Callable[[], T | Literal[False] | None], within: float = UNTIL_S, what: str = ""
     ) -> T:
-        """Wait until the condition returns a true value, and return that; `within` is in virtual seconds.
+        """Wait until the condition returns a true value, and return that value; `within` is in virtual seconds.
 
-        Raises ClusterFailed with the source of the condition and its last value if it does not come true.
+        Raises ClusterFailed, with the condition's source and its last value, if it does not become true in time.
         """
         __tracebackhide__ = True
         wait = Wait[T](condition, within, what)
@@ -93,30 +93,31 @@ class SimulatedWorld:
         return awaited
 
     def note(self, kind: str, *, because: Cause | None = None, **fields: object) -> Cause:
-        """Write an event of yours to the journal, where tracks, stories and `zabka why KIND` show it.
+        """Write a custom event to the journal; the event tracks, the failure report and `zabka why KIND` show it.
 
-        Its node is the calling program.  Returns a reference, which another note can name as its cause (`because`);
-        without it, the cause is the start of the program.
+        The calling program is the event's node. Returns a reference that a later note can pass as its cause
+        (`because`). Without a cause, the start of the program counts as the cause.
         """
         caused_by = START if because is None else because
         return self._caller().write(ProgramNoted(kind, {name: str(value) for name, value in fields.items()}, caused_by))
 
     def path(self, name: str = "/", machine: str | None = None) -> SimPath:
-        """Return a path on the disk of the calling program's machine, or of that of another program.
+        """Return a path on the disk of the calling program's machine, or on the disk of another program's
+        `machine`.
 
-        The disk outlives its program.
+        The disk's content survives the end of the program.
         """
         return SimPath(self.cluster, name, machine)
 
     def _caller(self) -> ServiceMachine:
-        """Return the machine of the program that has the turn, or the test function's."""
+        """Return the machine of the running program, or the machine of the test function."""
         machines = {machine.name: machine for machine in self.cluster.world.services}
         turn = self.cluster.world.ground.turn.taker
         owner = (each for each in machines.values() if each.process is not None and each.process.loop is turn)
         return next(owner, machines[TEST])
 
     def events(self, *types: str) -> list[Happening]:
-        """Return the journal, or its events of these types."""
+        """Return the events of the journal, or only the events of these types."""
         return self.cluster.events(*types)
 
     # -- for the runner ----------------------------------------------------------------------------------------------
@@ -138,11 +139,11 @@ class SimulatedWorld:
                 each.done.set_exception(ClusterFailed(f"{self.cluster}: {each.wait.failure()}"))
 
     def next_deadline_us(self) -> int | None:
-        """Return when the first wait of the test function ends without success, or None if there is no wait."""
+        """Return the time at which the first wait of the test function times out, or None if it does not wait."""
         return min((each.deadline_us for each in self._awaited if not each.done.done()), default=None)
 
     def fail_awaited(self, failure: ClusterFailed) -> bool:
-        """Raise a failure of a program in the test function, where it waits; return False if it does not."""
+        """Raise a program's failure in the test function at its current wait; return False if it does not wait."""
         waiting = [each for each in self._awaited if not each.done.done()]
         for each in waiting:
             each.done.set_exception(failure)

@@ -30,18 +30,18 @@ DIFFERENT: dict[tuple[str, str], tuple[str | None, str]] = {
 """Outcome here (None for a rejected value) and its reason, keyed by (key, string)."""
 WITHOUT_LIMITS = frozenset(
     {
-        # Any text is accepted.
+        # Any value is accepted.
         "4lw.commands.whitelist", "DigestAuthenticationProvider.superDigest",
         "SASLAuthenticationProvider.superPassword", "X509AuthenticationProvider.superUser", "clientPortAddress",
         "dataDir", "dataLogDir", "enforce.auth.schemes", "ensembleAuthName", "java.security.auth.login.config",
         "letAnySaslUserDoX", "oraclePath", "quorum.auth.kerberos.servicePrincipal",
         "quorum.auth.learner.saslLoginContext", "quorum.auth.server.saslLoginContext", "sasl.serverconfig",
         "secureClientPortAddress",
-        # Read by the admin server, which is not in the jars, and by QuorumCnxManager: see test_zoo_cfg.
+        # Not read by the classes in the jars, but by the admin server and by QuorumCnxManager: see test_zoo_cfg.
         "admin.commandURL", "admin.enableServer", "admin.forceHttps", "admin.needClientAuth", "admin.portUnification",
         "admin.rateLimiterIntervalInMS", "admin.restore.enabled", "admin.serverAddress", "admin.serverPort",
         "admin.snapshot.enabled", "cnxTimeout", "metricsProvider.httpHost",
-        # Read if TLS is enabled; tests/interop/test_tls_stores.py tests some of these with stores.
+        # Read only if TLS is enabled. tests/interop/test_tls_stores.py tests some of these with stores.
         "ssl.authProvider", "ssl.ciphersuites", "ssl.enabledProtocols",
         *(f"ssl.{store}.{key}" for store in ("keyStore", "trustStore", "quorum.keyStore", "quorum.trustStore")
           for key in ("location", "password", "passwordPath", "type")),

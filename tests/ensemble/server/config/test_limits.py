@@ -45,7 +45,7 @@ def test_client_reads_pause_while_too_much_is_in_flight() -> None:
     assert not limited.overloaded(0), "a connection with no request in flight can always send one"
 
 
-def test_large_requests_share_an_allowance() -> None:
+def test_large_requests_share_one_byte_limit() -> None:
     assert not admission().is_large(10**9), "off by default"
     limited = admission(large_request_threshold=100, large_request_bytes=1000)
     assert limited.is_large(101)

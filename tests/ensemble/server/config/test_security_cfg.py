@@ -101,7 +101,7 @@ def test_disabled_hostname_verification_verifies_neither_side(tmp_path: Path) ->
     assert (config.ssl_quorum, config.port_unification) == (False, True)
 
 
-def test_tls_port_alone_is_sufficient(tmp_path: Path) -> None:
+def test_tls_port_without_a_plaintext_port_is_sufficient(tmp_path: Path) -> None:
     stores = "ssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem"
     config = parse(f"dataDir={tmp_path}\nsecureClientPort=2281\n{stores}")
     assert (config.client_port, config.secure_client_port) == (None, 2281)

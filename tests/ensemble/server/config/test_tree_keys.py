@@ -35,7 +35,7 @@ def test_bad_value_is_reported_in_one_line(tmp_path: Path, line: str) -> None:
 
 
 def test_server_255_cannot_have_ttl_nodes(tmp_path: Path) -> None:
-    """Its session ids begin like the ephemeralOwner of a TTL znode."""
+    """The first byte of server 255's session ids equals the first byte of a TTL znode's ephemeralOwner."""
     (tmp_path / "myid").write_text("255\n")
     assert rules(tmp_path).extended_types is False
     with pytest.raises(ConfigError, match="at most 254, not 255"):

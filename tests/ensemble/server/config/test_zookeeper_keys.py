@@ -51,12 +51,12 @@ def test_zoo_cfg_value_is_handled_as_in_zookeeper(tmp_path: Path, key: Key, text
     assert _outcome(key, text, tmp_path)[0] == expected
 
 
-def test_table_of_outcomes_covers_every_key_and_value() -> None:
+def test_expected_zookeeper_outcomes_cover_every_key_and_value() -> None:
     assert {key.name: set(key.texts) for key in KEYS} == {name: set(outcomes) for name, outcomes in JAVA.items()}
     assert DIFFERENT.keys() <= {(key.name, text) for key in KEYS for text in key.texts}
 
 
-def test_every_key_is_compared_or_has_no_limits() -> None:
+def test_every_zookeeper_key_is_compared_or_has_no_limits() -> None:
     zookeepers = {name for name in (*asked_keys(), *ACCEPTED) if not name.startswith("zabka.")}
     assert zookeepers - {key.name for key in KEYS} == set(WITHOUT_LIMITS)
 

@@ -95,7 +95,7 @@ def test_hanging_connection_reads_no_later_request() -> None:
         client = await connected(port, fault(effect="hang", nth=2, times=0))
         await client.ask(1, 2, 3)
         await until(lambda: bool(port.events))
-        # The third request would be read by then; nothing reports that it is not.
+        # Wait long enough for the third request to be read. No event reports that it was not read.
         await asyncio.sleep(0.02)
 
     assert run(test).listener.xids(FIRST) == [1]

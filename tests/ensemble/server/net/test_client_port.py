@@ -38,8 +38,8 @@ HELLO = ConnectRequest(0, 0, 5000, 0, bytes(16)).encode()
 
 
 class Listener:
-    """Listener that keeps all input. A request is in flight until `answer`. `taken` is called if the input forms a
-    whole turn.
+    """Listener that keeps all input. A request stays in flight until `answer`. `taken` is called when the input forms a
+    complete turn.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class Client:
             path = "/" + "a" * (size - 1)
             self.send(Request(xid, OpCode.GET_DATA, PathWatchRequest(path, False)).encode())
             await self.writer.drain()
-            await asyncio.sleep(0.002)  # one read each
+            await asyncio.sleep(0.002)  # so that the server reads each request separately
 
 
 class Port:
@@ -190,7 +190,7 @@ def test_connection_authenticates_its_address() -> None:
     assert run(test).listener.identities == {1: (("ip", "127.0.0.1"),)}
 
 
-def test_connection_without_a_session_is_closed_after_its_limit() -> None:
+def test_connection_without_a_session_is_closed_after_timeout() -> None:
     async def test(port: Port) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port.port.port)
         await until(lambda: len(port.port.newcomers()) == 1)
@@ -287,7 +287,7 @@ def test_backlogged_client_is_reported_drained_once_it_reads() -> None:
 
 
 def test_closed_connection_gets_no_further_reports() -> None:
-    """Otherwise it would count as a request that arrived too late (stale_requests)."""
+    """Otherwise such a report would count as a request that arrived too late (stale_requests)."""
 
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
@@ -342,7 +342,7 @@ def test_requests_waiting_for_their_turn_count_as_in_process() -> None:
     assert port.admission.counts.request_throttle_wait_count == 1
 
 
-def test_large_request_counts_before_its_turn() -> None:
+def test_large_request_counts_towards_its_limit_before_its_turn() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)
         await one.ask(1, size=600)

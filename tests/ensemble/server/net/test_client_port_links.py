@@ -35,13 +35,13 @@ async def no_reply(client: Client) -> None:
 
 
 def connected(port: Port, connection: ConnectionId, session: int) -> None:
-    """Answer a ConnectRequest."""
+    """Reply to the connection's ConnectRequest."""
     port.listener.sessions[connection] = SessionId(session)
     port.port.answer(connection, ConnectResponse(0, 5_000, session, bytes(16)))
     port.port.flush()
 
 
-def test_rule_for_a_session_holds_on_its_open_connection() -> None:
+def test_session_fault_applies_on_its_open_connection() -> None:
     async def test(port: Port) -> None:
         client, other = await port.clients(2)
         port.listener.sessions = {FIRST: SessionId(0xAB), SECOND: SessionId(0xAC)}
@@ -60,7 +60,7 @@ def test_rule_for_a_session_holds_on_its_open_connection() -> None:
     assert (event.client, event.kind, event.caused_by) == ("0xab", "cut", "fault f session:0xab")
 
 
-def test_rule_for_a_session_holds_on_its_next_connection() -> None:
+def test_session_fault_applies_on_its_next_connection() -> None:
     async def test(port: Port) -> None:
         hold(port, "session:0xab")
         client = Client(*await asyncio.open_connection("127.0.0.1", port.port.port))
@@ -76,7 +76,7 @@ def test_rule_for_a_session_holds_on_its_next_connection() -> None:
     run(test)
 
 
-def test_rule_for_all_sessions_holds_back_a_new_session() -> None:
+def test_fault_for_all_sessions_blocks_a_new_session() -> None:
     async def test(port: Port) -> None:
         hold(port, "session:*")
         await port.client()
@@ -88,7 +88,7 @@ def test_rule_for_all_sessions_holds_back_a_new_session() -> None:
     run(test)
 
 
-def test_rule_for_a_new_session_holds_from_the_answer_on() -> None:
+def test_fault_for_a_new_session_applies_from_its_first_reply() -> None:
     async def test(port: Port) -> None:
         hold(port, "session:0xab")
         (client,) = await port.clients(1)
@@ -100,7 +100,7 @@ def test_rule_for_a_new_session_holds_from_the_answer_on() -> None:
     run(test)
 
 
-def test_sessions_of_brokers_are_left_out() -> None:
+def test_session_faults_do_not_apply_to_broker_sessions() -> None:
     async def test(port: Port) -> None:
         (client,) = await port.clients(1)
         port.listener.sessions = {FIRST: SessionId(0xAB)}
@@ -112,7 +112,7 @@ def test_sessions_of_brokers_are_left_out() -> None:
     assert run(test).events == []
 
 
-def test_four_letter_word_is_held_back_by_address() -> None:
+def test_four_letter_word_is_blocked_by_an_address_fault() -> None:
     async def test(port: Port) -> None:
         hold(port, "127.0.0.1")
         client = Client(*await asyncio.open_connection("127.0.0.1", port.port.port))

@@ -91,7 +91,9 @@ class Sink:
 
 
 def test_many_watch_notifications_do_not_delay_the_writer() -> None:
-    """Clients that sent a request in the turn are written to before the many clients that only get a watch event."""
+    """Within a turn, replies to clients that sent a request are written before watch events to many clients that did
+    not.
+    """
 
     async def scene() -> None:
         port = ClientPort(None, Admission(Limits(), lambda: 0.0, 0), OPEN_POLICY)  # type: ignore[arg-type]

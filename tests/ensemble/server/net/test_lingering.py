@@ -67,7 +67,7 @@ def test_long_reply_reaches_a_reader_that_pauses(loop: Loop, monkeypatch: pytest
 
 @LOOPS
 def test_long_reply_reaches_a_reader_slower_than_the_timeout(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten parts take 0.1 s each, and the timeout without progress is 0.3 s."""
+    """The reader takes 0.1 s for each of ten parts. The timeout of 0.3 s applies to the time without progress."""
     monkeypatch.setattr(lingering, "IDLE_S", 0.3)
 
     async def read(port: ClientPort, admission: Admission, client: socket.socket) -> int:

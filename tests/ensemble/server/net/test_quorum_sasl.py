@@ -36,7 +36,7 @@ def settings(password: str = "sesame", *, learner: bool = True, server: bool = T
 
 
 def exchange(learner: LearnerSide, server: ServerSide, cut: int) -> tuple[Step, Step]:
-    """Exchange the bytes in chunks of `cut` bytes, and return the last steps of both sides."""
+    """Exchange the bytes in chunks of `cut` bytes, and return the last SASL steps of both sides."""
     to_server, answers = learner.first_message(), []
     while True:
         to_learner, to_server = to_server, b""

@@ -49,8 +49,8 @@ class Numbered:
     [(1200, 899, 999), (100_000, 98_349, 98_899), (resource.RLIM_INFINITY, 2**31 - 1, 2**31 - 1)],
 )
 def test_last_file_descriptors_are_reserved_for_log_and_servers(limit: int, last: int, last_of_few: int) -> None:
-    """The last descriptor is reserved for the log, and the ones before it for other servers, because there can be many
-    clients.
+    """The last descriptor is reserved for the log, and the descriptors before it for other servers, because clients can
+    use up all others.
     """
     with mock.patch("resource.getrlimit", return_value=(limit, limit)):
         assert leaves_room(Numbered(last))
@@ -131,7 +131,8 @@ def test_election_connection_ends_when_votes_are_unacknowledged() -> None:
     with socket.socket() as connection:
         ElectionConnection(hub, None).connection_made(Transport(connection))
         assert option(connection, "TCP_USER_TIMEOUT") == UNACKNOWLEDGED_MS
-        # One lost probe does not end the connection: the kernel counts no probes if there is a user timeout.
+        # One lost probe must not end the connection. With a user timeout the kernel does not count probes, so several
+        # must fit into it.
         idle_s, every_s = option(connection, "TCP_KEEPIDLE"), option(connection, "TCP_KEEPINTVL")
         assert idle_s + 2 * every_s < UNACKNOWLEDGED_MS / 1000
     assert "no" in hub.reason

@@ -114,7 +114,7 @@ def test_packets_are_decoded_from_any_chunks(learner_sends: bool, packets: list[
     assert got == packets
 
 
-def test_proposals_read_together_are_one_packet_but_sent_singly() -> None:
+def test_proposals_are_sent_singly_but_read_as_one_packet() -> None:
     leader, learner = QuorumCodec(learner=False), QuorumCodec(learner=True)
     txns = [a_txn(Zxid(ZXID + n)) for n in range(3)]
     raw = leader.encode(Proposal(txns))
@@ -254,7 +254,7 @@ def test_invalid_notification_is_malformed(body: bytes) -> None:
         decode_notification(body)
 
 
-def test_opening_message_is_read_in_pieces_with_its_length() -> None:
+def test_incomplete_opening_message_is_decoded_once_complete() -> None:
     raw = encode_opening(5, ["host:3888"])
     assert raw == struct.pack(">qqi", -65536, 5, 9) + b"host:3888"
     for cut in range(len(raw)):

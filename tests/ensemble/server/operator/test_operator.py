@@ -323,7 +323,7 @@ def test_client_that_does_not_read_cannot_exhaust_memory(peer: Watched) -> None:
             await client.create("/large", bytes(1_000_000))
             before_mb = memory_mb()
             reads = [client.get("/large") for _ in range(600)]
-            # The replies wait in the sockets, and then in the server, while this thread does something else.
+            # This thread does not read, so the replies first fill the sockets' buffers and then wait in the server.
             await asyncio.sleep(0)
             most_mb = max(memory_mb() for _ in range(20))
             assert most_mb < before_mb + 100

@@ -91,8 +91,9 @@ def test_restore_must_be_enabled_and_is_rate_limited(tmp_path: Path, counts: OnD
 def test_restored_epoch_is_later_than_concurrent_epochs(
     tmp_path: Path, counts: OnDemandCounts, accepted: int, of: int
 ) -> None:
-    """The reply has server 2's start zxid, which the next start uses. A backup with a later epoch keeps its own zxid.
-    The other servers can reach later epochs while this server starts.
+    """The reply contains the zxid at which server 2 will start after the restore. A backup with a later epoch keeps its
+    own zxid. The epoch is several epochs ahead, because the other servers can reach later epochs while this server
+    starts.
     """
     zxid = make_zxid(of, 7) if of > accepted + EPOCHS_AHEAD else make_zxid(accepted + EPOCHS_AHEAD, 2)
     restores = Restores(tmp_path, lambda snapshot: restored_zxid(snapshot, Epoch(accepted), 2), 0, counts)
@@ -181,7 +182,7 @@ def test_restore_returns_a_server_to_an_uploaded_snapshot(peer: Restorable) -> N
 
 
 @needs_openssl
-def test_one_port_serves_http_and_tls_but_no_unknown_clients(peer: Restorable) -> None:
+def test_one_port_serves_http_and_https_but_no_unknown_client(peer: Restorable) -> None:
     assert peer.ask("ruok")[0] == peer.ask("ruok", tls=True)[0] == 200
     with pytest.raises(OSError), urllib.request.urlopen(
         f"https://127.0.0.1:{peer.admin_port}/commands/ruok", timeout=10, context=peer.stranger
@@ -253,8 +254,8 @@ class Restorables(Ensemble):
 
 @pytest.mark.long
 def test_backup_of_epoch_1_is_restored_on_a_fresh_ensemble(tmp_path: Path) -> None:
-    """ZooKeeper's guide: take a snapshot, stop all servers, empty their directories, start them, and restore on each
-    one.
+    """The test follows ZooKeeper's guide: take a snapshot, stop all servers, empty their directories, start them, and
+    restore on each server.
     """
     ensemble = Restorables(tmp_path)
     try:
@@ -332,7 +333,7 @@ def test_guarded_command_without_quorum_returns_503(tmp_path: Path, command: str
 
 
 def test_restore_on_an_observer_returns_409(tmp_path: Path) -> None:
-    """An observer has no vote. After its next start it would fetch the leader's tree again."""
+    """An observer has no vote, so after its next start it would replace the restored tree with its leader's tree."""
     ensemble = Restorables(tmp_path)
     for config in map(ensemble.config, (1, 2, 3)):
         config.write_text(re.sub(r"^(server\.3=.*)$", r"\1:observer", config.read_text(), flags=re.MULTILINE))

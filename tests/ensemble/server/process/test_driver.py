@@ -149,7 +149,7 @@ async def driver_with_two_links(
     return driver, clients, others, notes
 
 
-def test_frames_of_one_round_are_one_turn_sent_in_two_parts() -> None:
+def test_requests_of_one_loop_round_are_processed_in_one_turn() -> None:
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
         driver.on_client_messages(ONE, [a_request(1), a_request(2)])
@@ -166,7 +166,9 @@ def test_frames_of_one_round_are_one_turn_sent_in_two_parts() -> None:
 
 
 def test_output_during_a_turn_does_not_pause_its_client() -> None:
-    """A client without outstanding replies is not checked again, so that its stale count would stop reading forever."""
+    """The server does not check again whether it can read from a client without outstanding replies, so a stale count
+    would stop reading from that client forever.
+    """
 
     async def run() -> list[int]:
         driver, ports, _ = await driver_and_ports()
@@ -204,7 +206,8 @@ def test_fast_disk_syncs_in_the_round_after_quorum_messages(voters: tuple[int, .
         return notes
 
     turn, sync = [(ONE, 1)], ["at once", "Append", "Barrier"]
-    # With three voters and one outstanding transaction, the third server's copy is sent after the disk work.
+    # With three voters and one outstanding transaction, the copy for the third server is sent only after the disk
+    # work.
     asked = ["to who asked"] if len(voters) == 3 and outstanding == 1 else []
     assert asyncio.run(run()) == [turn, "commit", "applied", *asked, "answer", sync, "durable 1", "commit"]
 
@@ -228,7 +231,7 @@ def test_busy_follower_reads_its_leader_before_reporting_durable(client_waits: b
             driver.on_client_messages(ONE, [a_request(1)])
             await asyncio.sleep(0)
         driver.on_packets(LinkId(1), commits(1))
-        # The leader's message arrived meanwhile.
+        # Another message from the leader arrives in the same iteration of the loop.
         asyncio.get_running_loop().call_soon(driver.on_packets, LinkId(1), commits(2))
         for _ in range(3):
             await asyncio.sleep(0)
@@ -259,7 +262,7 @@ def commits(*numbers: int) -> list[Any]:
     return [Commit(Zxid(number)) for number in numbers]
 
 
-def test_few_packets_of_another_server_form_their_own_round() -> None:
+def test_few_packets_are_processed_and_committed_immediately() -> None:
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
         driver.on_packets(LinkId(1), commits(1, 2))
@@ -277,7 +280,7 @@ def test_sync_by_the_storage_thread_is_reported_immediately() -> None:
     assert asyncio.run(run()) == ["durable 2", "commit"]
 
 
-def test_many_packets_wait_for_the_rest_of_their_round() -> None:
+def test_many_packets_delay_the_group_commit_for_later_packets() -> None:
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
         driver.on_packets(LinkId(1), commits(1, 2, 3))
@@ -307,7 +310,9 @@ def test_output_of_packets_waits_for_earlier_client_frames() -> None:
     "damages", [[], [LogDamageFound("log.1", 16, "bad checksum", "set aside")]], ids=["", "damaged"]
 )
 def test_truncation_of_an_incomplete_log_restarts_the_peer(damages: list[LogDamageFound], complete: bool) -> None:
-    """Its tree and earlier messages depend on data that the disk has lost. An incomplete peer can be truncated."""
+    """The running peer's tree and its earlier messages depend on data that the disk has lost. A peer that was already
+    incomplete is truncated without a restart.
+    """
 
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
@@ -318,7 +323,7 @@ def test_truncation_of_an_incomplete_log_restarts_the_peer(damages: list[LogDama
     assert asyncio.run(run()) == ["goes on" if complete or not damages else DAMAGE_FOUND]
 
 
-def test_next_snapshot_is_decided_by_the_peer() -> None:
+def test_snapshot_damage_on_disk_is_forwarded_to_the_peer() -> None:
     """Between a TRUNC on the disk and the peer's callback, the peer's tree still contains truncated transactions."""
 
     async def run() -> list[Any]:
@@ -339,7 +344,7 @@ class AppliesAtOnce(FakePeer):
         return [Append([]), Barrier(1), SaveSnapshot(snapshot, replaces_history=False)]
 
 
-def test_snapshot_is_published_after_its_turn_is_logged() -> None:
+def test_snapshot_is_published_after_its_transactions_are_logged() -> None:
     """Otherwise a crash between snapshot and log leaves a hole: an older snapshot plus the log, which continues after
     the newer snapshot, would skip the transactions that only the newer snapshot contains.
     """

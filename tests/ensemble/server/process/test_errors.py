@@ -101,7 +101,7 @@ def test_leader_with_many_clients_can_still_accept_followers(tmp_path: Path) -> 
             wait_until(lambda: "Mode: follower" in ensemble.word(follower, "srvr"))
             first.setblocking(False)
             with pytest.raises(BlockingIOError):
-                first.recv(100)  # Its session has not ended: its place is still taken.
+                first.recv(100)  # the old session has not ended, so its id is still in use
         assert "connections are closed" in ensemble.log(leader)
     finally:
         ensemble.close()
@@ -208,7 +208,7 @@ async def election_port(listener: Listener) -> tuple[ElectionPort, int, str]:
     return port, mine, f"127.0.0.1:{third}"
 
 
-def test_second_server_with_same_id_is_rejected_and_both_named() -> None:
+def test_second_server_with_same_id_is_rejected_naming_both() -> None:
     async def scenario() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
@@ -233,7 +233,7 @@ def test_second_server_with_same_id_is_rejected_and_both_named() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
-def test_server_at_configured_address_replaces_one_with_its_id() -> None:
+def test_server_at_configured_address_replaces_same_id_server() -> None:
     async def scenario() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
@@ -276,15 +276,15 @@ ANNOUNCED = encode_opening(1, ["127.0.0.1:OTHER"])
 
 
 @pytest.mark.parametrize("listed", [None, "127.0.0.1:1:2", "192.0.2.1:1:2"], ids=["unlisted", "port", "host"])
-def test_server_is_called_back_at_its_announced_address(listed: str | None) -> None:
-    """A new or moved server restarts with the new server list before the others do."""
+def test_callback_connection_uses_the_announced_address(listed: str | None) -> None:
+    """A new or moved server starts with the new server list before the other servers know the new address."""
     servers = {2: "127.0.0.1:1:MINE"} | ({1: listed} if listed is not None else {})
     listener, caller = asyncio.run(asyncio.wait_for(call_back(servers, ANNOUNCED), 2))
     assert (caller, listener.broken) == (2, [])
     assert [peer_id for peer_id, _ in listener.unlisted] == ([1] if listed is None else [])
 
 
-def test_departed_unlisted_servers_do_not_count_for_the_limit() -> None:
+def test_disconnected_unlisted_servers_do_not_count_for_limit() -> None:
     """Otherwise a later server is rejected as one too many until this server restarts."""
 
     async def scenario() -> list[str]:
@@ -306,7 +306,7 @@ def test_departed_unlisted_servers_do_not_count_for_the_limit() -> None:
 
 
 @pytest.mark.parametrize("announced", ["0.0.0.0:7", "[::]:7"])
-def test_wildcard_announcement_is_replaced_by_the_listed_address(announced: str) -> None:
+def test_listed_address_replaces_an_announced_wildcard_address(announced: str) -> None:
     """In containers, the zoo.cfg of server 1 often has server.1=0.0.0.0:2888:3888."""
 
     async def scenario() -> list[tuple[str, int]]:
@@ -400,7 +400,7 @@ def test_ensemble_with_new_host_names_for_all_servers_starts(tmp_path: Path) -> 
 
 
 def test_data_moved_by_reconfig_belongs_to_the_new_ensemble(tmp_path: Path) -> None:
-    """A new ensemble at the old addresses must not receive its history."""
+    """A new ensemble at the former addresses must not receive the history of the moved ensemble."""
     config = config_of(tmp_path, 1)
     claim(config)
     OwnedMembershipFiles(mock.Mock(), config).save(MOVED)
@@ -409,7 +409,7 @@ def test_data_moved_by_reconfig_belongs_to_the_new_ensemble(tmp_path: Path) -> N
     claim(config_of(tmp_path, 1, "server.1=x:1:2\nserver.2=y:1:2\n"))
 
 
-def test_failed_reconfig_write_keeps_the_data_owner(tmp_path: Path) -> None:
+def test_failed_reconfig_write_leaves_data_ownership_unchanged(tmp_path: Path) -> None:
     config = config_of(tmp_path, 1)
     claim(config)
     kept = mock.Mock()

@@ -86,7 +86,7 @@ def test_observers_follow_every_leader_and_wait_for_a_quorum(watched: Ensemble) 
         client.retry(client.set, "/value", b"1")
         wait_until(lambda: watched.leader() not in (None, leader))
 
-        # One voter of three remains: no server can serve, not even the observers.
+        # With one of three voters no server can serve requests, and neither can the observers.
         others = [i for i in (1, 2, 3) if i != leader]
         watched.kill(others[0])
         wait_until(lambda: set(watched.modes().values()) == {"none"})

@@ -162,7 +162,8 @@ def test_thawed_leader_never_replies_to_sync_with_old_data(trio: Ensemble) -> No
             assert reader.client_state is KeeperState.CONNECTED
             pause(trio.processes[old], True)
             try:
-                # They wait at the old leader, which reads them before it finds out that it is deposed.
+                # The requests wait in the paused old leader's sockets. When it resumes, it reads them before it notices
+                # that it is deposed.
                 answers = [reader.sync_async("/value"), reader.get_async("/value")]
                 with client_of(trio, *others) as writer:
                     writer.set("/value", b"%d" % number)

@@ -39,7 +39,7 @@ def test_observer_becomes_a_voter_and_then_the_leader_leaves(tmp_path: Path) -> 
             write(client, 4)
             left = tuple(ensemble.processes)
             wait_for_membership(ensemble, text, left)
-            # The membership is in their files: after all are killed, they restart as the same ensemble.
+            # The servers have stored the membership in their files, so they restart as the same ensemble.
             for i in left:
                 ensemble.kill(i)
             assert "dynamicConfigFile=" in ensemble.config(left[0]).read_text()
@@ -55,7 +55,7 @@ def test_observer_becomes_a_voter_and_then_the_leader_leaves(tmp_path: Path) -> 
 
 
 def test_server_moves_to_other_ports(tmp_path: Path) -> None:
-    """It listens on its new client, quorum and election ports, and the others connect to it there."""
+    """The moved server listens on its new client, quorum and election ports, and the others connect to it there."""
     ensemble = Ensemble(tmp_path, 3)
     try:
         enable(ensemble)
@@ -88,7 +88,9 @@ def test_server_moves_to_other_ports(tmp_path: Path) -> None:
 
 
 def test_servers_restart_after_all_have_moved(tmp_path: Path) -> None:
-    """A history belongs to the server's latest ensemble, not to its first."""
+    """After all servers have moved, the history belongs to the ensemble at their latest addresses, not at their first
+    ones.
+    """
     ensemble = Ensemble(tmp_path, 3)
     try:
         enable(ensemble)

@@ -258,7 +258,7 @@ def test_servers_move_to_tls_one_by_one_and_reject_wrong_names(tmp_path: Path) -
         peers.wait_for_quorum()
         with peers.client(1) as client:
             client.create("/a", b"over plain and TLS")
-            # Enough data that a new server gets a snapshot, and that the sender waits for a slow reader.
+            # Write so much data that a new server receives a snapshot and the sender must wait for a slow reader.
             made = [client.create_async(f"/{n}", bytes(900_000 if n < 10 else 1)) for n in range(520)]
             assert all(each.get(PATIENCE_S) for each in made)
         peers.start(3)

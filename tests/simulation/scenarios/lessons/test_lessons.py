@@ -59,7 +59,7 @@ def test_there_are_thirteen_lessons() -> None:
 
 
 @EACH
-def test_moment_consists_of_an_event_type_and_its_fields(lesson: Lesson) -> None:
+def test_moment_of_a_lesson_selects_an_event_by_its_fields(lesson: Lesson) -> None:
     fields = BY_NAME[lesson.moment.type].__struct_fields__
     assert set(lesson.moment.fields) <= set(fields)
     assert lesson.moment.fields, "the first event of a type is seldom the one that is meant"
@@ -85,12 +85,12 @@ def test_right_answers_are_spread_over_all_positions() -> None:
 
 
 @EACH
-def test_moment_of_a_lesson_has_a_rule(lesson: Lesson) -> None:
+def test_decision_shown_in_a_lesson_has_a_rule(lesson: Lesson) -> None:
     assert rule_of(scene_of(lesson).event) is not None
 
 
 @EACH
-def test_cause_chain_of_a_moment_begins_with_a_script_step(lesson: Lesson) -> None:
+def test_cause_chain_in_a_lesson_begins_with_a_script_step(lesson: Lesson) -> None:
     verdict, scene = shown(lesson), scene_of(lesson)
     begun = scene.chain.steps[-1]
     assert begun is scene.beginning
@@ -105,7 +105,7 @@ def test_cause_chain_of_a_moment_begins_with_a_script_step(lesson: Lesson) -> No
 
 
 @EACH
-def test_first_cause_of_a_moment_is_earlier_than_the_moment(lesson: Lesson) -> None:
+def test_first_cause_in_a_lesson_precedes_the_shown_event(lesson: Lesson) -> None:
     scene = scene_of(lesson)
     assert scene.beginning is not None
     assert scene.entries.index(scene.beginning) < scene.place
@@ -126,14 +126,14 @@ def test_lesson_about_a_bug_uses_a_script_with_a_bug() -> None:
         assert not lesson.moment.with_bug or script.shows
 
 
-def test_missing_moment_raises_no_moment() -> None:
+def test_missing_event_of_a_lesson_raises_no_moment() -> None:
     entries = shown(LESSONS["leader-killed"]).journal
     with pytest.raises(NoMoment, match="no leader_elected with leader_epoch=99 is in this play"):
         Scene(entries, Moment("leader_elected", {"leader_epoch": 99}))
 
 
-def test_changed_history_has_another_right_answer() -> None:
-    """The correct answer is computed from the history."""
+def test_changed_history_of_a_lesson_changes_the_right_answer() -> None:
+    """The correct answer is computed from the history instead of being stored with the lesson."""
     lesson = LESSONS["leader-killed"]
     scene = scene_of(lesson)
 

@@ -37,7 +37,9 @@ class BrokerInfo(NamedTuple):
     """Whether the broker's log is as complete as at its last registration. Kafka's brokers do not declare it."""
 
     def supports(self, finalized: Mapping[str, int]) -> bool:
-        """Return whether it supports every feature of the cluster at its level; if not, it cannot join (KIP-584)."""
+        """Return whether the broker supports every finalized feature of the cluster at its level; if not, it cannot
+        join (KIP-584).
+        """
         supported = {name: (low, high) for name, low, high in self.features}
         for name, level in finalized.items():
             low, high = supported.get(name, (0, -1))

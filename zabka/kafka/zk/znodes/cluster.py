@@ -6,7 +6,7 @@ from zabka.kafka.zk.znodes.json_content import INT64_MAX, decode, encode, is_int
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """Encode the content of /cluster/id; its version is a string."""
+    """Encode the content of /cluster/id; its version field is a string."""
     return encode({"version": "1", "id": cluster_id})
 
 
@@ -18,7 +18,9 @@ def decode_cluster_id(data: bytes | None) -> str | None:
 
 
 def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
-    """Encode the content of /latest_producer_id_block; both ends are strings and inclusive."""
+    """Encode the content of /latest_producer_id_block. Both ends of the block are inclusive, and encoded as
+    strings.
+    """
     return encode({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
 
 

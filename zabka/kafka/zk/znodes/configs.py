@@ -22,7 +22,7 @@ def decode_config(data: bytes | None) -> dict[str, str] | None:
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """Encode the content of a /config/changes/config_change_N: topics/T, brokers/N."""
+    """Encode a /config/changes/config_change_N znode; it contains an entity path such as topics/T or brokers/N."""
     return encode({"version": 2, "entity_path": entity_path})
 
 

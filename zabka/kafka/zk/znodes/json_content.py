@@ -18,7 +18,8 @@ TEXT_BYTES_MAX = 32_767
 ZNODE_BYTES_MAX = 1_000_000
 """The maximum size of a znode.
 
-ZooKeeper closes a client's connection if it sends more (jute.maxbuffer), and the client would resend for ever.
+If a request is larger (jute.maxbuffer), ZooKeeper closes the connection, and the client would resend the request
+for ever.
 """
 
 
@@ -28,8 +29,10 @@ def encode(value: Mapping[str, object]) -> bytes:
 
 
 def decode(data: bytes | None) -> dict[str, Any] | None:
-    """Decode the JSON object in a znode; None if there is none, or if it contains a string that no message can
-    carry."""
+    """Decode the JSON object in a znode.
+
+    Return None if there is no object, or if it contains a string that is too long for a message.
+    """
     try:
         text = (data or b"").decode("utf-8-sig")
         value = json.loads(text) if text else None
@@ -51,7 +54,7 @@ def is_int32(value: object, lowest: int, highest: int = INT32_MAX) -> bool:
 
 
 def is_tellable(text: str) -> bool:
-    """Return whether a request can carry that string."""
+    """Return whether the string is short enough for a request."""
     return len(text.encode()) <= TEXT_BYTES_MAX
 
 

@@ -61,7 +61,7 @@ def partition_state_path(partition: TopicPartition) -> str:
 
 
 DEFAULT_ENTITY = "<default>"
-"""The entity under /config/brokers, users, clients or ips with the default for entities without their own override.
+"""The entity under /config/brokers, users, clients or ips whose configuration applies if an entity has no override.
 """
 
 

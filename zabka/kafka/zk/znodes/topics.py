@@ -10,7 +10,9 @@ from zabka.kafka.zk.znodes.json_content import INT32_MAX, broker_ids, decode, en
 
 
 def _without(ids: tuple[int, ...], gone: tuple[int, ...]) -> tuple[int, ...]:
-    """Return `ids` without the ids in `gone`, in order. A request may list a hundred thousand of each."""
+    """Return `ids` without the ids in `gone`, in order, in linear time: a request may list a hundred thousand of
+    each.
+    """
     if not gone:
         return ids
     looked_up = frozenset(gone)
