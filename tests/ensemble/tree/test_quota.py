@@ -200,7 +200,7 @@ HARD = "count=5,bytes=20=;byteHardLimit=12;countHardLimit=3"
 def test_hard_limit_rejects_writes_that_exceed_it():
     ensemble, client = limited(limits=HARD)
     for request, error in (
-        (create("/q/b", b"12345"), REFUSED),  # 13 bytes in total
+        (create("/q/b", b"12345"), REFUSED),  # 13 bytes in total in total
         (set_data("/q/a", b"12345678"), REFUSED),
         (create("/q/b", b"1234"), 0),
         (create("/q/c"), REFUSED),  # would be the fourth znode
