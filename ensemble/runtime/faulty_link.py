@@ -75,7 +75,10 @@ class _Direction:
         self._items.append((self._loop.time() + self.delay_s, item))
 
     def _first(self) -> tuple[float, _Item, _Item | None]:
-        """Return when the first item has passed, or its first piece under a limited bandwidth; and the item's rest."""
+        """Return the time at which the next item is due, the item, and None.
+
+        With a limited bandwidth, return only the item's first piece, and the rest of the item in place of None.
+        """
         at, item = self._items[0]
         if not self.bytes_per_s:
             return at, item, None

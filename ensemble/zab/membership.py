@@ -152,7 +152,7 @@ def _check_groups(membership: Membership) -> None:
 def _number(what: str, text: str) -> int:
     digits = text.strip()
     if not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS_MAX or int(digits) > _NUMBER_MAX:
-        raise NoNumber(f"{what}: {text!r} is no number")
+        raise NoNumber(f"{what}: {text!r} is not a number")
     return int(digits)
 
 

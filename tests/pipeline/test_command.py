@@ -85,7 +85,7 @@ def test_damaged_commit_is_reported_in_one_sentence(tmp_path: Path) -> None:
     commit.write_text("{")
     answer = CliRunner().invoke(jobs_of_spark, ["vacuum", "--data", str(tmp_path)])
     assert answer.exit_code == 2
-    assert "is no commit of a lake" in " ".join(answer.output.split())
+    assert "is not a commit of a lake" in " ".join(answer.output.split())
 
 
 @pytest.mark.parametrize("verb", ["tables", "show", "stream", "status", "vacuum", "audit"])

@@ -39,7 +39,9 @@ def call(
     try:
         parts = urlsplit(url)
         if parts.scheme not in _SCHEMES or not parts.hostname:
-            raise ValueError(f"{url!r} is no address of a server: it begins with http:// or https:// and a host")
+            raise ValueError(
+                f"{url!r} is not the address of a server: it must begin with http:// or https:// and a host"
+            )
         connection = _SCHEMES[parts.scheme](parts.hostname, parts.port, timeout=timeout_s)
         target = quote(f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}", safe=_NOT_QUOTED)
         try:

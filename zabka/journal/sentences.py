@@ -94,7 +94,7 @@ def holds(condition: str, fields: Mapping[str, Any]) -> bool:
 def _compares(comparison: str, fields: Mapping[str, Any]) -> bool:
     found = _COMPARISON.fullmatch(comparison)
     if found is None:
-        raise ValueError(f"{comparison!r} is no comparison")
+        raise ValueError(f"{comparison!r} is not a comparison")
     negated, name, sign, operand = found.groups(default="")
     value = fields[name]
     match sign:

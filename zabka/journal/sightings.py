@@ -38,7 +38,7 @@ LINES_MAX = 50_000
 """The number of connections whose ends are remembered; each client has its own connection."""
 UNSEEN = "its receiver wrote down no such message"
 UNSENT = "its sender wrote down no such message"
-OUT_OF_SIGHT = "its other end is no node of the cluster, and writes nothing down"
+OUT_OF_SIGHT = "its other end is outside the cluster and has no journal"
 CLAMPED = "the clocks of its ends differ by more than it took"
 OUTSIDE = "client"
 """Name of the other end of a connection that does not belong to a node of the cluster."""

@@ -24,7 +24,7 @@ def port_trouble(purpose: str, host: str, port: int, failed: OSError) -> str:
         holder = port_holder(port)
         reason = f"{holder or 'another process'} listens there; stop that, or change {_KEYS.get(purpose, 'the port')}"
     elif failed.errno == errno.EADDRNOTAVAIL:
-        reason = f"{host} is no address of this machine: does myid say which server this is?"
+        reason = f"{host} is not an address of this machine: does myid say which server this is?"
     elif failed.errno == errno.EACCES:
         reason = "ports below 1024 are for privileged users"
     return f"{purpose} {host or '*'}:{port} cannot be opened: {reason}"

@@ -76,7 +76,7 @@ def test_read_only_client_is_notified_of_a_read_only_server():
 
 
 @pytest.mark.parametrize("asked", [False, None])
-def test_other_client_is_disconnected_from_a_read_only_server(asked):
+def test_read_only_server_closes_clients_without_read_only_flag(asked):
     e = cut_off()
     client = e.connect(ALONE, read_only=asked)
     assert e.sent[client] == [] and client in e.closed

@@ -147,7 +147,10 @@ def damaged_follower() -> Solo:
 
 @pytest.mark.parametrize("state", [PeerState.FOLLOWING, PeerState.LOOKING])
 def test_damaged_peer_does_not_lead_even_if_all_vote_for_it(state: PeerState) -> None:
-    """After a cold start all servers are in round 1, and the peer's followers have not noticed its restart."""
+    """All servers vote for the damaged peer.
+
+    They are its followers, which have not noticed its restart, or servers in round 1 after a cold start.
+    """
     solo = damaged_peer()
     for follower in (2, 3):
         solo.receive_vote(follower, state, (1, txn(1, 9).zxid, 1), round=solo.peer.round)

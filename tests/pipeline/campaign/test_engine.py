@@ -197,5 +197,5 @@ def test_invalid_line_in_the_ledger_is_reported(tmp_path: Path) -> None:
     with opened(tmp_path, TEXT):
         pass
     (tmp_path / RUNS).write_bytes(b'{"point":1}\n')
-    with pytest.raises(NotThisCampaign, match=r"runs.jsonl:1 is no run"), opened(tmp_path, TEXT):
+    with pytest.raises(NotThisCampaign, match=r"runs.jsonl:1 is not a run"), opened(tmp_path, TEXT):
         pass

@@ -89,7 +89,7 @@ def test_acknowledged_commit_must_be_in_the_logs_of_the_isr(
     ("answered", "said"),
     [(5, []), (4, []), (6, []), (3, [ANSWERED]), (-1, [ANSWERED]), (7, [ANSWERED])],
 )
-def test_fetched_offset_must_be_the_last_acknowledged_or_pending(answered: int, said: list[str]) -> None:
+def test_offset_fetch_must_return_last_acked_or_pending_commit(answered: int, said: list[str]) -> None:
     court = Court((3, 4, 5, 6), (3, 4, 5, 6))
     for offset in (3, 4, 5, 6):
         court.check.asked(offset)

@@ -220,7 +220,7 @@ def test_unsynced_acknowledged_write_is_missing_on_the_disks() -> None:
 
 
 @pytest.mark.long
-def test_whole_process_finding_is_shrunk_to_its_only_fault() -> None:
+def test_shrinking_a_whole_ensemble_failure_keeps_one_fault() -> None:
     wanted = Requested(WHOLE)
     with acknowledged_before_the_sync():
         ran = run_choices(Choices(1), WHOLE, wanted.world())

@@ -57,7 +57,7 @@ class Ledger:
             try:
                 played = decoded(line)
             except msgspec.MsgspecError as reason:
-                raise NotThisCampaign(f"{self._path}:{number} is no run: {reason}") from None
+                raise NotThisCampaign(f"{self._path}:{number} is not a run: {reason}") from None
             self.runs[played.point, played.seed] = played
 
     def keep(self, line: bytes) -> Played | None:

@@ -163,7 +163,7 @@ def decoded(path: Path) -> Commit:
             )
         return msgspec.json.decode(raw, type=Commit)
     except msgspec.MsgspecError as reason:
-        raise ValueError(f"{path} is no commit of a lake: {reason}") from None
+        raise ValueError(f"{path} is not a commit of a lake: {reason}") from None
 
 
 def check_format(lake: Path) -> None:

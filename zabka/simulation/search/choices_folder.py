@@ -110,7 +110,7 @@ def _decoded(path: Path, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except msgspec.DecodeError as reason:
-        raise OtherSearch(f"{path} is no file of a search: {reason}") from None
+        raise OtherSearch(f"{path} is not a file of a search: {reason}") from None
 
 
 def _write(path: Path, data: bytes) -> None:

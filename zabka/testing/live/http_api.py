@@ -46,7 +46,7 @@ class HttpApi:
         try:
             return json.loads(answer.body) if answer.body else None
         except ValueError:
-            raise ClusterFailed(f"{method} {path}: the answer is no JSON") from None
+            raise ClusterFailed(f"{method} {path}: the response is not JSON") from None
 
     def _call(self, method: str, path: str, body: Any) -> Answer:
         headers = {REQUESTER_HEADER: self.requester}

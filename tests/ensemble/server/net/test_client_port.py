@@ -354,7 +354,7 @@ def test_large_request_counts_towards_its_limit_before_its_turn() -> None:
     assert port.admission.counts.large_requests_rejected == 1
 
 
-def test_large_request_counts_until_its_reply_even_if_unread() -> None:
+def test_large_request_stops_counting_at_its_unread_reply() -> None:
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
         await one.ask(1, 2, size=600)
