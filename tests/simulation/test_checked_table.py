@@ -25,7 +25,7 @@ from zabka.simulation.checkers import (
 )
 from zabka.simulation.checkers.stored_commits import ANSWERED, ON_DISKS
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "checks.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "checkers.md"
 FEW = {"chaos": (0, 1, 12), "ensemble": range(5), "read-only": range(1)}
 """Seeds that are run here. One of the chaos seeds has transactions."""
 NOT_OF_WHOLE = {"TopicsGoWhenAsked"}

@@ -42,7 +42,7 @@ def test_read_only_service_keys_can_be_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "seed", "shows"),
+    ("injected_bug", "seed", "shows"),
     [
         (injected_service.sessions_are_global, BUSY_SEED, "is a global one"),
         (injected_service.writes_are_answered, BUSY_SEED, "a server without a leader made"),

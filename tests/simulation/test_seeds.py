@@ -94,7 +94,7 @@ def test_failing_disks_seed_keeps_every_invariant(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "bug", "plant"),
+    ("scenario", "bug", "injected_bug"),
     [
         pytest.param(*row, id=row[1], marks=[pytest.mark.long] if row[1] in injected_table.SLOW else [])
         for row in (*injected_table.bugs(), *injected_table.disk_bugs(), *injected_table.transactional_bugs())

@@ -51,7 +51,7 @@ def test_held_messages_of_a_vanished_machine_are_released(cores: BareFileEnsembl
 
 
 @pytest.mark.parametrize(
-    "acts", [file_actions.stops, file_actions.bounces, file_actions.depositions, file_actions.impatience]
+    "actions", [file_actions.stops, file_actions.bounces, file_actions.depositions, file_actions.impatience]
 )
 def test_majority_serves_after_any_fault_of_the_leader(
     cores: BareFileEnsemble, actions: Callable[[BareFileEnsemble], Iterator[Stretch]]
