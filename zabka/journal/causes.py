@@ -193,8 +193,10 @@ class Causes:
         place = self._place_of(effect)
         earlier = [entry for at, entry in recorded if at < place]
         if earlier and word == LINK and any(self.place(earlier[-1]) < at < place for at in self._linked.get(rest, ())):
-            # The peer has reconnected since then, so the earlier end of its connections is not the cause.
+            # The peer has reconnected since then, so the earlier end of its connections is not the cause. The cause may
+            # be a kill that the peer's host logged later.
             earlier = []
+            recorded = [(at, entry) for at, entry in recorded if isinstance(entry.event, ProcessChanged)]
         if earlier:
             return earlier[-1]
         after = [entry for at, entry in recorded if at >= place]
