@@ -55,7 +55,7 @@ def refused(*arguments: str) -> str:
 
 def test_url_without_a_cluster_is_rejected(other_server: str) -> None:
     assert "there is no cluster at 'http://127.0.0.1:1': " in refused("http://127.0.0.1:1")
-    assert "no JSON" in refused(other_server)
+    assert "not JSON" in refused(other_server)
     assert "there is no cluster at" in refused(f"{other_server}/json")
     assert "there is no cluster at 'localhost'" in refused("localhost")
     assert "there is no cluster at" in refused("http://a\nb")

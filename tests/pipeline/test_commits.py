@@ -35,5 +35,5 @@ def test_commit_round_trips_and_a_partial_one_is_ignored(tmp_path: Path) -> None
 def test_damaged_commit_is_reported_with_its_name(tmp_path: Path) -> None:
     commits.path_of(tmp_path, 1).parent.mkdir()
     commits.path_of(tmp_path, 1).write_text("{")
-    with pytest.raises(ValueError, match=r"000000001\.json is no commit"):
+    with pytest.raises(ValueError, match=r"000000001\.json is not a commit"):
         list(commits.read(tmp_path))

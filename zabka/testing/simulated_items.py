@@ -34,7 +34,8 @@ def _parameters(function: object) -> Any:
 
 def divide_seeds(metafunc: pytest.Metafunc) -> None:
     """Parametrize a simulated test with ranges of its seeds, several for each worker of pytest-xdist."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    # The environment of a worker reaches its child processes, which may run a pytest of their own without workers.
+    workers = getattr(metafunc.config, "workerinput", {}).get("workercount", 1)
     parameters = _parameters(metafunc.function)
     if parameters is None or workers < 2 or metafunc.config.getoption("--zabka-seed") is not None:
         return

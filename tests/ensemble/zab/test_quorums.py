@@ -100,7 +100,7 @@ def test_membership_round_trips_in_zookeepers_format() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("server.x=a:1:2", "no number"),
+        ("server.x=a:1:2", "not a number"),
         ("server.1=a:1", "expected host:quorumPort:electionPort"),
         ("servers.1=a:1:2", "is no key"),
         ("server.1=a:1:2\ngroup.1=1:1", "multiple groups"),
