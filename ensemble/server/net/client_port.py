@@ -210,7 +210,7 @@ class ClientPort:
         self.links = self._all_links if self._all_links.is_needed else None
         if self.links is not None:
             for newcomer in self._newcomers:
-                newcomer.join(self.links, KnownClient(""))
+                newcomer.join_unnamed(self.links)
             for connection_id, connection in self._connections.items():
                 connection.join(self.links, self._known(self.listener.session(connection_id)))
 
@@ -413,6 +413,14 @@ class ClientConnection(asyncio.Protocol):
             self._link.name_client(known)
         elif self._transport is not None:
             links.attach(self, self._transport, known)
+
+    def join_unnamed(self, links: ClientLinks) -> None:
+        """Apply the faults of links with all clients to a connection that had no link when its first bytes arrived.
+
+        An existing link stays as it is: it holds the first bytes until they name the client, and keeps the name then.
+        """
+        if self._link is None:
+            self.join(links, KnownClient(""))
 
     def use_transport(self, transport: asyncio.Transport, link: ClientLink | None) -> None:
         """Read from and write to this transport from now on: the link's transport, if there is a link."""

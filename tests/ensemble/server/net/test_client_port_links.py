@@ -76,6 +76,40 @@ def test_session_fault_applies_on_its_next_connection() -> None:
     run(test)
 
 
+def test_later_fault_does_not_lift_the_cut_of_a_session_request() -> None:
+    async def test(port: Port) -> None:
+        hold(port, "session:0xab")
+        client = Client(*await asyncio.open_connection("127.0.0.1", port.port.port))
+        port.made.append(client)
+        client.send(ConnectRequest(0, 0, 5_000, 0xAB, bytes(16)).encode())
+        await until(lambda: bool(port.port.newcomers()))
+        await asyncio.sleep(SHORT_S)
+        hold(port, "session:0xab", "session:0xcd")
+        await asyncio.sleep(SHORT_S)
+        assert not port.listener.identities
+        hold(port)
+        await until(lambda: len(port.listener.identities) == 1)
+
+    run(test)
+
+
+def test_later_fault_keeps_the_bytes_of_an_unfinished_request() -> None:
+    async def test(port: Port) -> None:
+        hold(port, "session:0xab")
+        client = Client(*await asyncio.open_connection("127.0.0.1", port.port.port))
+        port.made.append(client)
+        request = ConnectRequest(0, 0, 5_000, 0xAC, bytes(16)).encode()
+        frame = struct.pack(">i", len(request)) + request
+        client.writer.write(frame[:10])
+        await until(lambda: bool(port.port.newcomers()))
+        await asyncio.sleep(SHORT_S)
+        hold(port, "session:0xab", "session:0xcd")
+        client.writer.write(frame[10:])
+        await until(lambda: len(port.listener.identities) == 1)
+
+    run(test)
+
+
 def test_fault_for_all_sessions_blocks_a_new_session() -> None:
     async def test(port: Port) -> None:
         hold(port, "session:*")
