@@ -367,7 +367,7 @@ class Collector:
 
     def _begin_from(self, found: _Standing) -> bool:
         self._fold = NotedFold(found.folded.go_on(), self._checkpoints)
-        self.reported_us = found.reported_until_us
+        self.reported_us = found.reported_us
         self.counts = EventCounts.of(found.counts)
         return True
 
@@ -385,7 +385,8 @@ class _Standing(msgspec.Struct):
     fold: str
     folded: Folded
     counts: StoredCounts
-    reported_until_us: dict[str, int]
+    reported_us: dict[str, int] = msgspec.field(name="told_us")
+    """The wall time of the last event of each node about its standing; earlier versions wrote it with that name."""
 
 
 class _AtUs(msgspec.Struct):

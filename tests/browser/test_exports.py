@@ -153,6 +153,23 @@ def test_incidents_are_copied_as_markdown(page: Page) -> None:
     assert page.evaluate("navigator.clipboard.readText()").startswith("### 22:13:22.")
 
 
+def test_opened_file_does_not_replace_runs_with_its_ids(page: Page, exported: Path, runs: list[Recorded]) -> None:
+    page.goto("about:blank")
+    page.goto(exported.as_uri())
+    expect(region(page, "Tracks")).to_be_visible()
+    part = runs[0].part(None, runs[0].about.first_us + 2_000_000)
+    opened = page.evaluate(
+        """async (text) => {
+          const {source} = await import("web/source/source.js");
+          return source().open(new File([text], "other.html"));
+        }""",
+        page_of([part], part.about.id),
+    )
+    assert opened == f"{part.about.id}-2"
+    assert ask(page, "info", opened)["last_seq"] == part.about.last_seq
+    assert ask(page, "info", part.about.id)["last_seq"] == runs[0].about.last_seq
+
+
 def test_exported_part_begins_with_the_state_before_it(offline: Watched, runs: list[Recorded], tmp_path: Path) -> None:
     run = runs[1]
     begin_us = run.about.first_us + 5_000_000

@@ -64,15 +64,15 @@ class NodeStatus(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """An agent's complete state. `taken_us` is the host's wall clock, as in its journals.
 
-    `faults_known`: whether the agent has received the active link faults since it started. Always True from an older
-    agent.
+    `faults_known`: whether the agent has received the active link faults since it started; always True from an agent
+    that does not send it. Agents of earlier versions send it under its earlier name.
     """
 
     host: str
     processes: list[ProcessInfo]
     statuses: list[NodeStatus]
     taken_us: int = 0
-    faults_known: bool = True
+    faults_known: bool = msgspec.field(default=True, name="faults_told")
 
 
 class FaultState(msgspec.Struct, frozen=True):

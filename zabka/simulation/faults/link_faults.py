@@ -129,7 +129,14 @@ def priorities(nemesis: Nemesis) -> None:
 def _two_nodes(nemesis: Nemesis) -> tuple[str, str]:
     names = nemesis.world.node_names()
     first = nemesis.pick(names)
-    return first, nemesis.pick([name for name in names if name != first] or [CLIENTS[0]])
+    return first, nemesis.pick([name for name in names if name != first] or _clients(nemesis))
+
+
+def _clients(nemesis: Nemesis) -> list[str]:
+    """Return the clients that are cut off from the only node: the world's writer, or else a test's programs."""
+    if CLIENTS[0] in nemesis.world.clients:
+        return [CLIENTS[0]]
+    return [machine.name for machine in nemesis.world.services if machine.takes_faults]
 
 
 def _links(names: list[str]) -> list[tuple[str, str]]:

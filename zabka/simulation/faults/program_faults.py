@@ -102,13 +102,17 @@ PROGRAM_FAULTS: dict[str, Action] = {
     "delay_program": delay_program,
     "step_clock": step_clock,
 }
-_OF_CLUSTER: dict[str, Action] = {
+BROKER_FAULTS: dict[str, Action] = {
     "crash_broker": node_faults.crash_broker,
     "power_loss_broker": node_faults.power_loss_broker,
     "bounce_broker": bounce_broker,
     "stop_broker": stop_broker,
     "expire_session": expire_session,
     "cut_brokers": cut_brokers,
+}
+"""Faults that need a broker."""
+_OF_CLUSTER: dict[str, Action] = {
+    **BROKER_FAULTS,
     "crash_peer": node_faults.crash_peer,
     "power_loss_peer": node_faults.power_loss_peer,
     "pause": node_faults.pause,
@@ -134,29 +138,28 @@ MIXES: dict[str, tuple[str, ...]] = {
 """The mixes that a test can name.  A seed of "chaos" uses about half of the kinds."""
 
 
-def kinds_of(faults: str | Collection[str]) -> tuple[str, ...]:
-    """Return the kinds of faults that a mix, or a list of kinds, names. Raises UnknownFaults.
+def kinds_of(faults: str | Collection[str], brokers: int) -> tuple[str, ...]:
+    """Return the kinds of faults that a mix, or a list of kinds, names, for a world with that many brokers.
 
-    A string may contain several names, separated by commas.
+    A string may contain several names, separated by commas. Without brokers, a mix has no broker faults.
+    Raises UnknownFaults.
     """
     names = faults.split(",") if isinstance(faults, str) else faults
-    kinds = [kind for name in names for kind in MIXES.get(name.strip(), (name.strip(),))]
+    kinds = dict.fromkeys(kind for name in names for kind in MIXES.get(name.strip(), (name.strip(),)))
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown or not kinds:
         raise UnknownFaults(
             f"there are no faults {', '.join(unknown)!r}: name a mix ({', '.join(MIXES)}) or kinds ({', '.join(KINDS)})"
         )
-    return tuple(dict.fromkeys(kinds))
+    possible = tuple(kind for kind in kinds if brokers or kind not in BROKER_FAULTS)
+    if not possible:
+        raise UnknownFaults(f"the faults {', '.join(kinds)} need a broker: set brokers=1 or more")
+    return possible
 
 
-def program_nemesis(
-    world: World, seed: int, faults: str | Collection[str], only: Collection[int] | None
-) -> NumberedNemesis:
-    """Return the nemesis of a mix; with `only`, it injects only the faults with these numbers."""
+def program_nemesis(world: World, seed: int, kinds: tuple[str, ...], only: Collection[int] | None) -> NumberedNemesis:
+    """Return the nemesis of these kinds of faults; with `only`, it injects only the faults with these numbers."""
     drawn = derive_random(seed, "program faults")
-    kinds = kinds_of(faults)
-    if world.brokers == {}:
-        kinds = tuple(kind for kind in kinds if kind in PROGRAM_FAULTS or "broker" not in kind)
     chosen = _half(drawn, kinds) if len(kinds) > len(MIXES["network"]) else kinds
     actions = [KINDS[kind] for kind in chosen]
     return NumberedNemesis(world, seed, actions, drawn.randrange(GAP_MS_MIN, GAP_MS_MAX), only)

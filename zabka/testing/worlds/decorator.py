@@ -70,15 +70,17 @@ def simulated(
     healed. A test that takes longer than `limit_s` virtual seconds fails. The keys of `settings` are ZooKeeper's
     and Kafka's.
 
-    Raises the exception of the first failing seed, with the report of the failure as a note of the exception.
+    Raises UnknownFaults, and when the test runs, the exception of the first failing seed, with the report of the
+    failure as a note of the exception.
     """
 
     def decorate(function: Callable[..., Awaitable[object]]) -> Callable[..., None]:
+        from zabka.simulation.faults.program_faults import kinds_of
         from zabka.testing.worlds.seed_test import Parameters
 
-        mix = faults if faults is None or isinstance(faults, str) else tuple(faults)
+        kinds = None if faults is None else kinds_of(faults if isinstance(faults, str) else tuple(faults), brokers)
         parameters = Parameters(
-            seeds=seeds, peers=peers, brokers=brokers, faults=mix, faults_s=faults_s, limit_s=limit_s,
+            seeds=seeds, peers=peers, brokers=brokers, faults=kinds, faults_s=faults_s, limit_s=limit_s,
             settings=settings or {},
         )  # fmt: skip
 

@@ -28,7 +28,8 @@ class Parameters(NamedTuple):
     seeds: int
     peers: int
     brokers: int
-    faults: str | tuple[str, ...] | None
+    faults: tuple[str, ...] | None
+    """The kinds of faults."""
     faults_s: float
     limit_s: float
     settings: Mapping[str, str]
