@@ -77,7 +77,8 @@ class ClientLinks:
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         line = ClientLine(self.named, "" if known is None else known.name, str(host), int(port))
         link = ClientLink(self, connection, line)
-        link.take_over(transport)
+        # A new connection is not read yet: asyncio and uvloop begin to read after `connection_made`.
+        link.take_over(transport, is_reading=known is None or transport.is_reading())
         connection.use_transport(link.facade, link)
         if known is not None:
             link.name_client(known)

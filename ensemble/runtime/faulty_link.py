@@ -162,11 +162,11 @@ class FaultyLink(asyncio.Protocol):
         self._set(self._state())
         self.protocol.connection_made(self.facade)
 
-    def take_over(self, transport: asyncio.Transport) -> None:
-        """Become the protocol of a connection that is already in use."""
+    def take_over(self, transport: asyncio.Transport, *, is_reading: bool) -> None:
+        """Become the protocol of a connection that is already in use. `is_reading`: whether its owner reads from it."""
         self.transport = transport
         self._registry[id(self)] = self
-        self._reading_requested = transport.is_reading()
+        self._reading_requested = is_reading
         transport.set_protocol(self)
 
     @property

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.broker_sim.test_port_connection import Served, run, serving
+from tests.event_loops import each_event_loop  # noqa: F401
 from zabka.broker_sim.kafka_port import KafkaPort, first_client
 from zabka.ensemble.runtime.client_links import ClientLinks, KnownClient
 from zabka.ensemble.runtime.link_fault import HeldFault
@@ -93,6 +94,15 @@ def test_link_fault_applies_immediately_to_an_open_connection() -> None:
         assert len(links.served.requests) == 1
         links.hold()
         assert await asyncio.wait_for(client.answer(), 5) == 2
+
+    check(test)
+
+
+def test_new_client_without_a_matching_fault_is_served() -> None:
+    async def test(links: Links) -> None:
+        links.hold(fault("client:other"), fault("10.0.0.9", id="f2"))
+        client = await links.client()
+        assert [await client.ask() for _ in range(3)] == [1, 2, 3]
 
     check(test)
 

@@ -9,8 +9,11 @@ import pytest
 import typer
 
 from tests.api.api_server import Server
+from zabka.agent.protocol import JournalChunk, Position
 from zabka.api.exports.opened import opened
 from zabka.cli.export import command
+from zabka.journal.events import BrokerSessionChanged
+from zabka.journal.writer import encode_line
 
 
 def test_scenario_is_exported_with_its_bug(tmp_path: Path) -> None:
@@ -39,12 +42,22 @@ def test_trace_of_a_seed_is_written(tmp_path: Path) -> None:
 
 
 def test_live_cluster_is_exported_by_its_url(tmp_path: Path) -> None:
+    events = [BrokerSessionChanged(1, "connected", 7), BrokerSessionChanged(1, "suspended", 7)]
+    lines = b"".join(encode_line("broker-1", at, at * 1_000, at * 1_000, event) for at, event in enumerate(events, 1))
     with Server(tmp_path / "data") as server:
-        with pytest.raises(typer.Exit):
-            command(tmp_path / "run.html", run="live", on=server.url)
-        with pytest.raises(typer.Exit):
-            command(tmp_path / "run.html", run="r00000000", on=server.url)
+        server.collect(JournalChunk("broker-1", lines, Position("f", len(lines))))
+        command(tmp_path / "run.html", run="live", on=server.url)
+    [run] = opened((tmp_path / "run.html").read_bytes())
+    assert [entry.event for entry in run.taken.entries] == events
+
+
+def test_unknown_or_empty_run_of_a_cluster_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Server(tmp_path / "data") as server:
+        for run in ("live", "r00000000"):
+            with pytest.raises(typer.Exit):
+                command(tmp_path / "run.html", run=run, on=server.url)
     assert not (tmp_path / "run.html").exists()
+    assert capsys.readouterr().err.count("zabka:") == 2
 
 
 @pytest.mark.parametrize(
