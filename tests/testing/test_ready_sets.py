@@ -91,7 +91,8 @@ def test_coordinator_loading_set_delays_a_consumer(cluster: LiveCluster) -> None
 
 
 def test_coordinator_moves_set_keeps_the_group_member(cluster: LiveCluster) -> None:
-    consumer = joined(cluster, "moving")
+    # librdkafka waits seconds before some repetitions of a commit, which may take longer than a session of 6 s.
+    consumer = joined(cluster, "moving", **{"session.timeout.ms": 30_000})
     send(producer(cluster), b"a")
     assert polled(consumer, lambda: consumer.position(consumer.assignment())[0].offset == 1) == [b"a"]
     faults = cluster.faults.add_set("coordinator-moves", group="moving")
