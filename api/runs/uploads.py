@@ -7,7 +7,7 @@ import secrets
 import time
 from hashlib import sha256
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from zabka.api.exports.opened import Opened, is_exported, opened
@@ -60,10 +60,10 @@ class Uploads:
                 about = each.about.model_dump(include={"title", "of", "decisive_seq", "variant", "link", "replay"})
                 about["pair"] = ids.get(each.about.pair or "")
                 run = _described(ids[each.about.id], each.taken, digest, about)
-                with NamedTemporaryFile(suffix=".jsonl", delete=False) as file:
-                    file.writelines(map(message_line, each.messages))
-                self._kept.keep(run, each.taken.entries, Path(file.name) if each.messages else None)
-                Path(file.name).unlink(missing_ok=True)
+                with TemporaryDirectory() as folder:
+                    messages = Path(folder) / "messages.jsonl"
+                    messages.write_bytes(b"".join(map(message_line, each.messages)))
+                    self._kept.keep(run, each.taken.entries, messages if each.messages else None)
                 kept.append(run)
         except BaseException:
             for run in kept:

@@ -46,7 +46,7 @@ def obstacle(
 
 
 def problems(faults: Iterable[LinkFault], unwritable: Iterable[tuple[str, str]]) -> list[str]:
-    """Return sentences about the partitioned links, and about the unwritable partitions with the reason for each.
+    """Return sentences about the cut links, and about the unwritable partitions with the reason for each.
 
     `unwritable` are pairs of a partition's name and its obstacle.
     """

@@ -1,10 +1,10 @@
-"""The cause of silence: a stopped process or a partition, for an expired session or a follower that left an ISR.
+"""The cause of silence: a stopped process or a cut link, for an expired session or a follower that left an ISR.
 
 The node that decides knows only that nothing arrived. Other journals contain the reason: a stopped process sends
-nothing, and nothing arrives over a partitioned link. Either is the cause only if it was active at the decision and
+nothing, and nothing arrives over a cut link. Either is the cause only if it was active at the decision and
 began about when the last message arrived. An earlier silence had another reason.
 
-Two other faults that began at that time are causes too: a request fault on the follower's fetches, and a partitioned
+Two other faults that began at that time are causes too: a request fault on the follower's fetches, and a cut
 link with the client whose ZooKeeper session expired.
 
 A process that ended and was started again counts too, if nothing arrived since: a new process does not continue the
@@ -35,7 +35,7 @@ RESTARTS_MAX = 8
 _STOPS = frozenset({"crash", "power_loss", "pause"})
 _STOPPED = frozenset({"down", "paused"})
 ANY = "*"
-"""Every node, as an end of a partitioned link."""
+"""Every node, as an end of a cut link."""
 
 
 class _Silence(NamedTuple):
@@ -73,7 +73,7 @@ class _Silence(NamedTuple):
 
 
 class Silences:
-    """Tracks stopped processes, partitioned links, and their effects. Pass it every entry, in order."""
+    """Tracks stopped processes, cut links, and their effects. Pass it every entry, in order."""
 
     def __init__(self) -> None:
         self._owners: dict[int, str] = {}

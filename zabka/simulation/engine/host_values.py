@@ -86,11 +86,12 @@ def _clocks(taker: Taker) -> list[tuple[Any, str, Any]]:
         return lambda: original() if (turn := taker()) is None else turn.mono_ns() / 1e9
 
     original_strftime = time.strftime
+    counters = ("perf_counter", "process_time", "thread_time")
     return [
         *((time, name, of_turn(getattr(time, name))) for name in ("localtime", "gmtime", "ctime")),
         (time, "strftime", strftime),
-        *((time, name, in_seconds(getattr(time, name))) for name in ("perf_counter", "process_time", "thread_time")),
-        *((time, f"{name}_ns", in_ns(getattr(time, f"{name}_ns"))) for name in ("perf_counter", "process_time")),
+        *((time, name, in_seconds(getattr(time, name))) for name in counters),
+        *((time, f"{name}_ns", in_ns(getattr(time, f"{name}_ns"))) for name in counters),
     ]
 
 
