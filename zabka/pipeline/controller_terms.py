@@ -286,9 +286,9 @@ def failovers(journal: Journal) -> DataFrame:
     detect_ms lasts from the death or freeze of the last controller to the end of its session (0 if no journal reports
     either), and elect_ms from there to the election. read_ms and decide_ms last until the new controller had read the
     state and sent its decisions, and propagate_ms until every broker had replied. total_ms is the sum of gap_before_ms
-    of `controller_terms`, the time without a controller, and propagate_ms. A phase that no journal reports is null: a
-    controller that ended during its own failover never propagated. If no journal reports when the gap began, detect_ms,
-    elect_ms and total_ms are null.
+    of `controller_terms`, the time without a controller, and propagate_ms. A phase that no journal reports is null, and
+    so is total_ms then: a controller that ended during its own failover never propagated. If no journal reports when
+    the gap began, detect_ms, elect_ms and total_ms are null.
     """
     terms = journal.once("controller_terms", lambda: controller_terms(journal))
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
@@ -305,7 +305,7 @@ def failovers(journal: Journal) -> DataFrame:
         .join(propagated, _TERM, "left")
         .withColumn("detect_ms", f.col("detection_ms"))
         .withColumn("elect_ms", f.col("election_ms"))
-        .withColumn("total_ms", f.try_add("gap_before_ms", f.coalesce("propagate_ms", f.lit(0))))
+        .withColumn("total_ms", f.try_add("gap_before_ms", f.col("propagate_ms")))
         .select(
             "run", "controller_epoch", "broker_id", "previous_broker_id", "cause", f.col("from_us").alias("at_us"),
             *phases, "total_ms", "zxid",
