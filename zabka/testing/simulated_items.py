@@ -1,8 +1,8 @@
 """Runs tests decorated with `simulated` in pytest: selects the seeds of each item, and the process that runs it.
 
-Seeds need PYTHONHASHSEED=0 (`zabka.testing.worlds.decorator`). In a process with another value, each item runs in a
-separate child process: pytest with the same node id. This process shows the child's report as the report of the
-item.
+Seeds need a process with PYTHONHASHSEED=0 (`zabka.testing.worlds.decorator`). If pytest's process has another value,
+each item runs in a child process: pytest with the same node id. The first process shows the child's report as the
+report of the item.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ _STRICT_XPASS = "[XPASS(strict)]"
 
 
 def _parameters(function: object) -> Any:
-    """Return the parameters of a decorated test, also below hypothesis's `given`, or None."""
+    """Return the parameters of a test decorated with `simulated`, also if hypothesis's `given` wraps it, or None."""
     inner = getattr(getattr(function, "hypothesis", None), "inner_test", None)
     return getattr(inner or function, _ATTRIBUTE, None)
 
 
 def divide_seeds(metafunc: pytest.Metafunc) -> None:
-    """Parametrize a simulated test with ranges of its seeds, several for each worker of pytest-xdist."""
-    # The environment of a worker reaches its child processes, which may run a pytest of their own without workers.
+    """Parametrize a simulated test with ranges of its seeds, a few for each worker of pytest-xdist."""
+    # Do not read environment variables here: child processes inherit a worker's environment, and can run a pytest
+    # without workers.
     workers = getattr(metafunc.config, "workerinput", {}).get("workercount", 1)
     parameters = _parameters(metafunc.function)
     if parameters is None or workers < 2 or metafunc.config.getoption("--zabka-seed") is not None:
@@ -50,7 +51,10 @@ def divide_seeds(metafunc: pytest.Metafunc) -> None:
 
 @contextmanager
 def selected_seeds(item: pytest.Function) -> Iterator[None]:
-    """Select the seeds of an item for a `with` block.  Raises the outcome of the child process if there is one."""
+    """Select the seeds of an item for a `with` block.
+
+    If a child process runs the item, raise the outcome of the child.
+    """
     parameters = _parameters(item.obj)
     if parameters is None:
         yield
@@ -78,11 +82,14 @@ def selected_seeds(item: pytest.Function) -> Iterator[None]:
 
 
 def _run_by_child(**_: object) -> None:
-    """Do nothing, in place of a function that the child process has run."""
+    """Do nothing: replaces a test function that the child process has already run."""
 
 
 def _range_of(item: pytest.Function) -> range | None:
-    """Return the range of an item's seeds, as xdist's parametrization or the parent process gives it; None: all."""
+    """Return the range of seeds that an item runs, or None for all seeds.
+
+    The parent process or the parametrization for pytest-xdist defines the range.
+    """
     given = item.config.getoption("--zabka-seeds")
     if given is not None:
         begin, _, end = given.partition(":")
@@ -93,7 +100,7 @@ def _range_of(item: pytest.Function) -> range | None:
 
 
 def _node_id(item: pytest.Function) -> str:
-    """Return the id of an item without the range of its seeds."""
+    """Return the node id of an item without the parameter for the range of its seeds."""
     callspec = getattr(item, "callspec", None)
     if callspec is None or _SEEDS not in callspec.params:
         return item.nodeid
@@ -109,7 +116,7 @@ def _command(item: pytest.Function, seed: int, faults: list[int] | None) -> str:
 
 
 def _run_in_child(item: pytest.Function) -> None:
-    """Run an item in a child process with PYTHONHASHSEED=0, and raise the outcome if it does not pass."""
+    """Run an item in a child process with PYTHONHASHSEED=0.  If it does not pass, raise its outcome."""
     __tracebackhide__ = True
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.json"
@@ -135,7 +142,7 @@ def _run_in_child(item: pytest.Function) -> None:
 
 
 def _child(item: pytest.Function, report: Path) -> list[str]:
-    """Return the command of the child process: the same item, configuration and options of zabka."""
+    """Return the command of the child process: pytest with the same item, configuration and zabka options."""
     config = item.config
     command = [sys.executable, "-m", "pytest", f"{item.path}::{_node_id(item).partition('::')[2]}", "-q"]
     command += ["--rootdir", str(config.rootpath), "--zabka-report", str(report)]

@@ -1,7 +1,7 @@
 """Faults of a test's own programs, and the mixes of faults that a test names.
 
-Faults can kill programs that are started again after a failure, or cut their power; these programs are started
-again later. Faults can pause any program, partition it, slow down its links, and step its wall clock.
+Faults can pause any program, cut it off from nodes, slow down its links, and step its wall clock. They can also kill
+programs, or cut their power, but only programs that are configured to restart after a failure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GAP_MS_MIN, GAP_MS_MAX = 300, 3_000
 
 
 class UnknownFaults(ValueError):
-    """A test names a mix or a kind of fault that does not exist."""
+    """A test names a mix of faults, or a kind of fault, that does not exist."""
 
 
 def kill_program(nemesis: Nemesis) -> None:
@@ -51,7 +51,7 @@ def pause_program(nemesis: Nemesis) -> None:
 
 
 def cut_program(nemesis: Nemesis) -> None:
-    """Cut a program off from one node or program, or from all."""
+    """Cut a program off from one node or program, or from all of them."""
     names = [machine.name for machine in _programs(nemesis)]
     if not names:
         return
@@ -64,7 +64,7 @@ def cut_program(nemesis: Nemesis) -> None:
 
 
 def delay_program(nemesis: Nemesis) -> None:
-    """Slow down the link from a program to a node, or back."""
+    """Delay one direction of the link between a program and a node."""
     names = [machine.name for machine in _programs(nemesis)]
     if names:
         ends = [nemesis.pick(names), nemesis.pick(nemesis.world.node_names())]
@@ -125,7 +125,7 @@ _OF_CLUSTER: dict[str, Action] = {
 KINDS: dict[str, Action] = {**PROGRAM_FAULTS, **_OF_CLUSTER}
 """All kinds of faults, keyed by name."""
 _LOSE_RECORDS = ("power_loss_broker", "bounce_broker")
-"""Kafka acknowledges records before they are on disks: with these faults, a correct program can lose records."""
+"""Faults with which even a correct program can lose records: Kafka acknowledges records that are not on disk yet."""
 MIXES: dict[str, tuple[str, ...]] = {
     "chaos": tuple(kind for kind in KINDS if kind not in _LOSE_RECORDS),
     "programs": tuple(PROGRAM_FAULTS),
@@ -135,7 +135,7 @@ MIXES: dict[str, tuple[str, ...]] = {
     "clocks": ("step_clock",),
     "power": ("power_loss_program", "power_loss_peer", *_LOSE_RECORDS),
 }
-"""The mixes that a test can name.  A seed of "chaos" uses about half of the kinds."""
+"""Mixes of faults that a test can name.  With "chaos", each seed uses about half of the kinds."""
 
 
 def kinds_of(faults: str | Collection[str], brokers: int) -> tuple[str, ...]:
