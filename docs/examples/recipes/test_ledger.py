@@ -1,4 +1,4 @@
-"""Test the ledger with an unclean election on real processes."""
+"""Test the ledger with an unclean election in a cluster of real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each ready-made set of request faults finds the mistake for which it is made; the corrected program passes."""
+"""Each ready-made set of request faults finds the mistake for which it was made; the corrected program passes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POISON = (3, 4, 18, 19)
 
 
 class Shop:
-    """A worker, and a shop that gives it orders."""
+    """Runs a worker, and produces orders for it."""
 
     def __init__(self, world: SimulatedWorld, mistake: Mistake | None) -> None:
         self._world = world
@@ -52,7 +52,7 @@ class Shop:
                 await asyncio.sleep(0.1)
 
     async def letters(self) -> list[int]:
-        """Wait until the worker ends, and return the dead letters."""
+        """Wait until the worker ends, and return the orders in the dead-letter topic."""
         await self._world.until(lambda: self.worker.has_returned, within=120)
         return sorted(map(int, self._world.cluster.consume(DEAD_LETTERS)))
 
@@ -177,7 +177,9 @@ async def test_connection_loss_on_create_leaves_election_leaderless(world: Simul
 
 
 async def somebody_leads(world: SimulatedWorld, program: Stand, led: list[str]) -> None:
-    """Start a second candidate; check that the first one leads if the program is corrected, and otherwise none."""
+    """Start a second candidate. Check that the first one leads if the program is corrected, and that otherwise none
+    leads.
+    """
     world.start("second", lambda _: program(world.zookeeper_connect, "second", led.append))
     await asyncio.sleep(1)
     led.clear()
