@@ -16,7 +16,7 @@ from zabka.journal.events import BrokerSessionChanged
 from zabka.journal.writer import encode_line
 
 
-def test_scenario_is_exported_with_its_bug(tmp_path: Path) -> None:
+def test_scenario_is_exported_with_and_without_its_bug(tmp_path: Path) -> None:
     out = tmp_path / "new" / "run.html"
     command(out, scenario="kafka-1211", from_="0", to="100 s")
     shown, other = opened(out.read_bytes())
@@ -25,7 +25,7 @@ def test_scenario_is_exported_with_its_bug(tmp_path: Path) -> None:
     assert shown.messages
 
 
-def test_seed_and_its_journal_export_the_same_events(tmp_path: Path) -> None:
+def test_seed_and_its_journal_are_exported_with_the_same_events(tmp_path: Path) -> None:
     from zabka.cli.replay import replay
 
     command(tmp_path / "seed.html", seed=3, scenario="ensemble")
@@ -41,7 +41,7 @@ def test_trace_of_a_seed_is_written(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "trace.json").read_bytes())["traceEvents"]
 
 
-def test_live_cluster_is_exported_by_its_url(tmp_path: Path) -> None:
+def test_live_cluster_is_exported_from_its_url(tmp_path: Path) -> None:
     events = [BrokerSessionChanged(1, "connected", 7), BrokerSessionChanged(1, "suspended", 7)]
     lines = b"".join(encode_line("broker-1", at, at * 1_000, at * 1_000, event) for at, event in enumerate(events, 1))
     with Server(tmp_path / "data") as server:

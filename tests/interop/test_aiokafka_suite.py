@@ -31,7 +31,7 @@ TRANSACTIONS = {"test_producer_transactional_simple", "test_consumer_transaction
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
-def test_aiokafkas_own_tests_pass(tmp_path: Path) -> None:
+def test_own_tests_of_aiokafka_pass(tmp_path: Path) -> None:
     # The checkout's own package has no compiled modules, so copy only the tests, which import the installed
     # package.
     tests = checkout("aiokafka", tmp_path) / "tests"

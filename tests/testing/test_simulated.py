@@ -60,7 +60,7 @@ def test_every_seed_runs_once_in_its_own_world() -> None:
     assert len({drawn for _, drawn in seen}) == 3
 
 
-def test_failing_seed_is_reported_with_its_command_and_journal(tmp_path: Path) -> None:
+def test_failing_seed_is_reported_with_its_replay_and_journal(tmp_path: Path) -> None:
     @simulated(seeds=5, **ALONE)
     async def sell(world: SimulatedWorld) -> None:
         async def till(_: str) -> None:
@@ -87,7 +87,7 @@ def test_failing_seed_is_reported_with_its_command_and_journal(tmp_path: Path) -
     assert "because" in done.stdout and "sold: order=7" in done.stdout
 
 
-def test_shrinking_removes_faults_not_needed_for_the_failure() -> None:
+def test_shrinking_removes_faults_that_the_failure_does_not_need() -> None:
     @simulated(seeds=1, peers=1, brokers=1, faults="kill_program,pause_program")
     async def count(world: SimulatedWorld) -> None:
         starts: list[int] = []
@@ -107,7 +107,7 @@ def test_shrinking_removes_faults_not_needed_for_the_failure() -> None:
     assert "crash worker" in text
 
 
-def test_seed_with_differing_runs_is_reported_nondeterministic() -> None:
+def test_seed_whose_runs_differ_is_reported_as_nondeterministic() -> None:
     runs: list[int] = []
 
     @simulated(seeds=1, **ALONE)
@@ -138,7 +138,7 @@ def test_replay_injects_only_the_selected_faults() -> None:
     assert run_seed(chaos, wait, 1, []).injected == []
 
 
-def test_faults_end_before_the_end_of_the_test() -> None:
+def test_faults_are_healed_before_the_end_of_the_test() -> None:
     async def wait(world: SimulatedWorld) -> None:
         async def idle(_: str) -> None:
             await asyncio.sleep(3_600)
@@ -153,7 +153,7 @@ def test_faults_end_before_the_end_of_the_test() -> None:
     assert injected_us and max(injected_us) < 20_100_000
 
 
-def test_program_failure_is_raised_in_the_waiting_test() -> None:
+def test_failure_of_a_program_is_raised_in_the_waiting_test() -> None:
     @simulated(seeds=1, **ALONE)
     async def fail(world: SimulatedWorld) -> None:
         async def broken(_: str) -> None:
@@ -166,7 +166,7 @@ def test_program_failure_is_raised_in_the_waiting_test() -> None:
     fail()
 
 
-def test_condition_that_never_holds_is_reported_with_its_source() -> None:
+def test_unmet_condition_is_reported_with_its_source() -> None:
     @simulated(seeds=1, **ALONE)
     async def wait(world: SimulatedWorld) -> None:
         await world.until(lambda: world.now < 0, within=5)
@@ -207,7 +207,7 @@ def test_test_function_can_change_the_cluster_while_programs_run() -> None:
     change()
 
 
-def test_notes_and_log_lines_name_their_program() -> None:
+def test_notes_and_log_lines_contain_the_name_of_their_program() -> None:
     async def talk(world: SimulatedWorld) -> None:
         async def speaker(_: str) -> None:
             LOG.warning("object %s", "0x7f0011223344")
@@ -246,14 +246,14 @@ def test_each_mix_injects_faults_in_a_world_without_brokers(mix: str) -> None:
     assert run.injected
 
 
-def test_unknown_faults_are_rejected_with_a_list_of_known_ones() -> None:
+def test_unknown_fault_kinds_are_rejected_listing_the_known_ones() -> None:
     assert kinds_of("clocks", 3) == kinds_of(["step_clock"], 3) == ("step_clock",)
     assert set(MIXES["pauses"]) < set(kinds_of("pauses, kill_program", 3))
     with pytest.raises(UnknownFaults, match=r"there are no faults 'meteor': name a mix .chaos"):
         kinds_of("meteor", 3)
 
 
-def test_fault_numbers_round_trip_as_a_string() -> None:
+def test_fault_numbers_are_formatted_and_parsed_as_a_string() -> None:
     assert [numbers_of(numbers_text(each)) for each in ([], [3], [3, 7])] == [[], [3], [3, 7]]
 
 
@@ -326,7 +326,7 @@ async def test_passes_although_strict(world):
 """
 
 
-def test_script_restarts_itself_with_a_fixed_hash_seed(tmp_path: Path) -> None:
+def test_script_starts_itself_again_with_a_fixed_hash_seed(tmp_path: Path) -> None:
     script = tmp_path / "shop.py"
     script.write_text(PROJECT.replace(", tmp_path", "") + "\ntest_shop()\n")
 

@@ -27,7 +27,7 @@ def test_order_survives_the_loss_of_its_leader(zabka_cluster: LiveCluster) -> No
     assert zabka_cluster.consume("orders") == ["42"]
 
 
-def test_order_with_acks_1_is_lost(zabka_cluster: LiveCluster) -> None:
+def test_order_produced_with_acks_1_is_lost_with_its_leader(zabka_cluster: LiveCluster) -> None:
     lose_the_leader(zabka_cluster, acks="1")
     with pytest.raises(AssertionError):
         assert zabka_cluster.consume("orders") == ["42"]

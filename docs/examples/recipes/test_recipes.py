@@ -30,7 +30,7 @@ def test_clean_leader_change_loses_nothing(zabka_cluster: LiveCluster) -> None:
     assert zabka_cluster.consume("orders") == ["1", "2", "3"]
 
 
-def test_leader_without_its_followers_acknowledges_nothing(zabka_cluster: LiveCluster) -> None:
+def test_leader_isolated_from_its_followers_acknowledges_nothing(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders", assignment={0: [1, 2, 3]}, config={"min.insync.replicas": "2"})
     producer = Producer({**zabka_cluster.client_config("confluent"), "acks": "all", "delivery.timeout.ms": 60_000})
     failures: list[object] = []
@@ -53,7 +53,7 @@ def billing(cluster: LiveCluster) -> Iterator[Billing]:
     worker.close()
 
 
-def test_poison_message_goes_to_its_own_topic(zabka_cluster: LiveCluster) -> None:
+def test_poison_message_is_moved_to_its_own_topic(zabka_cluster: LiveCluster) -> None:
     for name in ("orders", "orders.failed"):
         zabka_cluster.topics.create(name)
     zabka_cluster.produce("orders", [b"\xff\x00", order(1), "{}"])

@@ -74,7 +74,7 @@ STAND = pytest.mark.parametrize("program", [stand, stand_once])
 
 @choice(Mistake.PLAIN_PRODUCER)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_ack_lost_makes_worker_store_a_letter_twice(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_ack_lost_faults_make_worker_store_a_letter_twice(world: SimulatedWorld, mistake: Mistake | None) -> None:
     shop = await opened(world, mistake)
     world.faults.add_set("ack-lost", topic=DEAD_LETTERS)
     assert await shop.letters() == sorted([*POISON, 3] if mistake else POISON)
@@ -82,7 +82,7 @@ async def test_ack_lost_makes_worker_store_a_letter_twice(world: SimulatedWorld,
 
 @choice(Mistake.IMPATIENT_PRODUCER)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_not_leader_makes_worker_lose_a_letter(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_not_leader_faults_make_worker_lose_a_letter(world: SimulatedWorld, mistake: Mistake | None) -> None:
     shop = await opened(world, mistake)
     world.faults.add_set("not-leader", topic=DEAD_LETTERS)
     assert (await shop.letters() == list(POISON)) is (mistake is None)
@@ -90,7 +90,7 @@ async def test_not_leader_makes_worker_lose_a_letter(world: SimulatedWorld, mist
 
 @choice(Mistake.BROAD_EXCEPT)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_coordinator_loading_makes_worker_reject_billed_order(
+async def test_coordinator_loading_makes_worker_reject_a_billed_order(
     world: SimulatedWorld, mistake: Mistake | None
 ) -> None:
     shop = await opened(world, mistake)
@@ -157,7 +157,7 @@ async def test_coordinator_move_makes_lag_program_report_no_commits(
 
 @STAND
 @simulated(seeds=SEEDS, peers=3, brokers=0)
-async def test_session_moved_leaves_the_election_without_a_leader(world: SimulatedWorld, program: Stand) -> None:
+async def test_session_moved_error_leaves_the_election_leaderless(world: SimulatedWorld, program: Stand) -> None:
     led: list[str] = []
     world.start("first", lambda _: program(world.zookeeper_connect, "first", led.append))
     await world.until(lambda: led)
@@ -168,7 +168,7 @@ async def test_session_moved_leaves_the_election_without_a_leader(world: Simulat
 
 @STAND
 @simulated(seeds=SEEDS, peers=3, brokers=0)
-async def test_connection_loss_on_create_leaves_election_leaderless(world: SimulatedWorld, program: Stand) -> None:
+async def test_connection_loss_on_create_leaves_no_elected_leader(world: SimulatedWorld, program: Stand) -> None:
     led: list[str] = []
     faults = world.faults.add_set("connection-loss-on-create", path="/election/*")
     world.start("first", lambda _: program(world.zookeeper_connect, "first", led.append))
